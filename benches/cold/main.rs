@@ -1,4 +1,5 @@
-//! A plain app: posts in SQLite by sqlx, served by axum, written by callers with a JWT.
+//! A plain axum app without Linchpin. It stores posts in SQLite through sqlx; creating a post needs
+//! a JWT.
 
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
@@ -55,8 +56,8 @@ impl FromRequestParts<App> for User {
         let Some(token) = header.and_then(|value| value.strip_prefix("Bearer ")) else {
             return Err(refused);
         };
-        let read = jsonwebtoken::decode::<Claims>(token, &app.key, &Validation::new(Algorithm::HS256));
-        read.map(|data| Self(data.claims.sub)).map_err(|_| refused)
+        let decoded = jsonwebtoken::decode::<Claims>(token, &app.key, &Validation::new(Algorithm::HS256));
+        decoded.map(|data| Self(data.claims.sub)).map_err(|_| refused)
     }
 }
 
@@ -81,20 +82,20 @@ struct NewPost {
 }
 
 async fn list(State(app): State<App>) -> Result<Json<Vec<Post>>, Failure> {
-    let text = "SELECT id, slug, title, author FROM posts ORDER BY id DESC LIMIT 20";
-    let rows = sqlx::query(text).fetch_all(&app.pool).await?;
+    let sql = "SELECT id, slug, title, author FROM posts ORDER BY id DESC LIMIT 20";
+    let rows = sqlx::query(sql).fetch_all(&app.pool).await?;
     Ok(Json(rows.iter().map(Post::from).collect()))
 }
 
 async fn one(State(app): State<App>, Path(id): Path<i64>) -> Result<Json<Post>, Failure> {
-    let text = "SELECT id, slug, title, author FROM posts WHERE id = ?1";
-    let row = sqlx::query(text).bind(id).fetch_one(&app.pool).await?;
+    let sql = "SELECT id, slug, title, author FROM posts WHERE id = ?1";
+    let row = sqlx::query(sql).bind(id).fetch_one(&app.pool).await?;
     Ok(Json(Post::from(&row)))
 }
 
 async fn create(State(app): State<App>, user: User, Json(new): Json<NewPost>) -> Result<(StatusCode, Json<Post>), Failure> {
-    let text = "INSERT INTO posts (slug, title, author) VALUES (?1, ?2, ?3) RETURNING id, slug, title, author";
-    let row = sqlx::query(text).bind(new.slug).bind(new.title).bind(user.0).fetch_one(&app.pool).await?;
+    let sql = "INSERT INTO posts (slug, title, author) VALUES (?1, ?2, ?3) RETURNING id, slug, title, author";
+    let row = sqlx::query(sql).bind(new.slug).bind(new.title).bind(user.0).fetch_one(&app.pool).await?;
     Ok((StatusCode::CREATED, Json(Post::from(&row))))
 }
 

@@ -11,7 +11,7 @@ use linchpin::prelude::*;
 use linchpin::{BoxFuture, Plugin, RoutesCx};
 use serde_json::Value as Json;
 
-/// An account, as `linchpin-auth` keeps them.
+/// An account, with the columns that `linchpin-auth` stores.
 #[entity(
     namespace = "bench",
     unique(identifier),
@@ -23,8 +23,7 @@ use serde_json::Value as Json;
     routes(disabled)
 )]
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // as there
-#[allow(clippy::struct_field_names)]
+#[allow(missing_docs)] // documented in `linchpin-auth`
 pub struct Account {
     #[field(primary)]
     pub id: String,
@@ -58,9 +57,9 @@ pub struct Account {
     pub created_at: Timestamp,
 }
 
-/// Its fields in the response.
+/// The fields of an account in the response.
 #[derive(Embedded, Debug)]
-#[allow(missing_docs)] // as there
+#[allow(missing_docs)] // documented in `linchpin-auth`
 pub struct View {
     pub id: String,
     pub user_id: String,
@@ -104,7 +103,7 @@ impl From<Account> for View {
             providers: Vec::new(),
             suspended: account.suspended_at.is_some(),
             deletion_scheduled_for: account.deletion_due_at,
-            // As long as the handle of a session.
+            // Has the length of a session handle.
             session_id: account.user_handle,
             tenant_id: None,
             created_at: account.created_at,
@@ -112,7 +111,8 @@ impl From<Account> for View {
     }
 }
 
-/// The account of a user that the bench registers, without the password.
+/// The account of a user that the bench registers. Its password hash has the length of a real hash,
+/// but no password matches it.
 pub fn account(id: &str, user: usize) -> AccountCreate {
     let email = format!("known{user}@x.test");
     AccountCreate {
@@ -146,7 +146,7 @@ static ENTITIES: Package = package!(name = "account", entities = [entity(Account
 
 static SHOW: Route<Nothing> = Route::get("show", "{id}")
     .of("accounts")
-    .doc("An account, shown to anybody.")
+    .doc("An account, readable by anyone.")
     .public()
     .headers(&[
         ("cache-control", "no-store"),

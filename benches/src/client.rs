@@ -15,16 +15,18 @@ pub const CONNECTIONS: usize = 32;
 /// The result of a load.
 #[derive(Debug, Default)]
 pub struct Load {
-    /// How long each answer with a 2xx took, in microseconds, sorted.
+    /// The time of each response with a 2xx status, in microseconds, sorted.
     pub micros: Vec<u32>,
-    /// How many answers had another status.
+    /// The number of responses with another status.
     pub failed: usize,
-    /// From the first request to the last answer.
+    /// The last such status, or 0.
+    pub failed_status: u16,
+    /// The time from the first request to the last response.
     pub took: Duration,
 }
 
 impl Load {
-    /// Good answers per second.
+    /// Responses with a 2xx status per second.
     pub fn per_second(&self) -> f64 {
         #[allow(clippy::cast_precision_loss)] // millions
         let answers = self.micros.len() as f64;
@@ -37,7 +39,7 @@ impl Load {
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss
-        )] // a place in a list
+        )] // an index into a list
         let at = (self.micros.len() as f64 * share) as usize;
         self.micros
             .get(at)
@@ -55,7 +57,7 @@ impl<F: FnMut(&mut Vec<u8>) -> bool> Requests for F {}
 /// requests.
 ///
 /// # Errors
-/// A connection broke, or an answer was none.
+/// If a connection breaks, if a response is invalid, or if no connection receives data for 30 s.
 pub fn drive(address: SocketAddr, connections: usize, mut requests: impl Requests) -> Result<Load> {
     let mut poll = Poll::new()?;
     let mut lines = Vec::with_capacity(connections);
@@ -93,7 +95,7 @@ pub fn drive(address: SocketAddr, connections: usize, mut requests: impl Request
         }
         for event in &events {
             let line = &mut lines[event.token().0];
-            // The rest of a response causes another event.
+            // An incomplete response: the rest causes another event.
             let Some(status) = line.answer.read(&mut line.stream)? else {
                 continue;
             };
@@ -102,6 +104,7 @@ pub fn drive(address: SocketAddr, connections: usize, mut requests: impl Request
                     .push(u32::try_from(line.since.elapsed().as_micros()).unwrap_or(u32::MAX));
             } else {
                 load.failed += 1;
+                load.failed_status = status;
             }
             if !line.ask(&mut requests, &mut request)? {
                 busy -= 1;
@@ -131,7 +134,7 @@ impl Busy {
         if self.stream.write(request)? == request.len() {
             Ok(true)
         } else {
-            Err(Error::other("a request was taken in part"))
+            Err(Error::other("only a part of a request was written"))
         }
     }
 }

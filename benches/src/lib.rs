@@ -1,4 +1,5 @@
-//! Shared by the benchmarked servers: records, schema, token, command line.
+//! Shared by the benchmark programs: seeded records, a token, the command line of a server, and the
+//! client that sends requests.
 //!
 //! The generated server creates the schema, and all servers get copies of one seeded database.
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// The signing secret of every server and the driver.
 pub const SECRET: &str = "a-secret-of-the-benchmarks-32-bytes";
 
-/// Records of each table; an owner has twenty items.
+/// The number of posts and the number of items. Each of the 1,000 owners has 20 items.
 pub const ROWS: usize = 20_000;
 
 /// The key of a seeded post or item.
@@ -33,10 +34,7 @@ pub struct Claims {
     pub exp: i64,
 }
 
-/// A token that every server accepts.
-///
-/// # Panics
-/// Never: the header and key are fixed.
+/// A token that every server accepts. Encoding it cannot fail: the header and key are fixed.
 pub fn token() -> String {
     let claims = Claims {
         sub: "bench".to_owned(),

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Result, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A connection for one request after the other, without a load.
+/// A connection for sequential requests.
 #[derive(Debug)]
 pub struct Line {
     stream: TcpStream,
@@ -26,10 +26,10 @@ impl Line {
         })
     }
 
-    /// Sends a request; the answer's status and body, and how long it took.
+    /// Sends a request; returns the status and the body of the response, and its duration.
     ///
     /// # Errors
-    /// The connection broke, or the answer was none.
+    /// If the connection breaks, or if the response is invalid.
     pub fn ask(&mut self, request: &[u8]) -> Result<(u16, &[u8], Duration)> {
         let begun = Instant::now();
         self.send(request)?;
@@ -37,18 +37,18 @@ impl Line {
         Ok((status, body, begun.elapsed()))
     }
 
-    /// Sends a request, whose answer is read later.
+    /// Sends a request; [`answer`](Self::answer) reads the response.
     ///
     /// # Errors
-    /// The connection broke.
+    /// If the connection breaks.
     pub fn send(&mut self, request: &[u8]) -> Result<()> {
         self.stream.write_all(request)
     }
 
-    /// The status and the body of the answer to the request that was sent.
+    /// Reads the status and the body of the response to the request that was sent.
     ///
     /// # Errors
-    /// The connection broke, or the answer was none.
+    /// If the connection breaks, or if the response is invalid.
     pub fn answer(&mut self) -> Result<(u16, &[u8])> {
         loop {
             if let Some(status) = self.answer.read(&mut self.stream)? {
@@ -65,7 +65,7 @@ pub(super) struct Answer {
     filled: usize,
     /// The range of its body, once its head is complete.
     body: Option<(usize, usize)>,
-    whole: bool,
+    complete: bool,
 }
 
 impl Default for Answer {
@@ -74,7 +74,7 @@ impl Default for Answer {
             buffer: vec![0; 256 << 10].into(),
             filled: 0,
             body: None,
-            whole: false,
+            complete: false,
         }
     }
 }
@@ -82,7 +82,7 @@ impl Default for Answer {
 impl Answer {
     /// Reads once; returns the status when the response is complete.
     pub(super) fn read(&mut self, from: &mut impl std::io::Read) -> Result<Option<u16>> {
-        if std::mem::take(&mut self.whole) {
+        if std::mem::take(&mut self.complete) {
             (self.filled, self.body) = (0, None);
         }
         match from.read(&mut self.buffer[self.filled..]) {
@@ -107,7 +107,7 @@ impl Answer {
         if end < self.filled {
             return Err(Error::other("more than an answer"));
         }
-        self.whole = true;
+        self.complete = true;
         let status = self
             .buffer
             .get(9..12)

@@ -1,4 +1,4 @@
-//! Records for tables that the generated server has made.
+//! Records for the tables that the generated server has created.
 
 use crate::ROWS;
 

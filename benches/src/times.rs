@@ -13,10 +13,10 @@ use serde_json::{Value as Json, json};
 use super::line::Line;
 
 /// The allowed difference of the medians: 2 ms or 5 % of the larger median, whichever is larger.
-const APART: Duration = Duration::from_millis(2);
-const SHARE: f64 = 0.05;
+const MIN_ALLOWED_DIFFERENCE: Duration = Duration::from_millis(2);
+const ALLOWED_SHARE: f64 = 0.05;
 /// The number of unmeasured requests at the start.
-const WARM: usize = 10;
+const WARM_UP_REQUESTS: usize = 10;
 
 /// There are 32 users of each class. We query all equally often, so their rate counters have the
 /// same age.
@@ -31,19 +31,19 @@ const WRONG: &str = "wrong-otter-91-lamp";
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// A mailer that drops each mail.
-struct Nowhere;
+struct DropMails;
 
-impl Mailer for Nowhere {
+impl Mailer for DropMails {
     fn send(&self, _: Mail) -> BoxFuture<'_, linchpin::Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }
 
 /// Enables all measured features and raises the rate limits.
-pub fn asked_about(auth: Auth, concealed: bool) -> Auth {
+pub fn with_measured_features(auth: Auth, concealed: bool) -> Auth {
     auth.configure(|config| {
         let auth = &mut config.auth;
-        auth.mailer = Some(Arc::new(Nowhere));
+        auth.mailer = Some(Arc::new(DropMails));
         auth.email_verification.enabled = true;
         auth.conceal_registration = concealed;
         auth.magic_link.enabled = true;
@@ -96,31 +96,31 @@ pub const OPEN: [Pair; 5] = [
         name: "sign-in, wrong password",
         status: 401,
         known: |n| login(&known(n)),
-        unknown: |n| login(&nobody(n)),
+        unknown: |n| login(&unknown(n)),
     },
     Pair {
         name: "sign-in, account without a password",
         status: 401,
         known: |n| login(&without(n)),
-        unknown: |n| login(&nobody(n)),
+        unknown: |n| login(&unknown(n)),
     },
     Pair {
         name: "forgotten password",
         status: 200,
         known: |n| forgot(&known(n)),
-        unknown: |n| forgot(&nobody(n)),
+        unknown: |n| forgot(&unknown(n)),
     },
     Pair {
         name: "verification, again",
         status: 200,
         known: |n| resend(&known(n)),
-        unknown: |n| resend(&nobody(n)),
+        unknown: |n| resend(&unknown(n)),
     },
     Pair {
         name: "link to sign in",
         status: 200,
         known: |n| magic(&known(n)),
-        unknown: |n| magic(&nobody(n)),
+        unknown: |n| magic(&unknown(n)),
     },
 ];
 
@@ -150,7 +150,10 @@ impl Times {
 
     /// Returns the allowed difference.
     pub fn bound(self) -> Duration {
-        self.known.max(self.unknown).mul_f64(SHARE).max(APART)
+        self.known
+            .max(self.unknown)
+            .mul_f64(ALLOWED_SHARE)
+            .max(MIN_ALLOWED_DIFFERENCE)
     }
 
     /// Whether the difference is smaller than allowed.
@@ -167,7 +170,7 @@ impl Pair {
     /// If the connection fails, or if a response has another status.
     pub fn ask(&self, line: &mut Line, from: usize, tries: usize) -> Outcome<Times> {
         let (mut known, mut unknown) = (Vec::with_capacity(tries), Vec::with_capacity(tries));
-        for n in 0..tries + WARM {
+        for n in 0..tries + WARM_UP_REQUESTS {
             // The order alternates, so that neither class always finds warm caches.
             for turn in 0..2 {
                 let of_known = (n + turn) % 2 == 0;
@@ -185,7 +188,7 @@ impl Pair {
                     )
                     .into());
                 }
-                if n >= WARM {
+                if n >= WARM_UP_REQUESTS {
                     if of_known {
                         known.push(took);
                     } else {
@@ -223,8 +226,8 @@ pub fn without(n: usize) -> String {
     format!("without{}@x.test", n % USERS)
 }
 
-fn nobody(n: usize) -> String {
-    format!("nobody{}@x.test", n % USERS)
+fn unknown(n: usize) -> String {
+    format!("unknown{}@x.test", n % USERS)
 }
 
 /// Builds a sign-up request.

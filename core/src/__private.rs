@@ -61,7 +61,7 @@ pub use events::{
     OperationOf, assert_changes, assert_schema, is_poisoned, is_untyped, operation, refuse,
 };
 pub use fields::fields;
-pub use gates::{Along, Gated, Links, Open, expect_no_circle, gated, is_circle, target};
+pub use gates::{Along, Gated, Links, Open, expect_no_cycle, gated, is_cycle, target};
 pub use items::{
     Holds, Itself, Members, NoPatch, Shown, Unnamed, deserialize_enum, enum_from_value,
     enum_to_value, serialize_enum, shown,
@@ -128,8 +128,8 @@ pub const fn unique(fields: &'static [usize], global: bool) -> UniqueDesc {
 /// A field with the type of its marker: names, kind, optionality and line. Method calls add the
 /// options.
 ///
-/// Enums and booleans are always filterable, also through a type alias, which only the type
-/// reveals.
+/// Enums and booleans are always filterable. This function decides it, because the macro cannot see
+/// the type behind a type alias.
 pub const fn field<F: Field>(
     name: &'static str,
     wire: &'static str,
@@ -184,7 +184,7 @@ pub const fn version_field(
     }
 }
 
-/// The hidden date of `ttl("1h")`, after all other fields. Only the store reads it.
+/// The hidden expiry field of `ttl("1h")`, after all other fields. Only the store reads it.
 pub const fn expiry_field() -> FieldDesc {
     const NAME: &str = "linchpin_expiry";
     FieldDesc {
@@ -211,13 +211,13 @@ pub fn arg<E: FieldAt<N>, const N: usize>(value: impl Into<ValueAt<E, N>>) -> Op
     Some(value.into().into_value())
 }
 
-/// A required argument for a field whose type is a field type itself. The entity checks that it is
-/// one, not this function.
+/// A required argument of the field's own type, with its `Option` if it has one. Only the entity
+/// checks that the type is a field type.
 pub fn own_arg<E: FieldAt<N>, const N: usize>(value: impl Into<TypeAt<E, N>>) -> Option<Value> {
     Some(value.into().into_value())
 }
 
-/// An optional argument for such a field.
+/// An optional argument of the field's own type; see [`own_arg`].
 pub fn optional_own_arg<E: FieldAt<N>, const N: usize>(
     value: impl Into<Param<TypeAt<E, N>>>,
 ) -> Option<Value> {
@@ -311,9 +311,10 @@ pub fn check<E: Entity>(
     rule(&record)
 }
 
-/// Computes a field from the fields at these positions; without positions, from all that are not
-/// computed. `name` and `body` describe the function.
-pub const fn follows<F: Field>(
+/// Describes a computed field. `from` has the positions of the fields that it is computed from; if
+/// it is empty, these are all fields that are not computed. `name` and `body` describe the
+/// function.
+pub const fn computed_field<F: Field>(
     name: &'static str,
     body: &'static str,
     value: fn(&dyn Row) -> std::result::Result<Value, DecodeError>,
@@ -331,8 +332,8 @@ pub const fn follows<F: Field>(
 /// Runs the function of a computed field over a row. The compiler checks the function's signature.
 ///
 /// # Errors
-/// If the row cannot be read, or if no store can hold the resulting text. The caller checks the
-/// range of numbers.
+/// If the row cannot be read, or if not every store can hold the resulting text. The caller checks
+/// the range of numbers.
 pub fn compute<F: Field>(
     row: &dyn Row,
     value: fn(&F::Entity) -> F::Ty,
@@ -431,7 +432,7 @@ pub const fn custom_param<T: FieldType>(
     let carried = matches!(place, Place::Body) || <T as FieldType>::KIND.is_scalar();
     assert!(
         carried,
-        "linchpin: a path or query carries plain values only; lists and JSON belong into `input`"
+        "linchpin: a path or query carries plain values only; lists and JSON belong in `input`"
     );
     let param = ParamSpec::new(name, at, place).of(params);
     if <T as FieldType>::OPTIONAL {
@@ -441,7 +442,8 @@ pub const fn custom_param<T: FieldType>(
     }
 }
 
-/// A member that only one response contains, as a field of an entity that is not stored.
+/// A member of `output_once`, as a field of an entity that is not stored: only the response of the
+/// call that creates the record contains it.
 pub const fn once<T: FieldType>(name: &'static str, wire: &'static str) -> FieldDesc {
     FieldDesc::new(
         name,

@@ -98,7 +98,7 @@ impl Actor {
     }
 
     /// An anonymous caller whose credential is expired, revoked or malformed. Public routes respond
-    /// as to [`Actor::anonymous`], with the header
+    /// in the same way as for [`Actor::anonymous`], but add the header
     /// `WWW-Authenticate: Bearer error="invalid_token"`.
     pub fn with_invalid_credential() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The error type of all calls, and its JSON body.
+//! The error type of all calls, and the codes of errors.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -33,9 +33,9 @@ impl Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Code {
-    /// 400: the body is not JSON, or not an object although the route requires one.
+    /// 400: the body is not valid JSON, or it ended early.
     MalformedJson,
-    /// 400: values that the declared fields do not allow. The details name each.
+    /// 400: values that violate the declared fields; `details` lists each problem.
     ValidationFailed,
     /// 400: an unknown query parameter.
     UnknownParameter,
@@ -71,7 +71,7 @@ pub enum Code {
     PreconditionRequired,
     /// 429: too many calls; `Retry-After` gives the time to wait.
     RateLimited,
-    /// 500: a fault of the server. Only the log contains the cause.
+    /// 500: an internal error; only the log contains the cause.
     Internal,
     /// 503: the store or a queue is unavailable; `Retry-After` gives the time to wait.
     Unavailable,
@@ -271,7 +271,10 @@ impl Error {
     /// 409 `conflict`: other callers changed the record in each attempt.
     #[doc(hidden)]
     pub fn kept_changing() -> Self {
-        Self::new(Code::Conflict, "The record kept changing; try again")
+        Self::new(
+            Code::Conflict,
+            "Other callers changed the record at the same time; try again",
+        )
     }
 
     /// Marks a conflict with another transaction, so that the transaction may be retried.
@@ -365,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_main_that_fails_prints_lines_for_people() {
+    fn debug_output_of_an_error_is_readable_lines() {
         let problems = vec![
             Problem::new("LINCHPIN_PORT", "invalid", "must be a port"),
             Problem::new("LINCHPIN_PROT", "unknown", "what?"),

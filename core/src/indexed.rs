@@ -10,10 +10,10 @@ use crate::layout::indexes;
 
 /// The maximum number of bytes of the texts in one index, without the primary key. An entry of a
 /// Postgres index has at most 2,704 bytes.
-const INDEXED: usize = 2048;
+const MAX_INDEX_BYTES: usize = 2048;
 /// The maximum number of bytes of a record's key, and of fields that name a record, a tenant or an
 /// owner.
-const KEY: usize = 255;
+const MAX_KEY_BYTES: usize = 255;
 
 /// Returns the maximum number of bytes of each field because of indexes; `None` for a field that is
 /// in no index or is not a text.
@@ -21,7 +21,7 @@ const KEY: usize = 255;
 /// The texts of an index share 2,048 bytes. Texts with a short declared length get that
 /// length; the others share the rest equally.
 pub fn indexed_bytes(entity: &EntityDesc) -> Vec<Option<usize>> {
-    let mut most = vec![None; entity.fields.len()];
+    let mut limits = vec![None; entity.fields.len()];
     let shares = indexes(entity).into_iter().flat_map(|index| {
         let texts = index.keys.iter().map(|key| key.field);
         let texts = texts.filter(|field| {
@@ -30,20 +30,20 @@ pub fn indexed_bytes(entity: &EntityDesc) -> Vec<Option<usize>> {
         let mut needs: Vec<(usize, usize)> =
             texts.map(|field| (needed(entity, field), field)).collect();
         needs.sort_unstable();
-        let (mut left, mut rest) = (needs.len(), INDEXED);
+        let (mut texts_left, mut bytes_left) = (needs.len(), MAX_INDEX_BYTES);
         needs.into_iter().map(move |(need, field)| {
-            let share = need.min(rest / left.max(1));
-            (left, rest) = (left.saturating_sub(1), rest - share);
+            let share = need.min(bytes_left / texts_left.max(1));
+            (texts_left, bytes_left) = (texts_left.saturating_sub(1), bytes_left - share);
             (field, share)
         })
     });
     for (field, share) in shares {
-        most[field] = Some(most[field].map_or(share, |least: usize| least.min(share)));
+        limits[field] = Some(limits[field].map_or(share, |least: usize| least.min(share)));
     }
-    most
+    limits
 }
 
-/// The same limits, computed once per entity.
+/// Returns the limits of [`indexed_bytes`], computed once per entity.
 #[doc(hidden)]
 pub fn known_bytes(entity: &'static EntityDesc) -> &'static [Option<usize>] {
     type Known = HashMap<usize, &'static [Option<usize>]>;
@@ -59,19 +59,20 @@ pub fn known_bytes(entity: &'static EntityDesc) -> &'static [Option<usize>] {
         .or_insert_with(|| indexed_bytes(entity).leak())
 }
 
-/// Returns the bytes of the longest value of a text, as far as the declaration limits it.
+/// Returns the maximum number of bytes of a text that its declaration allows; `usize::MAX` without
+/// a limit.
 fn needed(entity: &EntityDesc, field: usize) -> usize {
     let rules = entity.fields[field].rules;
-    let key =
+    let is_its_key =
         |relation: &Relation| matches!(relation.link, Link::BelongsTo { key, .. } if key == field);
-    let names = entity.relations.iter().any(key)
+    let is_reference = entity.relations.iter().any(is_its_key)
         || entity.tenant.is_some_and(|tenant| tenant.field == field)
         || entity.scope.iter().any(|scope| scope.field == field);
     let length = rules.length.1.map(|most| (most as usize).saturating_mul(4));
     let listed = rules.one_of.iter().map(|text| text.len()).max();
     let form = matches!(rules.format, Some("uuid")).then_some(36);
-    let known = [length, listed, form, names.then_some(KEY)];
-    known.into_iter().flatten().min().unwrap_or(usize::MAX)
+    let limits = [length, listed, form, is_reference.then_some(MAX_KEY_BYTES)];
+    limits.into_iter().flatten().min().unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -113,8 +114,8 @@ mod tests {
             indexed_bytes(&PLAIN),
             [None, None, None, Some(2048), None, None]
         );
-        // A field that names another record needs only the length of a key. The other texts share
-        // the rest of the smallest index.
+        // A field that names another record needs only the length of a key. The slug gets the rest
+        // of the index that it shares with the tenant.
         const OWNED: &[Scope] = &[Scope::new(2, ScopeFrom::Ctx(CtxPath::ActorId))];
         let tenant = Some(Tenant {
             field: 1,
@@ -133,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_an_entity_is_found_once() {
+    fn index_sizes_of_an_entity_are_computed_once() {
         static NOTE: EntityDesc = PLAIN;
         let (first, second) = (super::known_bytes(&NOTE), super::known_bytes(&NOTE));
         assert!(first == indexed_bytes(&NOTE) && std::ptr::eq(first, second));
     }
 
     #[test]
-    fn a_short_text_leaves_what_it_does_not_need() {
+    fn a_short_text_field_frees_index_bytes_for_others() {
         static SHORT: Rules = Rules {
             length: (None, Some(20)),
             ..Rules::NONE

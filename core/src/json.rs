@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_found_wherever_they_stand() {
+    fn escapes_are_found_at_every_position() {
         for byte in 0..=0x7f_u8 {
             for before in 0..18 {
                 for after in [0, 1, 9] {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_serde_json() {
+    fn json_is_written_as_by_serde_json() {
         for text in [
             "",
             "plain",

@@ -130,8 +130,8 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
     for declared in entity.indexes {
         let before = if declared.global { &[] } else { &prefix[..] };
         let index = keyed_by(before, declared.fields);
-        // The tenant prefix can make two indexes equal. A database can read an index backwards.
-        // Such an index is left out.
+        // The tenant prefix can make two indexes equal, and a database can read an index backwards.
+        // An index that an earlier one replaces is left out.
         if !all.iter().any(|other| serves(other, &index, before)) {
             all.push(index);
         }
@@ -140,7 +140,8 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
     // it.
     let list = (live || !prefix.is_empty()).then(|| keyed(sort));
     // The related records of a record, in their default order: for `include` and for filters on the
-    // key of a relation. The second index serves `on_delete`, which ignores tenant and scopes.
+    // key of a relation. The second index serves `on_delete`, which ignores tenant and scopes. Each
+    // index is paired with the key, which its statements fix besides the prefix.
     let mut related = Vec::new();
     for relation in entity.relations {
         let Link::BelongsTo { key, .. } = relation.link else {
@@ -218,15 +219,16 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
             null: None,
         }
     });
-    let none = usize::MAX;
+    // No field has this position: the list and the sweeper fix no key.
+    let no_key = usize::MAX;
     for (index, key) in list
         .into_iter()
         .chain(expiry)
-        .map(|index| (index, none))
+        .map(|index| (index, no_key))
         .chain(related)
     {
-        let pinned: Vec<usize> = prefix.iter().copied().chain([key]).collect();
-        if !all.iter().any(|other| serves(other, &index, &pinned)) {
+        let fixed: Vec<usize> = prefix.iter().copied().chain([key]).collect();
+        if !all.iter().any(|other| serves(other, &index, &fixed)) {
             all.push(index);
         }
     }
@@ -273,22 +275,24 @@ fn uniques(entity: &EntityDesc) -> Vec<StoredIndex> {
 
 /// Returns the unique indexes that an upsert on these fields relies on. For the primary key the
 /// list is empty.
-pub fn apart(entity: &EntityDesc, fields: &[usize]) -> Vec<StoredIndex> {
+pub fn upsert_indexes(entity: &EntityDesc, fields: &[usize]) -> Vec<StoredIndex> {
     let tenant = entity.tenant.map(|tenant| tenant.field);
-    let declared = |index: &StoredIndex| {
-        let own = |at: usize| fields.contains(&at);
+    let has_these_fields = |index: &StoredIndex| {
         fields
             .iter()
             .all(|f| index.keys.iter().any(|k| k.field == *f))
             && index
                 .keys
                 .iter()
-                .all(|k| own(k.field) || Some(k.field) == tenant)
+                .all(|k| fields.contains(&k.field) || Some(k.field) == tenant)
     };
     if fields == [entity.primary] {
         Vec::new()
     } else {
-        uniques(entity).into_iter().filter(declared).collect()
+        uniques(entity)
+            .into_iter()
+            .filter(has_these_fields)
+            .collect()
     }
 }
 
@@ -296,7 +300,7 @@ pub fn apart(entity: &EntityDesc, fields: &[usize]) -> Vec<StoredIndex> {
 ///
 /// It does not check whether the caller may see the record. The argument of a field has the index
 /// of the field.
-pub fn met(entity: &EntityDesc, fields: &[usize]) -> Filter {
+pub fn upsert_match(entity: &EntityDesc, fields: &[usize]) -> Filter {
     let eq = |field: &usize| {
         let source = Source::Arg {
             index: *field,
@@ -337,23 +341,24 @@ fn prefix(entity: &EntityDesc) -> Vec<usize> {
         .collect()
 }
 
-/// Whether one index replaces another: both have the same keys, in the same or in the reverse
-/// directions. The direction of a pinned field does not matter.
-fn serves(one: &StoredIndex, other: &StoredIndex, pinned: &[usize]) -> bool {
+/// Whether the index `one` replaces the index `other`: both have the same keys, in the same or in
+/// the reverse directions. The direction of a field in `fixed` does not matter, because statements
+/// fix its value.
+fn serves(one: &StoredIndex, other: &StoredIndex, fixed: &[usize]) -> bool {
     let fields = |index: &StoredIndex| index.keys.iter().map(|k| k.field).collect::<Vec<_>>();
     let pairs = one
         .keys
         .iter()
         .zip(&other.keys)
-        .filter(|(a, _)| !pinned.contains(&a.field));
-    let mut turned = pairs.map(|(a, b)| a.desc != b.desc);
-    let first = turned.next();
-    let one_way = turned.all(|turn| Some(turn) == first);
+        .filter(|(a, _)| !fixed.contains(&a.field));
+    let mut reversed = pairs.map(|(a, b)| a.desc != b.desc);
+    let first = reversed.next();
+    let all_equal = reversed.all(|is_reversed| Some(is_reversed) == first);
     !one.unique
         && one.live == other.live
         && one.null == other.null
         && fields(one) == fields(other)
-        && one_way
+        && all_equal
 }
 
 /// Returns the condition of live records; `None` if the entity has no soft delete.
@@ -374,7 +379,7 @@ pub fn deleted(entity: &EntityDesc) -> Option<Filter> {
     Some(Filter::cond(field, op, Operand::One(Source::Value(value))))
 }
 
-/// Whether a condition is the one that [`live`] returns.
+/// Whether a condition is the one that [`live`] returns for the entity.
 pub fn is_live(entity: &EntityDesc, condition: &Filter) -> bool {
     live(entity).is_some_and(|live| live == *condition)
 }
@@ -481,6 +486,7 @@ mod tests {
 
     const OWNED: &[Scope] = &[Scope::new(2, ScopeFrom::Ctx(CtxPath::ActorId))];
 
+    /// Each index of the entity as `(unique, fields of the keys, live, null)`.
     fn shape(entity: &EntityDesc) -> Vec<(bool, Vec<usize>, bool, Option<usize>)> {
         indexes(entity)
             .iter()
@@ -498,7 +504,7 @@ mod tests {
     /// The same fields in other directions need another index with another name. Reversing all
     /// directions needs no other index.
     #[test]
-    fn directions_make_indexes() {
+    fn indexes_differ_by_sort_direction() {
         const fn key(field: usize, desc: bool) -> SortDesc {
             SortDesc { field, desc }
         }
@@ -544,7 +550,7 @@ mod tests {
             ]
         );
         // The same fields, but the first index is the descending one.
-        const TURNED: EntityDesc = EntityDesc {
+        const REVERSED: EntityDesc = EntityDesc {
             indexes: &[
                 IndexDesc {
                     global: false,
@@ -557,13 +563,13 @@ mod tests {
             ],
             ..NOTE
         };
-        let names: Vec<String> = indexes(&TURNED)
+        let names: Vec<String> = indexes(&REVERSED)
             .iter()
-            .map(|index| index.name(&TURNED))
+            .map(|index| index.name(&REVERSED))
             .collect();
         assert_eq!(names, ["ix_notes_at_slug", "ix_notes_at_asc_slug_asc"]);
         // One index of live records for the lists, and one of all records for the sweeper.
-        const FADING: EntityDesc = EntityDesc {
+        const EXPIRING: EntityDesc = EntityDesc {
             indexes: &[IndexDesc {
                 global: false,
                 fields: &[key(4, false)],
@@ -575,26 +581,26 @@ mod tests {
             }),
             ..NOTE
         };
-        let names: Vec<String> = indexes(&FADING)
+        let names: Vec<String> = indexes(&EXPIRING)
             .iter()
-            .map(|index| index.name(&FADING))
+            .map(|index| index.name(&EXPIRING))
             .collect();
         assert_eq!(names, ["ix_notes_at", "ix_notes_id", "ix_notes_at_asc"]);
     }
 
-    /// Statements over all tenants have an index that begins with its own first field.
+    /// An index for statements over all tenants begins with its own first field.
     #[test]
     fn a_global_index_has_no_prefix() {
         const AT: SortDesc = SortDesc {
             field: 4,
             desc: false,
         };
-        const OF_ONE: IndexDesc = IndexDesc {
+        const PER_TENANT: IndexDesc = IndexDesc {
             global: false,
             fields: &[AT],
         };
         const NOTE: EntityDesc = EntityDesc {
-            indexes: &[OF_ONE, OF_ONE.global()],
+            indexes: &[PER_TENANT, PER_TENANT.global()],
             tenant: Some(Tenant {
                 field: 1,
                 optional: true,
@@ -622,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_entity_has_what_it_declares() {
+    fn a_plain_entity_has_only_the_declared_indexes() {
         assert_eq!(
             shape(&PLAIN),
             [
@@ -634,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_begin_with_what_every_list_pins_and_hold_live_records() {
+    fn indexes_start_with_the_tenant_and_scopes_and_contain_live_records() {
         let guarded = EntityDesc {
             tenant: Some(Tenant {
                 field: 1,
@@ -655,18 +661,18 @@ mod tests {
         ];
         assert_eq!(shape(&guarded), expected);
         // The direction does not matter either.
-        let up = EntityDesc {
+        let sorted_ascending = EntityDesc {
             sort: &[SortDesc {
                 field: 4,
                 desc: false,
             }],
             ..guarded
         };
-        assert_eq!(shape(&up), expected);
+        assert_eq!(shape(&sorted_ascending), expected);
     }
 
     #[test]
-    fn the_list_of_a_soft_delete_entity_does_not_walk_over_deleted_records() {
+    fn lists_of_a_soft_delete_entity_have_indexes_without_deleted_records() {
         let marked = EntityDesc {
             soft_delete: Some(SoftDelete::At(5)),
             sort: &[SortDesc {
@@ -686,7 +692,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_other_records_lead_an_index_in_the_default_order() {
+    fn relation_keys_get_an_index_that_ends_with_the_default_sort() {
         static OTHER: EntityDesc = EntityDesc::new("Other", "others", "others", &FIELDS);
         const KEY: Relation = Relation::belongs_to("owner", "owner", || &OTHER, 2);
         let index = |keys: &[usize]| (false, keys.to_vec(), false, None);
@@ -725,37 +731,37 @@ mod tests {
         };
         assert_eq!(shape(&alone), [(true, vec![2], false, None)]);
         // A list fixes the tenant; the effects of a delete fix only the key.
-        const HELD: Relation = KEY.on_delete(OnDelete::Cascade);
+        const CASCADING: Relation = KEY.on_delete(OnDelete::Cascade);
         let tenant = Some(Tenant {
             field: 1,
             optional: true,
             anonymous_read: false,
         });
-        let held = EntityDesc {
+        let cascading = EntityDesc {
             tenant,
-            relations: &[HELD],
+            relations: &[CASCADING],
             ..bare
         };
         assert_eq!(
-            shape(&held),
+            shape(&cascading),
             [index(&[1, 4, 0]), index(&[1, 2, 4, 0]), index(&[2, 0])]
         );
     }
 
     #[test]
-    fn conditions_are_recognised() {
-        let fading = EntityDesc {
+    fn the_conditions_of_live_and_unexpired_records_are_recognised() {
+        let expiring = EntityDesc {
             ttl: Some(Ttl {
                 field: 5,
                 after: None,
             }),
             ..PLAIN
         };
-        let condition = unexpired(&fading, 7).unwrap_or(Filter::TRUE);
-        assert!(is_unexpired(&fading, &condition) && !is_unexpired(&PLAIN, &condition));
-        assert!(!is_unexpired(&fading, &Filter::eq_arg(5, 7)));
+        let condition = unexpired(&expiring, 7).unwrap_or(Filter::TRUE);
+        assert!(is_unexpired(&expiring, &condition) && !is_unexpired(&PLAIN, &condition));
+        assert!(!is_unexpired(&expiring, &Filter::eq_arg(5, 7)));
         assert_eq!(
-            shape(&fading).last(),
+            shape(&expiring).last(),
             Some(&(false, vec![5, 0], false, None))
         );
     }

@@ -43,20 +43,20 @@ pub struct Gap {
     pub capability: &'static str,
     /// The declaration that requires it, with its source location.
     pub required_by: String,
-    /// Why the store lacks it.
+    /// The reason why the store lacks it.
     pub reason: String,
 }
 
 /// Returns the start-up error for all entities.
 fn text(gaps: &[EntityGap]) -> String {
     let mut out = String::new();
-    let (count, verb) = if gaps.len() == 1 {
+    let (count, pronoun) = if gaps.len() == 1 {
         ("1 entity".to_owned(), "its")
     } else {
         (format!("{} entities", gaps.len()), "their")
     };
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "{count} cannot run on {verb} configured store");
+    let _ = writeln!(out, "{count} cannot run on {pronoun} configured store");
     for gap in gaps {
         let _ = write!(out, "\nentity `{}` on store `{}`:\n", gap.entity, gap.store);
         if !gap.named.is_empty() && !gap.named.contains(&gap.store.as_str()) {
@@ -81,24 +81,20 @@ fn text(gaps: &[EntityGap]) -> String {
             let _ = writeln!(out, "    reason: {}", missing.reason);
         }
         let (fits, store) = (one_of(&gap.fits), &gap.store);
-        let factory = gap
-            .missing
-            .iter()
-            .any(|missing| missing.capability == FACTORY);
-        // A function helps if nothing else is missing.
-        let brought = factory
+        // Writing the functions is enough if nothing else is missing.
+        let lacks_only_functions = !gap.missing.is_empty()
             && gap
                 .missing
                 .iter()
                 .all(|missing| missing.capability == FACTORY);
-        let _ = match (brought, fits.is_empty()) {
+        let _ = match (lacks_only_functions, fits.is_empty()) {
             (true, true) => writeln!(
                 out,
-                "  help: write one, and name it: `handler({store} = ..)`"
+                "  help: write a function, and name it in the operation: `handler({store} = ..)`"
             ),
             (true, false) => writeln!(
                 out,
-                "  help: write one, and name it: `handler({store} = ..)`; or use {fits}"
+                "  help: write a function, and name it in the operation: `handler({store} = ..)`; or use {fits}"
             ),
             (false, false) => writeln!(out, "  help: use {fits}"),
             (false, true) => Ok(()),

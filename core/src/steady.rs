@@ -13,9 +13,9 @@ pub(crate) use web_time as time;
 
 use time::Instant;
 
-/// The number of milliseconds by which a clock may go back without counting as set back, because
-/// threads read it one after the other.
-const NEAR: i64 = 16;
+/// The number of milliseconds by which a clock may go back without counting as set back, because a
+/// thread can read the clock before another one and come here after it.
+const TOLERANCE_MILLIS: i64 = 16;
 
 /// A monotonic view of a clock that may be set back. While the clock goes forward, its time is
 /// returned, at the cost of one comparison.
@@ -47,21 +47,24 @@ impl Steady {
         }
     }
 
-    /// Returns the current time for a clock that shows `shown`. If that is before a returned time,
-    /// the time continues from the returned one.
+    /// Returns the current time if the clock shows `clock_millis`. If an earlier call returned a
+    /// later time, the time continues from that one. `instant` reads the monotonic system clock.
     #[doc(hidden)]
-    pub fn at(&self, shown: i64, instant: impl FnOnce() -> Instant) -> i64 {
+    pub fn at(&self, clock_millis: i64, instant: impl FnOnce() -> Instant) -> i64 {
         let latest = self.latest.load(Relaxed);
-        if shown == latest {
-            return shown;
+        if clock_millis == latest {
+            return clock_millis;
         }
-        if shown > latest {
+        if clock_millis > latest {
             if self.ahead.load(Relaxed) {
                 self.ahead.store(false, Relaxed);
             }
-            return self.latest.fetch_max(shown, Relaxed).max(shown);
+            return self
+                .latest
+                .fetch_max(clock_millis, Relaxed)
+                .max(clock_millis);
         }
-        if latest.saturating_sub(shown) <= NEAR {
+        if latest.saturating_sub(clock_millis) <= TOLERANCE_MILLIS {
             return latest;
         }
         let now = instant();
@@ -94,10 +97,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_on_after_the_clock_was_set_back() {
+    fn time_advances_after_the_clock_was_set_back() {
         let (steady, begun) = (Steady::new(), Instant::now());
-        let at =
-            |shown: i64, passed: u64| steady.at(shown, || begun + Duration::from_millis(passed));
+        let at = |clock_millis: i64, passed: u64| {
+            steady.at(clock_millis, || begun + Duration::from_millis(passed))
+        };
         assert_eq!(
             (at(1_000_000, 0), at(1_000_000, 0), at(1_000_005, 5)),
             (1_000_000, 1_000_000, 1_000_005)
@@ -122,30 +126,31 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_come_up_with() {
+    fn the_steady_clock_catches_up_after_the_clock_was_set_back() {
         let (steady, begun) = (Steady::new(), Instant::now());
-        let at =
-            |shown: i64, passed: u64| steady.at(shown, || begun + Duration::from_millis(passed));
+        let at = |clock_millis: i64, passed: u64| {
+            steady.at(clock_millis, || begun + Duration::from_millis(passed))
+        };
         const HOUR: i64 = 3_600_000;
         assert_eq!(at(100 * HOUR, 0), 100 * HOUR);
         // Set back by an hour at 0, and read every ten seconds.
         let mut before = 100 * HOUR;
-        let shown = |passed: u64| 99 * HOUR + passed.cast_signed();
+        let clock_millis = |passed: u64| 99 * HOUR + passed.cast_signed();
         for passed in (0..3 * 3_600_000).step_by(10_000) {
-            let now = at(shown(passed), passed);
+            let now = at(clock_millis(passed), passed);
             assert!(
                 now >= before && now - before <= 10_000,
                 "{before}, then {now}"
             );
             before = now;
             if passed > 2 * 3_600_000 {
-                assert_eq!(now, shown(passed), "it agrees after two hours");
+                assert_eq!(now, clock_millis(passed), "it agrees after two hours");
             }
         }
     }
 
     #[test]
-    fn many_at_once_never_see_it_go_back() {
+    fn the_steady_clock_never_decreases_for_concurrent_readers() {
         let steady = Steady::new();
         std::thread::scope(|scope| {
             for turn in 0..4_i64 {

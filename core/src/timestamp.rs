@@ -188,29 +188,33 @@ impl Timestamp {
     }
 }
 
-// Returns the days since the epoch of a proleptic Gregorian date. It is the usual era arithmetic,
-// exact for all supported years.
+/// Returns the days from 1970-01-01 to a date of the proleptic Gregorian calendar.
+///
+/// This is the algorithm `days_from_civil` of Howard Hinnant. It counts in eras of 400 years, which
+/// all have 146,097 days, and years begin in March, so that the leap day is the last day of a year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let y = if month <= 2 { year - 1 } else { year };
-    let era = y.div_euclid(400);
-    let year_of_era = y.rem_euclid(400);
+    let march_year = if month <= 2 { year - 1 } else { year };
+    let era = march_year.div_euclid(400);
+    let year_of_era = march_year.rem_euclid(400);
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
+/// Returns the year, month and day of a number of days since 1970-01-01: the inverse of
+/// [`days_from_civil`].
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
+    let days_since_year_0 = days + 719_468;
+    let era = days_since_year_0.div_euclid(146_097);
+    let day_of_era = days_since_year_0.rem_euclid(146_097);
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
+    let months_since_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * months_since_march + 2) / 5 + 1;
+    let month = if months_since_march < 10 {
+        months_since_march + 3
     } else {
-        shifted - 9
+        months_since_march - 9
     };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
@@ -262,7 +266,7 @@ mod tests {
     use super::{Timestamp, Truncate};
 
     #[test]
-    fn round_trips_across_the_whole_range() {
+    fn timestamps_of_the_whole_range_survive_a_round_trip() {
         for text in [
             "0001-01-01T00:00:00.000Z",
             "1969-12-31T23:59:59.999Z",
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_rfc_3339() {
+    fn texts_that_are_not_rfc_3339_are_refused() {
         for text in [
             "2026-01-02",
             "2026-01-02T03:04:05",
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_are_those_of_the_calendar() {
+    fn truncated_times_agree_with_the_calendar() {
         let check = |text: &str, expected: [&str; 5]| {
             let at = Timestamp::parse(text).unwrap_or_default();
             let periods = [
@@ -368,13 +372,9 @@ mod tests {
             let at = Timestamp::from_millis(millis);
             let text = at.to_string();
             let date: jiff::civil::Date = text[..10].parse().unwrap_or_default();
-            let monday = text[..10]
-                .parse::<jiff::civil::Date>()
-                .unwrap_or_default()
-                .weekday()
-                .to_monday_zero_offset();
+            let days_since_monday = date.weekday().to_monday_zero_offset();
             let monday = date
-                .checked_sub(jiff::Span::new().days(monday))
+                .checked_sub(jiff::Span::new().days(days_since_monday))
                 .unwrap_or_default();
             assert_eq!(
                 at.truncated(Truncate::Week).to_string()[..10],
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_below_a_millisecond() {
+    fn fractions_below_a_millisecond_are_cut_off() {
         assert_eq!(
             Timestamp::parse("2026-01-02T03:04:05.1239Z").map(Timestamp::millis),
             Timestamp::parse("2026-01-02T03:04:05.123Z").map(Timestamp::millis)

@@ -1,9 +1,9 @@
 //! `#[computed]`: records the digest of a function that computes a field.
 //!
 //! The entity names the function by its path, but the macro of the entity cannot see the function.
-//! So `#[computed]` implements a trait for the entity, with the function's name as a number. The
-//! expansion of the entity reads the digest from there, and an empty text for functions without
-//! the attribute.
+//! So `#[computed]` implements a trait for the entity, with a hash of the function's name as const
+//! parameter. The expansion of the entity reads the digest from this implementation. For a function
+//! without the attribute it reads an empty text.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, quote};
@@ -22,7 +22,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     let krate = options::only_crate(plain(args), "computed", &mut d);
     let digest = d.take(parsed).and_then(|function| {
         let entity = entity(&function, &mut d)?;
-        let name = Literal::u64_unsuffixed(number(&function.sig.ident));
+        let hash = Literal::u64_unsuffixed(name_hash(&function.sig.ident));
         let body = digest::of_function(&function);
         let cfgs = function.attrs.iter().filter(|a| a.path().is_ident("cfg"));
         Some(quote! {
@@ -30,7 +30,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
             const _: () = {
                 use #krate::__private as __lp;
                 #[automatically_derived]
-                impl __lp::ComputedBody<#name> for #entity {
+                impl __lp::ComputedBody<#hash> for #entity {
                     const BODY: &'static str = #body;
                 }
             };
@@ -68,8 +68,8 @@ pub(crate) fn body(entity: &Ident, function: &Path) -> TokenStream {
     let Some(last) = function.segments.last() else {
         return quote!("");
     };
-    let name = Literal::u64_unsuffixed(number(&last.ident));
-    quote!({ use __lp::NoBody as _; __lp::BodyOf::<#entity, #name>::BODY })
+    let hash = Literal::u64_unsuffixed(name_hash(&last.ident));
+    quote!({ use __lp::NoBody as _; __lp::BodyOf::<#entity, #hash>::BODY })
 }
 
 /// The path of the function as it is written, without spaces.
@@ -77,8 +77,8 @@ pub(crate) fn name(function: &Path) -> String {
     function.to_token_stream().to_string().replace(' ', "")
 }
 
-/// The name of a function as a number, for a const parameter (FNV-1a).
-fn number(name: &Ident) -> u64 {
+/// The FNV-1a hash of a function's name, for a const parameter.
+fn name_hash(name: &Ident) -> u64 {
     let name = name.unraw().to_string();
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -29,8 +29,8 @@ impl Problem {
         self.help = Some(help.into());
     }
 
-    /// Suggests the candidate that is nearest to `wrong`. If none is near, it lists all of them if
-    /// they are few.
+    /// Suggests the candidate that is nearest to `wrong`. If none is near, it lists all candidates,
+    /// unless they are many.
     pub(crate) fn suggest<'a>(
         &mut self,
         wrong: &str,
@@ -68,6 +68,7 @@ impl Diagnostics {
 
     /// Reports a problem at a span.
     pub(crate) fn error_at(&mut self, at: Span, message: impl Into<String>) -> &mut Problem {
+        // An identifier carries the span. Its name does not appear in the error.
         self.push(
             proc_macro2::Ident::new("_x", at).into_token_stream(),
             message.into(),
@@ -100,7 +101,7 @@ impl Diagnostics {
     pub(crate) fn finish(mut self) -> TokenStream {
         self.consumed = true;
         let mut seen = std::collections::HashSet::new();
-        // One mistake causes one error: a repeated message at the same token is left out.
+        // One mistake causes one error: the same message at the same token is reported once.
         self.problems
             .iter()
             .filter(|p| {
@@ -113,8 +114,8 @@ impl Diagnostics {
             .collect()
     }
 
-    /// Drops all problems, because another macro reports them. An operation reads its entity again,
-    /// and the macro of the entity reports its errors.
+    /// Drops all problems, because another macro reports them: an operation reads the declaration
+    /// of its entity, whose own macro reports its errors.
     pub(crate) fn ignore(mut self) {
         self.consumed = true;
     }
@@ -142,9 +143,9 @@ impl Drop for Diagnostics {
     fn drop(&mut self) {
         // An error that is never reported would let a wrong program compile, so a forgotten
         // collector panics.
-        let read = self.consumed || std::thread::panicking();
+        let handled = self.consumed || std::thread::panicking();
         assert!(
-            read,
+            handled,
             "linchpin bug: diagnostics dropped without `finish` or `ignore`: {:?}",
             self.problems
         );

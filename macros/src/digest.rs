@@ -39,7 +39,7 @@ fn write_tokens(tokens: TokenStream, out: &mut String) {
             }
             TokenTree::Punct(punct) => {
                 out.push(punct.as_char());
-                // `&&` and `& &` differ, `?;` and `? ;` do not.
+                // `&&` and `& &` are different programs, `?;` and `? ;` are the same one.
                 let operator = match tokens.peek() {
                     Some(TokenTree::Punct(next)) if punct.spacing() == Spacing::Joint => {
                         OPERATORS.contains(&[punct.as_char(), next.as_char()])
@@ -224,7 +224,7 @@ mod tests {
 
     /// The examples of the standard, and lengths around the end of a block.
     #[test]
-    fn sha256_of_known_messages() {
+    fn sha256_returns_the_known_digests() {
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256(b"abc"), abc);
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";

@@ -1,5 +1,5 @@
-//! Hints for editors. rust-analyzer sets `cfg(rust_analyzer)`; for rustc the called macro of the
-//! runtime is empty.
+//! Hints for editors. The expansion calls a macro of the runtime, which is empty unless
+//! rust-analyzer has set `cfg(rust_analyzer)`.
 //!
 //! The expansion repeats some words of a declaration in a form that an editor understands. Names of
 //! fields become members of the record, so that go-to-definition and rename work. Options become
@@ -24,7 +24,7 @@ impl Hints {
     /// Offers the names in `__private::editor::<module>` as completions of the first word of each
     /// option in `list`.
     pub(crate) fn offer(self, module: &str, list: TokenStream) -> Self {
-        self.words(module, beginnings(list))
+        self.words(module, first_words(list))
     }
 
     fn words(mut self, module: &str, words: Vec<Ident>) -> Self {
@@ -57,14 +57,14 @@ impl Hints {
         let module = text
             .filter(|text| kinds::names().any(|kind| kind == text))
             .unwrap_or_else(|| "operation".to_owned());
-        // A word that is already an option needs no completion. Each hint adds code to the
-        // expansion, and apps have many operations.
+        // A complete option name needs no completion. It is left out, because each hint adds code
+        // to the expansion and apps have many operations.
         let options = kinds::options()
             .find(|(kind, _)| *kind == module)
             .map(|(_, options)| options)
             .unwrap_or_default();
         let known = |word: &Ident| COMMON.iter().chain(options).any(|option| word == option);
-        let words = beginnings(args.clone())
+        let words = first_words(args.clone())
             .into_iter()
             .filter(|word| !known(word));
         let mut hints = Self::default().words(&module, words.collect());
@@ -86,7 +86,7 @@ impl Hints {
 }
 
 /// Returns the first word of each option, except keywords, which cannot name an item.
-fn beginnings(list: TokenStream) -> Vec<Ident> {
+fn first_words(list: TokenStream) -> Vec<Ident> {
     let mut begins = true;
     let mut words = Vec::new();
     for token in list {
@@ -117,17 +117,17 @@ mod tests {
             )
             .offer("field", quote!());
         assert_eq!(
-            shown(hints, &["slug"]),
+            hint_text(hints, &["slug"]),
             quote!(lp::__private::editor!(Post { slug } entity { unique sort rou });).to_string()
         );
-        assert_eq!(shown(Hints::default(), &[]), "");
+        assert_eq!(hint_text(Hints::default(), &[]), "");
     }
 
     #[test]
     fn operations_offer_the_options_of_their_kind() {
         let hints = Hints::operation(&quote!(kind = "lookup", fields(slug = param(slug)), ret));
         assert_eq!(
-            shown(hints, &[]),
+            hint_text(hints, &[]),
             quote!(lp::__private::editor!(Post {} lookup { ret });).to_string()
         );
         let hints = Hints::operation(&quote!(
@@ -136,17 +136,17 @@ mod tests {
             route(auth = none)
         ));
         assert_eq!(
-            shown(hints, &["slug"]),
+            hint_text(hints, &["slug"]),
             quote!(lp::__private::editor!(Post { slug });).to_string()
         );
         let hints = Hints::operation(&quote!(kind = loo));
         assert_eq!(
-            shown(hints, &[]),
+            hint_text(hints, &[]),
             quote!(lp::__private::editor!(Post {} kinds { loo });).to_string()
         );
     }
 
-    fn shown(hints: Hints, fields: &[&str]) -> String {
+    fn hint_text(hints: Hints, fields: &[&str]) -> String {
         let fields: Vec<Ident> = fields
             .iter()
             .map(|field| format_ident!("{field}"))

@@ -1,4 +1,4 @@
-//! Tokens that passed through a `macro_rules!`.
+//! Declarations inside a `macro_rules!` of the app.
 //!
 //! rustc passes the match of `$name:literal`, `$ty:ty` or `$path:path` in an invisible group. Every
 //! reader of options and types would have to look inside, so these groups are removed before
@@ -7,16 +7,16 @@
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::Type;
 
-/// Returns the same tokens without invisible groups, except groups that hold an expression of
-/// several parts together.
+/// Returns the same tokens without invisible groups. A group around an expression of several parts
+/// stays, because its operators would bind differently without it.
 pub(crate) fn plain(tokens: TokenStream) -> TokenStream {
     if !has_fragments(&tokens) {
         return tokens;
     }
-    let open = |token: TokenTree| match token {
+    let ungroup = |token: TokenTree| match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
             let inside = plain(group.stream());
-            if is_one(&inside) {
+            if needs_no_group(&inside) {
                 inside
             } else {
                 regrouped(&group, inside).into()
@@ -30,7 +30,7 @@ pub(crate) fn plain(tokens: TokenStream) -> TokenStream {
     };
     tokens
         .into_iter()
-        .map(open)
+        .map(ungroup)
         .collect::<Vec<TokenStream>>()
         .into_iter()
         .collect()
@@ -45,8 +45,8 @@ fn has_fragments(tokens: &TokenStream) -> bool {
     })
 }
 
-/// Returns the group with other tokens in it. A group without fragments stays unchanged, because
-/// its brackets have spans.
+/// Returns the group with the tokens `inside` in place of its own. A group without fragments is
+/// returned as it is, to keep the spans of its brackets.
 fn regrouped(group: &Group, inside: TokenStream) -> TokenTree {
     if group.delimiter() != Delimiter::None && !has_fragments(&group.stream()) {
         return group.clone().into();
@@ -56,9 +56,9 @@ fn regrouped(group: &Group, inside: TokenStream) -> TokenTree {
     regrouped.into()
 }
 
-/// Whether tokens stay together without a group: a single token, a number with its sign, a path or
+/// Whether tokens mean the same without a group: a single token, a number with its sign, a path or
 /// a type.
-fn is_one(tokens: &TokenStream) -> bool {
+fn needs_no_group(tokens: &TokenStream) -> bool {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
     match &trees[..] {
         [] | [_] => true,
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_are_opened_where_nothing_is_lost() {
+    fn macro_fragments_are_unwrapped_if_the_meaning_stays() {
         let (number, ty, path, sum) = (
             fragment(quote!(-5)),
             fragment(quote!(Vec<String>)),
@@ -91,7 +91,7 @@ mod tests {
             plain.to_string(),
             quote!(x(-5, Option<Vec<String> >, a::B, "text", [a || b && c])).to_string()
         );
-        // The text looks the same; tokens that belong together stay together.
+        // The texts are equal, but an expression of several parts is still in a group.
         let Some(TokenTree::Group(arguments)) = plain.into_iter().nth(1) else {
             panic!("no group")
         };

@@ -1,8 +1,8 @@
-//! Declarations that name several entities: the entities' declarations are collected one after the
-//! other.
+//! Collects the declarations of all entities that one declaration names, such as a channel.
 //!
-//! The macro of an entity passes on all arguments of its call. So the declarations collected so far
-//! are passed before the caller's own arguments, after an `@`, from one entity's macro to the next.
+//! The schema macro of an entity passes on all arguments of its call and adds the entity's
+//! declaration. So the macros are called one after the other. The collected declarations come first
+//! in the arguments, after an `@`; the caller's own arguments follow.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -12,16 +12,16 @@ use syn::{Path, Token, braced};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::expr::Sibling;
-use crate::schema::{self, Handed};
+use crate::schema::{self, SchemaInput};
 
-/// A declaration as an entity's macro passes it.
+/// The arguments and the item of an entity, as its macro passes them.
 type Declaration = (TokenStream, TokenStream);
 
-/// The declarations so far.
+/// The declarations that are collected so far.
 struct Gathered {
     /// The entities and their declarations, in the order of the calls.
     all: Vec<(Path, Declaration)>,
-    /// The entity whose macro is called next; `None` for the first.
+    /// The entity whose macro passes the declaration of this step; `None` in the first step.
     wanted: Option<Path>,
     /// The caller's own arguments.
     args: TokenStream,
@@ -40,31 +40,34 @@ pub(crate) enum Step {
     Done(Box<Entities>),
     /// The macro of another entity must be called.
     Ask(TokenStream),
-    /// An entity has an error, which it reports itself.
+    /// An entity has an error, which the entity's macro reports.
     Broken,
 }
 
 /// Adds the declaration that an entity's macro passed. `own` is the entity whose macro is called
 /// first; `named` returns the others that the arguments name.
 pub(crate) fn step(
-    handed: Handed,
+    input: SchemaInput,
     own: &Path,
     named: impl FnOnce(&TokenStream, &TokenStream) -> Vec<Path>,
     d: &mut Diagnostics,
 ) -> Option<Step> {
-    let declaration = handed.declaration();
-    let mut gathered = d.take(syn::parse2::<Gathered>(handed.args))?;
+    let declaration = input.declaration();
+    let mut gathered = d.take(syn::parse2::<Gathered>(input.args))?;
     let path = gathered.wanted.take().unwrap_or_else(|| own.clone());
     gathered.all.push((path, declaration));
-    let text = |path: &Path| path.to_token_stream().to_string();
-    let known = |path: &Path| {
+    let path_text = |path: &Path| path.to_token_stream().to_string();
+    let is_collected = |path: &Path| {
         gathered
             .all
             .iter()
-            .any(|(other, _)| text(other) == text(path))
+            .any(|(other, _)| path_text(other) == path_text(path))
     };
-    let (args, item) = (&gathered.args, &handed.item);
-    if let Some(next) = named(args, item).into_iter().find(|path| !known(path)) {
+    let (args, item) = (&gathered.args, &input.item);
+    if let Some(next) = named(args, item)
+        .into_iter()
+        .find(|path| !is_collected(path))
+    {
         let all = gathered
             .all
             .iter()

@@ -3,9 +3,9 @@
 //! Every macro has four phases: parse (tokens to plain structs), model (names and types resolved),
 //! check (all rules, all errors), expand (infallible). This file is the index.
 //!
-//! The documentation of each macro is a file in `macros/docs`. Its examples name `linchpin`, so the
-//! documentation tests of that crate compile them, and those of `linchpin-realtime` the examples
-//! of `channel` and `sse`, and those of `linchpin-webhooks` the examples of `webhook_events`.
+//! The documentation of each macro is a file in `macros/docs`. The doc tests of `linchpin` compile
+//! its examples. The examples of `channel` and `sse` are compiled by `linchpin-realtime`, those of
+//! `webhook_events` by `linchpin-webhooks`.
 
 use proc_macro::TokenStream;
 
@@ -79,7 +79,8 @@ pub fn operation(args: TokenStream, item: TokenStream) -> TokenStream {
     operation::run(args.into(), item.into()).into()
 }
 
-/// The second step of `#[operation]` and `#[projection]`, called by the schema macro of the entity.
+/// The second step of `#[operation]`, `#[projection]`, `#[channel]`, `sse!` and `webhook_events!`.
+/// The schema macro of an entity calls it.
 #[doc(hidden)]
 #[proc_macro]
 pub fn __operation(input: TokenStream) -> TokenStream {

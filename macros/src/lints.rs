@@ -1,4 +1,4 @@
-//! Attributes that a declaration and its generated items share.
+//! Attributes of a declaration that its generated items get as well.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -24,7 +24,7 @@ pub(crate) fn allowed<'a>(
     quote!(#(#[allow(#lists)])* #deprecated)
 }
 
-/// Returns the attributes of a const that its method has as well.
+/// Returns the attributes of a const that its method gets as well.
 pub(crate) fn deprecated(own: &[Attribute]) -> TokenStream {
     let own = own.iter().filter(|attr| is_deprecated(attr));
     quote!(#(#own)*)

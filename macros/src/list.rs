@@ -1,7 +1,8 @@
 //! A list of tokens in brackets, with its end.
 //!
-//! A missing token at the end of a list is reported at the closing bracket. Tokens alone do not
-//! know their bracket: syn would report the error at the macro call, which may be in another file.
+//! A missing token at the end of a list is reported at the closing bracket. A token stream does not
+//! contain the bracket around it: syn would report the error at the macro call, which may be in
+//! another file.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -62,7 +63,7 @@ impl List {
     }
 }
 
-/// Without brackets, the last token is the end.
+/// Without brackets, the last token is taken as the end.
 impl From<TokenStream> for List {
     fn from(tokens: TokenStream) -> Self {
         let end =

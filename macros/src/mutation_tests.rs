@@ -1,18 +1,19 @@
-//! Thousands of broken declarations: for any tokens with our attributes, a macro returns items and
-//! never panics.
+//! Expands thousands of broken declarations: a macro must never panic, and its result must parse.
 //!
-//! A valid declaration is broken token by token: a token is removed, doubled, swapped with its
-//! neighbour, or replaced. The seed is fixed, so failures can be reproduced.
+//! A declaration is broken at one to three random tokens: a token is removed, doubled, swapped with
+//! a token of the same group, put into an invisible group, or replaced. The seed is fixed, so
+//! failures can be reproduced.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;
 
 use crate::{computed, entity, operation, package, route, schema, snapshot, transform};
 
-/// A small generator with a fixed seed; its quality hardly matters.
+/// A small random number generator with a fixed seed.
 struct Random(u64);
 
 impl Random {
+    /// Returns a number from 0 to `end - 1`.
     fn below(&mut self, end: usize) -> usize {
         self.0 = self
             .0
@@ -23,8 +24,8 @@ impl Random {
 }
 
 /// Replacements of a token that may confuse a parser.
-fn odd(random: &mut Random) -> TokenStream {
-    let odd = [
+fn odd_tokens(random: &mut Random) -> TokenStream {
+    let odd_tokens = [
         quote!(=),
         quote!(,),
         quote!(..=),
@@ -67,14 +68,14 @@ fn odd(random: &mut Random) -> TokenStream {
         quote!(if a { b } else { c }),
         quote!(a! { b }),
     ];
-    odd[random.below(odd.len())].clone()
+    odd_tokens[random.below(odd_tokens.len())].clone()
 }
 
 /// Breaks one token, at any depth.
-fn broken(tokens: TokenStream, random: &mut Random) -> TokenStream {
+fn with_one_mistake(tokens: TokenStream, random: &mut Random) -> TokenStream {
     let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
     if tokens.is_empty() {
-        return odd(random);
+        return odd_tokens(random);
     }
     let at = random.below(tokens.len());
     // Groups contain most of the tokens.
@@ -83,7 +84,7 @@ fn broken(tokens: TokenStream, random: &mut Random) -> TokenStream {
     {
         tokens[at] = TokenTree::Group(Group::new(
             group.delimiter(),
-            broken(group.stream(), random),
+            with_one_mistake(group.stream(), random),
         ));
         return tokens.into_iter().collect();
     }
@@ -94,43 +95,43 @@ fn broken(tokens: TokenStream, random: &mut Random) -> TokenStream {
             let other = random.below(tokens.len());
             tokens.swap(at, other);
         }
-        // The form of a token that passed through a `macro_rules!`.
+        // An invisible group, as around a token from a `macro_rules!`.
         3 => tokens[at] = TokenTree::Group(Group::new(Delimiter::None, tokens[at].clone().into())),
-        _ => drop(tokens.splice(at..=at, odd(random))),
+        _ => drop(tokens.splice(at..=at, odd_tokens(random))),
     }
     tokens.into_iter().collect()
 }
 
-/// Breaks a declaration many times, with a few mistakes each time.
-fn answer(source: &str, run: impl Fn(TokenStream) -> TokenStream) {
+/// Breaks a declaration [`ROUNDS`] times, with one to three mistakes each time, and runs the macro.
+fn expand_broken(source: &str, run: impl Fn(TokenStream) -> TokenStream) {
     let tokens: TokenStream = source.parse().unwrap_or_else(|e| panic!("not tokens: {e}"));
     let mut random = Random(source.len() as u64);
     for round in 0..ROUNDS {
         let mut input = tokens.clone();
         for _ in 0..=random.below(3) {
-            input = broken(input, &mut random);
+            input = with_one_mistake(input, &mut random);
         }
         let text = input.to_string();
-        let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(input)));
-        assert!(answered.is_ok(), "round {round} panics on\n{text}");
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(input)));
+        assert!(result.is_ok(), "round {round} panics on\n{text}");
     }
 }
 
 const ROUNDS: usize = 1_000;
 
 /// Splits `#[name(args)] item` like rustc; `None` if the attribute is missing.
-fn taken_apart(tokens: TokenStream) -> Option<(TokenStream, TokenStream)> {
+fn split_attribute(tokens: TokenStream) -> Option<(TokenStream, TokenStream)> {
     let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let ours = tokens.windows(2).position(|pair| match pair {
+    let hash_position = tokens.windows(2).position(|pair| match pair {
         [TokenTree::Punct(hash), TokenTree::Group(group)] => {
             hash.as_char() == '#' && !group.stream().to_string().starts_with("doc")
         }
         _ => false,
     })?;
-    let TokenTree::Group(group) = tokens.remove(ours + 1) else {
+    let TokenTree::Group(group) = tokens.remove(hash_position + 1) else {
         return None;
     };
-    tokens.remove(ours);
+    tokens.remove(hash_position);
     let args = match group.stream().into_iter().nth(1) {
         Some(TokenTree::Group(args)) => args.stream(),
         _ => TokenStream::new(),
@@ -138,25 +139,25 @@ fn taken_apart(tokens: TokenStream) -> Option<(TokenStream, TokenStream)> {
     Some((args, tokens.into_iter().collect()))
 }
 
-/// An attribute macro gets only whole items: rustc refuses what does not parse.
+/// Runs an attribute macro. Without the attribute it is not called.
 fn attribute(
     run: impl Fn(TokenStream, TokenStream) -> TokenStream,
 ) -> impl Fn(TokenStream) -> TokenStream {
-    move |tokens| match taken_apart(tokens) {
+    move |tokens| match split_attribute(tokens) {
         Some((args, item)) => run(args, item),
         None => TokenStream::new(),
     }
 }
 
 #[test]
-fn entities() {
+fn broken_entities_expand_to_items_without_a_panic() {
     for source in [
         include_str!("../tests/snapshot/entity_small.rs"),
         include_str!("../tests/snapshot/entity_full.rs"),
         include_str!("../tests/snapshot/entity_guarded.rs"),
         include_str!("../tests/snapshot/entity_broken.rs"),
     ] {
-        answer(
+        expand_broken(
             source,
             attribute(|args, item| {
                 // syn accepts a field with the name `_`; rustc does not, so no macro gets one.
@@ -174,30 +175,31 @@ fn entities() {
 }
 
 #[test]
-fn derives() {
+fn broken_derive_input_expands_to_items_without_a_panic() {
     let derive = |run: fn(&TokenStream) -> TokenStream| {
         move |item: TokenStream| {
-            let named = !item.to_string().contains(" _ :");
+            // syn accepts a field with the name `_`; rustc does not, so no macro gets one.
+            let valid = !item.to_string().contains(" _ :");
             let expansion = run(&item);
             assert!(
-                !named || syn::parse2::<syn::File>(expansion.clone()).is_ok(),
+                !valid || syn::parse2::<syn::File>(expansion.clone()).is_ok(),
                 "no items: {expansion}"
             );
             expansion
         }
     };
-    answer(
+    expand_broken(
         include_str!("../tests/snapshot/field_enum.rs"),
         derive(entity::field_enum),
     );
-    answer(
+    expand_broken(
         include_str!("../tests/snapshot/embedded.rs"),
         derive(entity::embedded),
     );
 }
 
 #[test]
-fn operations() {
+fn broken_operations_expand_without_a_panic() {
     let (entity_args, entity) =
         snapshot::declaration(include_str!("../tests/snapshot/entity_full.rs"));
     for source in [
@@ -207,7 +209,7 @@ fn operations() {
         include_str!("../tests/snapshot/op_increment.rs"),
         include_str!("../tests/snapshot/op_broken.rs"),
     ] {
-        answer(
+        expand_broken(
             source,
             attribute(|args, item| {
                 operation::run(args.clone(), item.clone());
@@ -217,16 +219,16 @@ fn operations() {
     }
 }
 
-/// Operations also get entities with errors.
+/// Breaks the entity of an operation instead of the operation.
 #[test]
-fn operations_of_broken_entities() {
+fn operations_of_broken_entities_expand_without_a_panic() {
     let (args, item) =
         snapshot::declaration(include_str!("../tests/snapshot/op_transition_full.rs"));
     for source in [
         include_str!("../tests/snapshot/entity_full.rs"),
         include_str!("../tests/snapshot/entity_guarded.rs"),
     ] {
-        answer(
+        expand_broken(
             source,
             attribute(|entity_args, entity| {
                 schema::expand(quote!({#args} {#item} {#entity_args} {#entity}))
@@ -236,12 +238,12 @@ fn operations_of_broken_entities() {
 }
 
 #[test]
-fn packages() {
+fn broken_packages_expand_to_a_value_without_a_panic() {
     for source in [
         include_str!("../tests/snapshot/package.rs"),
         include_str!("../tests/snapshot/package_broken.rs"),
     ] {
-        answer(source, |tokens| {
+        expand_broken(source, |tokens| {
             match tokens.into_iter().filter_map(group).last() {
                 Some(input) => {
                     let value = package::run(input);
@@ -266,23 +268,23 @@ fn group(token: TokenTree) -> Option<TokenStream> {
 }
 
 #[test]
-fn routes() {
+fn broken_routes_expand_without_a_panic() {
     for source in [
         include_str!("../tests/snapshot/route.rs"),
         include_str!("../tests/snapshot/route_broken.rs"),
     ] {
-        answer(source, attribute(route::run));
+        expand_broken(source, attribute(route::run));
     }
 }
 
 #[test]
-fn functions_of_migrations() {
+fn broken_transforms_and_computed_functions_expand_without_a_panic() {
     for source in [
         include_str!("../tests/snapshot/transform.rs"),
         include_str!("../tests/snapshot/transform_fill.rs"),
     ] {
-        answer(source, attribute(transform::run));
+        expand_broken(source, attribute(transform::run));
     }
     let computed_function = include_str!("../tests/snapshot/computed.rs");
-    answer(computed_function, attribute(computed::run));
+    expand_broken(computed_function, attribute(computed::run));
 }

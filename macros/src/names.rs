@@ -14,9 +14,9 @@ pub(crate) fn ident(name: &str, span: Span) -> Ident {
     }
 }
 
-/// Returns the words of a name in lower case. It is split at `_` and `-`, between a lower-case
-/// letter or digit and an upper-case letter, and before the last letter of an upper-case run that a
-/// lower-case letter follows.
+/// Returns the words of a name in lower case. The name is split at `_` and `-`, between a
+/// lower-case letter or digit and an upper-case letter, and before the last letter of an upper-case
+/// run that a lower-case letter follows.
 pub(crate) fn words(name: &str) -> Vec<String> {
     let chars: Vec<char> = name.chars().collect();
     let mut words = Vec::new();
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_segments_of_names() {
+    fn entity_names_become_plural_path_segments() {
         for (name, expected) in [
             ("Post", "posts"),
             ("HTTPServer", "http-servers"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn path_segments_of_operations() {
+    fn operation_names_become_path_segments() {
         for (name, expected) in [
             ("by_slug", "by-slug"),
             ("listByURL", "list-by-url"),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_of_the_plural() {
+    fn each_plural_rule_applies_to_its_examples() {
         for (word, expected) in [
             ("metadata", "metadata"),
             ("feedback", "feedback"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn wire_and_storage() {
+    fn names_are_converted_for_the_wire_and_for_storage() {
         assert_eq!(camel("created_at"), "createdAt");
         assert_eq!(camel("api_url"), "apiUrl");
         assert_eq!(camel("aB"), "aB");

@@ -1,4 +1,5 @@
-//! The common grammar of all our attributes: `flag, key = expression, key(…)`, separated by commas.
+//! The common grammar of all attributes of Linchpin: `flag, key = expression, key(…)`, separated by
+//! commas.
 //!
 //! Keys may be keywords (`match`), and values may be any Rust expression (`length = 1..=200`). A
 //! mistake in one option does not hide the others: reading continues after the next comma. An
@@ -58,7 +59,8 @@ impl FromMeta for Opt {
     }
 }
 
-/// The options without a key in a table, for a member of a table with `#[darling(flatten)]`.
+/// The options that a table has no member for. It is the type of a table's member with
+/// `#[darling(flatten)]`.
 #[derive(Debug, Default)]
 pub(crate) struct Rest(pub(crate) Vec<Opt>);
 
@@ -128,8 +130,8 @@ pub(crate) fn read(list: impl Into<List>, d: &mut Diagnostics) -> Vec<NestedMeta
 /// Sorts options into a table: a struct with one member per key, `Option<Opt>`, or `Vec<Opt>` for
 /// the `repeatable` ones.
 ///
-/// Its last member is a [`Rest`], so that it cannot fail for any option: the reader of the table
-/// checks the values.
+/// The last member of the table is a [`Rest`], so that no option is an error for darling. The code
+/// that uses the table checks the values.
 pub(crate) fn table<T: FromMeta + Default>(
     mut options: Vec<NestedMeta>,
     repeatable: &[&str],
@@ -142,7 +144,7 @@ pub(crate) fn table<T: FromMeta + Default>(
         };
         let first = repeatable.contains(&opt.name().as_str()) || seen.insert(opt.name());
         if !first {
-            given_twice(&opt, d);
+            report_repeated(&opt, d);
         }
         first
     });
@@ -171,7 +173,7 @@ pub(crate) fn each<T: Parse>(list: impl Into<List>, d: &mut Diagnostics) -> Vec<
         }
         Ok(())
     });
-    // Skipping token by token cannot fail.
+    // In practice there is no error: skipping token by token cannot fail.
     if let Err(error) = result {
         d.syntax(&error);
     }
@@ -184,7 +186,8 @@ impl Opt {
         self.key.unraw().to_string()
     }
 
-    /// Reads a bare word. A value is reported, and the word still counts.
+    /// Reads an option without a value. A value is reported, and the option still counts as
+    /// present.
     pub(crate) fn flag(&self, d: &mut Diagnostics) -> bool {
         match &self.value {
             OptValue::Flag | OptValue::Unreadable => {}
@@ -261,7 +264,7 @@ impl Opt {
         }
     }
 
-    /// Returns a text after `=`, or several in brackets; at least one.
+    /// Returns the text after `=`, or the list of texts in brackets. An empty list is reported.
     pub(crate) fn texts(&self, example: &str, d: &mut Diagnostics) -> Vec<LitStr> {
         let Some(value) = self.expr(example, d) else {
             return Vec::new();
@@ -271,7 +274,7 @@ impl Opt {
             one => vec![one],
         };
         if parts.is_empty() {
-            d.error(value, format!("`{}` names nothing", self.key))
+            d.error(value, format!("`{}` is empty", self.key))
                 .help(format!("`{example}`"));
         }
         let mut texts = Vec::new();
@@ -407,7 +410,8 @@ pub(crate) fn suffixed(expr: &Expr) -> Option<(String, String)> {
     }
 }
 
-/// Reports an unknown option: with the nearest name, or as a planned option.
+/// Reports an unknown option: with the nearest name, or as a planned option. In the message, `of`
+/// is the word before "option", such as `entity`.
 pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], planned: &[&str], d: &mut Diagnostics) {
     let name = opt.name();
     if planned.contains(&name.as_str()) {
@@ -421,8 +425,8 @@ pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], planned: &[&str], d: 
     }
 }
 
-/// Whether an option is missing: it is not given, and no misspelt option, which is already
-/// reported, means it.
+/// Whether an option is missing. An unknown option with a similar name, which has been reported,
+/// counts as this option.
 pub(crate) fn lacks(options: &[Opt], name: &str, known: &[&str]) -> bool {
     !options.iter().map(Opt::name).any(|given| {
         given == name
@@ -437,7 +441,7 @@ pub(crate) fn repeated(options: &[Opt], repeatable: &[&str], d: &mut Diagnostics
     for opt in options {
         let name = opt.name();
         if !repeatable.contains(&name.as_str()) && !seen.insert(name.clone()) {
-            given_twice(opt, d);
+            report_repeated(opt, d);
         }
     }
 }
@@ -456,7 +460,7 @@ pub(crate) fn keys_of<T: Default + std::fmt::Debug>() -> Vec<String> {
     keys
 }
 
-fn given_twice(opt: &Opt, d: &mut Diagnostics) {
+fn report_repeated(opt: &Opt, d: &mut Diagnostics) {
     d.error(&opt.key, format!("option `{}` is given twice", opt.name()))
         .help("keep one of them");
 }
@@ -485,10 +489,10 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_hides_no_other_option() {
+    fn options_after_a_syntax_error_are_still_read() {
         let mut d = Diagnostics::new();
         let options = parse(quote!(a = , "b", c d, e), &mut d);
-        // Options with a name are present, so that they are not reported as missing.
+        // Options with a name count as present, so that they are not reported as missing.
         assert_eq!(
             options.iter().map(Opt::name).collect::<Vec<_>>(),
             ["a", "c", "e"]
@@ -512,7 +516,8 @@ mod tests {
         rest: Rest,
     }
 
-    /// For any options, the table takes its keys, and the rest is kept for the checks.
+    /// The members of a table get the options with their keys. `Rest` gets all others, for the
+    /// checks.
     #[test]
     fn a_table_sorts_options_and_keeps_the_rest() {
         let mut d = Diagnostics::new();
@@ -533,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn what_darling_reads_beyond_our_grammar_is_refused() {
+    fn options_outside_of_the_grammar_are_refused() {
         let mut d = Diagnostics::new();
         let options = parse(
             quote!(a::b, ::c = 1, true, "text" = 2, d[1], e { x }, f = pub(crate), #[g] h, i = #[j] k, self),

@@ -1,5 +1,5 @@
-//! Route policy: the keys that `routes(..)` of an entity and `route(..)` of an operation or extra
-//! route share.
+//! The policy of a route: the keys that are allowed both in `routes(..)` of an entity and in
+//! `route(..)` of an operation or extra route.
 
 pub(crate) mod audit;
 pub(crate) mod event;
@@ -20,11 +20,11 @@ use syn::{Ident, LitStr};
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
 
-/// Makes [`Policy`] from one row per key: its member and type, its reader, its call on the
-/// runtime's `PolicyDesc`.
+/// Declares [`Policy`] from one row for each key: the member and its type, the function that reads
+/// the option, and the method call on the runtime's `PolicyDesc`.
 ///
-/// `every` has the keys of every route, `one` those of a single route. A key with a syntax of its
-/// own has a file in this folder.
+/// `every` contains the keys of every route, `one` the keys of a single route. Keys with a special
+/// syntax are in files of this folder.
 macro_rules! keys {
     (
         every { $($(#[doc = $doc:literal])* $key:literal $vis:vis $member:ident: $ty:ty, $read:expr, $call:expr;)* }
@@ -40,12 +40,12 @@ macro_rules! keys {
         /// The keys of every route.
         pub(crate) const KEYS: &[&str] = &[$($key),*];
 
-        /// The keys of a single route that has no doc comment of its own. `method` and `path` are not
-        /// part of the policy.
-        pub(crate) const OF_ONE: &[&str] = &["method", "path", $($one_key),*];
+        /// The keys of a single route that has no doc comment of its own. `method` and `path` are
+        /// not part of the policy.
+        pub(crate) const SINGLE_ROUTE_KEYS: &[&str] = &["method", "path", $($one_key),*];
 
         impl Policy {
-            /// Reads one key; `false` if it has no row.
+            /// Reads one option; `false` if no row has its key.
             fn read(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
                 match opt.name().as_str() {
                     $($key => {
@@ -61,7 +61,7 @@ macro_rules! keys {
                 true
             }
 
-            /// The declared keys, as calls on the empty descriptor.
+            /// Returns the method calls that add the declared keys to the empty descriptor.
             fn calls(&self, entity: &TokenStream) -> TokenStream {
                 let mut calls = TokenStream::new();
                 $({
@@ -84,11 +84,11 @@ keys! {
         "auth" pub(crate) auth: Option<Auth>,
             auth,
             |auth, _| auth.as_ref().map(Auth::tokens);
-        /// The caller has one of them.
+        /// The roles. The caller needs one of them.
         "roles" roles: Option<roles::Roles>,
             roles::read,
             |roles, _| roles.as_ref().map(roles::Roles::tokens);
-        /// All of them let the call pass.
+        /// The guards, which must all allow the call.
         "guards" guards: Option<Vec<guards::Guard>>,
             guards::read,
             |guards, _| guards.as_ref().map(|list| quote!(.guards(&[#(#list),*])));
@@ -104,22 +104,22 @@ keys! {
         "disabled" pub(crate) disabled: bool,
             |opt, d| opt.flag(d),
             |disabled, _| disabled.then(|| quote!(.disable()));
-        /// The word, and the largest body in bytes.
+        /// The word `max_body`, and the largest body in bytes.
         "max_body" max_body: Option<(Ident, u64)>,
             |opt, d| quantity::bytes(opt, d).map(|bytes| (opt.key.clone(), bytes)),
-            |most, _| most.as_ref().map(|(_, bytes)| {
+            |max_body, _| max_body.as_ref().map(|(_, bytes)| {
                 let bytes = Literal::u64_unsuffixed(*bytes);
                 quote!(.max_body(#bytes))
             });
-        /// In milliseconds.
+        /// The maximum duration of a call in milliseconds.
         "timeout" pub(crate) timeout: Option<u64>,
             quantity::timeout,
             |ms, _| ms.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
-        /// The name and the payload of its events.
+        /// The name and the payload of the route's events.
         "event" pub(crate) event: Option<event::Event>,
             event::read,
             |event, _| event.as_ref().map(event::Event::tokens);
-        /// How often one caller may call.
+        /// The maximum number of calls of one caller in a time window.
         "rate_limit" pub(crate) rate_limit: Option<rate::RateLimit>,
             rate::read,
             |rate, _| rate.as_ref().map(rate::RateLimit::tokens);
@@ -127,22 +127,22 @@ keys! {
         "idempotent" pub(crate) idempotent: Option<idempotent::Idempotent>,
             idempotent::read,
             |idempotent, _| idempotent.as_ref().map(idempotent::Idempotent::tokens);
-        /// The name of its entries in the audit log.
+        /// The action of the route's entries in the audit log.
         "audit" pub(crate) audit: Option<audit::Audit>,
             audit::read,
             |audit, _| audit.as_ref().map(audit::Audit::tokens);
-        /// The members of bodies.
+        /// The members of request bodies.
         "input" pub(crate) input: Option<narrow::Fields>,
             |opt, d| narrow::read(opt, "input(title, body)", d),
             |input, _| input.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.input(#names)));
         /// The members of records in responses.
         "output" pub(crate) output: Option<narrow::Fields>,
             narrow::read_output,
-            |output, entity| output.as_ref().map(|output| output.shown(entity));
+            |output, entity| output.as_ref().map(|output| output.output_call(entity));
         /// Members of the first response only.
-        "output_once" pub(crate) once: Option<once::Once>,
+        "output_once" pub(crate) output_once: Option<once::OutputOnce>,
             once::read,
-            |once, _| once.as_ref().map(once::Once::tokens);
+            |output_once, _| output_once.as_ref().map(once::OutputOnce::tokens);
         /// For the API document.
         "summary" pub(crate) summary: Option<LitStr>,
             |opt, d| opt.text("summary = \"Publishes a post\"", d),
@@ -151,13 +151,13 @@ keys! {
         "tags" pub(crate) tags: Option<Vec<LitStr>>,
             tags,
             |tags, _| tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
-        /// Responses say so in the header `Deprecation`.
+        /// Whether responses have the header `Deprecation: true`.
         "deprecated" pub(crate) deprecated: bool,
             |opt, d| opt.flag(d),
             |deprecated, _| deprecated.then(|| quote!(.deprecated()));
     }
     one {
-        /// The word, and the text for the API document.
+        /// The word `description`, and its text for the API document.
         "description" pub(crate) description: Option<(Ident, LitStr)>,
             |opt, d| opt.text("description = \"What it does, at length.\"", d).map(|text| (opt.key.clone(), text)),
             |description, _| description.as_ref().map(|(_, text)| quote!(.description(#text)));
@@ -174,14 +174,14 @@ pub(crate) enum Auth {
 }
 
 /// Keys that are reserved for a later version.
-pub(crate) const LATER: &[&str] = &["base"];
+pub(crate) const PLANNED_KEYS: &[&str] = &["base"];
 
 impl Policy {
     /// Reads one option into the policy; `false` if its key is not a policy key.
     pub(crate) fn option(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
         if opt.key == "paging" {
-            // A list or a lookup reads this option before.
-            d.error(&opt.key, "pages by number are those of a list or a lookup")
+            // Where the option is allowed, the list or the lookup has read it before.
+            d.error(&opt.key, "only a list or a lookup can have numbered pages")
                 .help("`routes(list(paging = \"page\"))` on the entity, or `paginate = \"page\"` on a lookup");
             return true;
         }
@@ -189,19 +189,19 @@ impl Policy {
     }
 
     /// Returns the fields of the entity that the policy names, as written.
-    pub(crate) fn named(&self) -> impl Iterator<Item = &Ident> {
+    pub(crate) fn named_fields(&self) -> impl Iterator<Item = &Ident> {
         let narrowed = [&self.input, &self.output]
             .into_iter()
             .flatten()
-            .flat_map(narrow::Fields::named);
+            .flat_map(narrow::Fields::named_fields);
         narrowed.chain(
             self.permission
                 .iter()
-                .flat_map(permission::Permission::of_record),
+                .flat_map(permission::Permission::record_fields),
         )
     }
 
-    /// Whether only some authenticated callers may call.
+    /// Whether the policy admits only some authenticated callers.
     pub(crate) fn chooses_callers(&self) -> bool {
         self.roles.is_some() || self.permission.is_some()
     }
@@ -241,12 +241,12 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
     if let Some(name) = options::as_text(value) {
         let text = name.value();
         if text.is_empty() {
-            d.error(name, "`auth` names no handler")
+            d.error(name, "`auth` is empty")
                 .help("`auth = \"userAuth\"` or `auth = none`");
             return None;
         }
         if text == "none" {
-            // A text that looks like a handler's name must not make a route public.
+            // `auth = "none"` looks like the name of a handler, so it must not make a route public.
             d.error(name, "a public route is written with the bare word")
                 .help("`auth = none`");
             return None;
@@ -274,7 +274,7 @@ fn tags(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {
     let list = opt.list("tags(\"search\")", d)?;
     let tags = options::each::<LitStr>(list, d);
     if tags.is_empty() && opt.is_empty_list() {
-        d.error(&opt.key, "`tags` names none")
+        d.error(&opt.key, "`tags` is empty")
             .help("`tags(\"search\")`");
     }
     Some(tags)

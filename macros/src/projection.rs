@@ -16,7 +16,7 @@ use crate::entity::{EntityModel, hidden};
 use crate::expr::position_in;
 use crate::fragments::plain;
 use crate::repair;
-use crate::schema::{self, Handed};
+use crate::schema::{self, SchemaInput};
 
 mod word {
     syn::custom_keyword!(projection);
@@ -75,30 +75,30 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     if !matches!(&structure.fields, Fields::Named(fields) if !fields.named.is_empty()) {
         d.error(
             &structure.ident,
-            format!("projection `{}` names no field", structure.ident),
+            format!("projection `{}` has no fields", structure.ident),
         )
         .help("`pub id: String`");
     }
     let sound = d.is_empty();
     let errors = d.finish();
-    let ask = entity
+    let second_step = entity
         .filter(|_| sound)
         .map(|entity| quote!(#entity! { {@ projection #entity} {#structure} }));
     quote! {
-        #[allow(dead_code)] // routes answer its fields; an app need not read them
+        #[allow(dead_code)] // the fields are for responses; an app may never read them
         #structure
         #errors
-        #ask
+        #second_step
     }
 }
 
 /// The second step.
-pub(crate) fn expand(handed: Handed) -> TokenStream {
+pub(crate) fn expand(input: SchemaInput) -> TokenStream {
     let mut d = Diagnostics::new();
-    let asked = d.take(syn::parse2::<ProjectionInput>(handed.args.clone()));
-    let structure = d.take(repair::item::<ItemStruct>(&handed.item));
-    let (args, item) = handed.declaration();
-    let (Some(ProjectionInput(entity)), Some(structure)) = (asked, structure) else {
+    let input_args = d.take(syn::parse2::<ProjectionInput>(input.args.clone()));
+    let structure = d.take(repair::item::<ItemStruct>(&input.item));
+    let (args, item) = input.declaration();
+    let (Some(ProjectionInput(entity)), Some(structure)) = (input_args, structure) else {
         return d.finish();
     };
     let Some(model) = schema::model(args, item) else {
@@ -109,15 +109,15 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
     let named: Vec<&Field> = structure
         .fields
         .iter()
-        .filter(|field| is_shown(field, &model, &mut d))
+        .filter(|field| is_existing_field(field, &model, &mut d))
         .collect();
     let errors = d.finish();
     let expanded = implementation(&entity, &structure, &named, &model);
     quote!(#errors #expanded)
 }
 
-/// Checks that a field of a projection exists and can be read.
-fn is_shown(field: &Field, model: &EntityModel, d: &mut Diagnostics) -> bool {
+/// Checks that a field of a projection exists and can be read. Returns whether it exists.
+fn is_existing_field(field: &Field, model: &EntityModel, d: &mut Diagnostics) -> bool {
     let Some(ident) = &field.ident else {
         return false;
     };
@@ -126,8 +126,8 @@ fn is_shown(field: &Field, model: &EntityModel, d: &mut Diagnostics) -> bool {
         .iter()
         .find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))
     {
-        d.error(cfg, "a projection has its fields in every build")
-            .help("a projection of its own for each");
+        d.error(cfg, "fields of a projection cannot depend on `cfg`")
+            .help("declare a separate projection for each build");
     }
     let Some(index) = model.index_of(ident) else {
         let name = ident.unraw().to_string();
@@ -142,8 +142,9 @@ fn is_shown(field: &Field, model: &EntityModel, d: &mut Diagnostics) -> bool {
     true
 }
 
-/// Returns the implementation of the projection. Fields with errors are left out, and the struct is
-/// still a projection, so that its users do not fail as well.
+/// Returns the implementation of the projection, without fields that the entity does not have. It
+/// is emitted even after errors, so that code that uses the projection causes no further errors.
+/// `From` is emitted only if the entity has all fields.
 fn implementation(
     entity: &Path,
     structure: &ItemStruct,
@@ -155,7 +156,7 @@ fn implementation(
     let names = named
         .iter()
         .filter_map(|field| Some(field.ident.as_ref()?.unraw().to_string()));
-    let whole = named.len() == structure.fields.len();
+    let is_complete = named.len() == structure.fields.len();
     let members = named.iter().map(|field| {
         let (name, ty) = (&field.ident, &field.ty);
         let position = field
@@ -167,14 +168,14 @@ fn implementation(
         // field has.
         let place = position_in(model, entity, position, &ty.to_token_stream());
         let here = Span::call_site().located_at(ty.span());
-        let mut held = name.clone();
-        if let Some(ident) = &mut held {
+        let mut member = name.clone();
+        if let Some(ident) = &mut member {
             ident.set_span(here);
         }
-        let value = quote_spanned!(here=> __lp::shown::<__lp::F<#place>, #ty>(record.#held));
+        let value = quote_spanned!(here=> __lp::shown::<__lp::F<#place>, #ty>(record.#member));
         quote!(#name: #value)
     });
-    let from = whole.then(|| {
+    let from = is_complete.then(|| {
         quote! {
             #[automatically_derived]
             impl ::core::convert::From<#entity> for #ident {

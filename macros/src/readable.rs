@@ -1,4 +1,4 @@
-//! One option, read by syn and darling.
+//! Reads one option with syn and darling.
 
 use darling::ast::NestedMeta;
 use syn::ext::IdentExt;
@@ -7,8 +7,8 @@ use syn::{Expr, Ident, Lit, MacroDelimiter, Meta, MetaNameValue, Path, Token};
 
 use crate::options::NO_NAME;
 
-/// An option in darling's grammar, which accepts keywords as keys. Forms outside our grammar are
-/// refused.
+/// An option. darling parses it, because it accepts keywords as keys; forms that Linchpin's grammar
+/// does not have are refused.
 pub(crate) struct Readable {
     pub(crate) option: NestedMeta,
     /// The reason why its value is missing.
@@ -69,7 +69,8 @@ impl Parse for Readable {
             && (key == "input" || key == "output")
             && syn::parse2::<syn::Type>(pair.value.clone()).is_ok()
         {
-            // `output = Vec<Post>` is no expression, so its tokens are kept like those of a list.
+            // `output = Vec<Post>` is a type and not an expression, so its tokens are kept as for a
+            // list.
             let (path, tokens) = (pair.path.clone(), pair.value.clone());
             let delimiter = MacroDelimiter::Paren(syn::token::Paren::default());
             return Ok(NestedMeta::Meta(Meta::List(syn::MetaList {

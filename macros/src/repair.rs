@@ -1,7 +1,7 @@
-//! Items with missing commas between their fields.
+//! Adds missing commas between the fields of an item.
 //!
-//! rustc reports a missing comma and continues, so a macro gets the item as written. The macro
-//! continues as well, so that one mistake causes one error.
+//! rustc reports a missing comma and then passes the item to the macro as written. The macro adds
+//! the comma and continues, so that one mistake causes one error.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::{ToTokens, quote};

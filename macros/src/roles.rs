@@ -41,7 +41,7 @@ fn roles(input: &DeriveInput, d: &mut Diagnostics) -> Vec<(Ident, String)> {
     let Data::Enum(data) = &input.data else {
         d.error(
             &input.ident,
-            format!("Roles needs an enum, `{}` is none", input.ident),
+            format!("Roles needs an enum; `{}` is not an enum", input.ident),
         )
         .help("`enum Role { Admin, Editor }`");
         return Vec::new();
@@ -57,7 +57,7 @@ fn roles(input: &DeriveInput, d: &mut Diagnostics) -> Vec<(Ident, String)> {
         d.error(
             &input.ident,
             format!(
-                "enum `{}` has no variants: nobody could hold a role",
+                "enum `{}` has no variants, so there are no roles",
                 input.ident
             ),
         )
@@ -131,7 +131,8 @@ fn rename(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Option<LitStr> {
         .and_then(|opt| opt.text("rename = \"editor\"", d))
 }
 
-/// An enum with errors is still a set of roles, so that the policies that name it add no errors.
+/// Implements the trait even if the enum has errors, so that the policies that name its variants
+/// add no errors.
 fn expand(
     ident: &Ident,
     krate: &TokenStream,
@@ -157,7 +158,7 @@ fn expand(
         #lints
         impl #ident {
             /// The name of the role in tokens.
-            #[allow(dead_code)] // an app may compare roles alone
+            #[allow(dead_code)] // an app may never need the names
             pub const fn as_str(&self) -> &'static str { #name }
         }
         #[automatically_derived]

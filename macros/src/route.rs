@@ -52,7 +52,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 struct Args {
-    /// `None` after an error, which is already reported.
+    /// The entity. `None` after an error, which has been reported.
     entity: Option<Path>,
     route: RouteArgs,
     krate: TokenStream,
@@ -77,7 +77,7 @@ impl Args {
                         .map_or(krate, |path| quote!(#path));
                 }
                 _ if route.option(opt, true, d) => {}
-                _ => options::unknown(opt, "route", &known, policy::LATER, d),
+                _ => options::unknown(opt, "route", &known, policy::PLANNED_KEYS, d),
             }
         }
         policy::narrow::refuse(&route.policy, d);
@@ -90,7 +90,7 @@ impl Args {
             .help("`/// ..` above it");
         }
         if route
-            .moved
+            .route_override
             .method
             .as_ref()
             .is_some_and(|(method, _)| *method == Method::Get)
@@ -117,8 +117,8 @@ impl Args {
 }
 
 fn check(function: &ItemFn, d: &mut Diagnostics) {
-    if let Some(again) = function.attrs.iter().find(|attr| is_route(attr)) {
-        d.error(again, "`#[route]` is given twice")
+    if let Some(duplicate) = function.attrs.iter().find(|attr| is_route(attr)) {
+        d.error(duplicate, "`#[route]` is given twice")
             .help("a function of its own for each route");
     }
     let sig = &function.sig;
@@ -144,8 +144,8 @@ fn check(function: &ItemFn, d: &mut Diagnostics) {
     }
 }
 
-/// After an error we emit a dummy const, so that `package!` reports no second error. The const
-/// contains the function, so that rustc still checks its body.
+/// Returns a const without an effect, for a declaration with errors, so that `package!` reports no
+/// second error. The const contains the function, so that rustc still checks its body.
 fn poisoned(args: &Args, mut function: ItemFn) -> TokenStream {
     let krate = &args.krate;
     if !crate::SERVER {
@@ -160,9 +160,10 @@ fn poisoned(args: &Args, mut function: ItemFn) -> TokenStream {
         |entity| quote!(#entity),
     );
     function.attrs.retain(|attr| !is_route(attr));
-    // With a `self` parameter rustc would report a second error, so we leave the function out.
+    // A function with `self` is left out, because rustc would report a second error.
     let function = function.sig.receiver().is_none().then_some(function);
-    // `package!` decides by the case of the name whether the const is an operation or a route.
+    // `package!` takes a name in upper case as an operation and others as routes, so the type of
+    // the const depends on its name.
     let ty = if is_upper(name) {
         quote!(#krate::Operation)
     } else {
@@ -199,23 +200,27 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
         .partition(|attr| attr.path().is_ident("doc") || attr.path().is_ident("cfg"));
     function.attrs = rest;
     let vis = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
-    // With these spans rustc treats the const as user code and warns if it is unused.
+    // With the spans of the app's tokens, rustc warns if the const is unused.
     let (first, last) = (
         Token![const](function.sig.fn_token.span),
         Token![;](function.block.brace_token.span.close()),
     );
     let policy = route.policy.tokens(&quote!(#entity));
-    // Method and path are present: `Args::parse` reports it if one is missing.
-    let method = route.moved.method.as_ref().map(|(method, _)| method);
+    // Method and path are present: `Args::parse` has reported a missing one.
+    let method = route
+        .route_override
+        .method
+        .as_ref()
+        .map(|(method, _)| method);
     let segments: &[Segment] = route
-        .moved
+        .route_override
         .path
         .as_ref()
         .map_or(&[], |(segments, _)| segments);
     let (serve, contents) = (serve(&function), contents(&function));
     // The macro cannot see the base path of the entity, so a const assertion checks the path.
     let path_assertion = route
-        .moved
+        .route_override
         .path
         .as_ref()
         .filter(|(segments, _)| matches!(segments.first(), Some(Segment::Lit(_))))
@@ -272,7 +277,7 @@ fn serve(function: &ItemFn) -> TokenStream {
             };
             quote!(let #argument = __arguments.#take().await?;)
         });
-    let all = match types.len() {
+    let init = match types.len() {
         0 => TokenStream::new(),
         1 => quote!(let __arguments = __lp::Arguments::of(__request);),
         _ => quote!(let mut __arguments = __lp::Arguments::of(__request);),
@@ -283,7 +288,7 @@ fn serve(function: &ItemFn) -> TokenStream {
         quote!(__request)
     };
     let mut name = function.sig.ident.clone();
-    // We set the span to the return type, so that rustc reports a wrong type there.
+    // The span is the return type, so that rustc reports a wrong type there.
     if let syn::ReturnType::Type(_, ty) = &function.sig.output {
         name.set_span(ty.span());
     }
@@ -292,7 +297,7 @@ fn serve(function: &ItemFn) -> TokenStream {
     quote! {
         fn __serve(#request: __lp::Request) -> __lp::ResponseFuture {
             __lp::serve_route(async move {
-                #all
+                #init
                 #(#takes)*
                 #answer
             })
@@ -300,51 +305,51 @@ fn serve(function: &ItemFn) -> TokenStream {
     }
 }
 
-/// Builds the function that describes the body and the response for the OpenAPI document. It probes
-/// the types that can be named outside of the signature.
+/// Builds the function that describes the body and the response for the OpenAPI document. Types
+/// that cannot be named outside of the signature have no description.
 fn contents(function: &ItemFn) -> TokenStream {
     let probe = |ty: &Type| quote!((&&&&__lp::Probe::<#ty>::new()).content());
-    let taken = match function.sig.inputs.last() {
-        Some(syn::FnArg::Typed(typed)) => Some(&*typed.ty).filter(|ty| named(ty)),
+    let body_type = match function.sig.inputs.last() {
+        Some(syn::FnArg::Typed(typed)) => Some(&*typed.ty).filter(|ty| can_be_named(ty)),
         _ => None,
     };
-    let body = taken.map(probe);
-    let (answered, ok) = match &function.sig.output {
-        ReturnType::Type(_, ty) => answer(ty, true),
+    let body = body_type.map(probe);
+    let (response, ok) = match &function.sig.output {
+        ReturnType::Type(_, ty) => response_type(ty, true),
         ReturnType::Default => (None, false),
     };
-    let answered = answered.filter(|ty| named(ty)).map(probe);
-    if body.is_none() && answered.is_none() {
+    let response = response.filter(|ty| can_be_named(ty)).map(probe);
+    if body.is_none() && response.is_none() {
         return quote!(
             const __contents: fn() -> __lp::Contents = __lp::Contents::NONE;
         );
     }
-    let (body, answered) = (
+    let (body, response) = (
         body.unwrap_or_else(|| quote!(__lp::None)),
-        answered.unwrap_or_else(|| quote!(__lp::None)),
+        response.unwrap_or_else(|| quote!(__lp::None)),
     );
     quote! {
         fn __contents() -> __lp::Contents {
             #[allow(unused_imports)] // the types decide which traits apply
             use __lp::{ByMedia as _, ByRecord as _, ByShape as _, Otherwise as _};
-            __lp::Contents { body: #body, answer: #answered, ok: #ok }
+            __lp::Contents { body: #body, answer: #response, ok: #ok }
         }
     }
 }
 
 /// Returns the type of the response body, and whether the status is 200.
 ///
-/// In a `Result` take the first type. In a tuple take the last.
-fn answer(ty: &Type, ok: bool) -> (Option<&Type>, bool) {
+/// For a `Result`, it is the first type argument. For a tuple, it is the last type.
+fn response_type(ty: &Type, ok: bool) -> (Option<&Type>, bool) {
     match ty {
         Type::Tuple(tuple) => tuple
             .elems
             .last()
-            .map_or((None, false), |last| answer(last, false)),
+            .map_or((None, false), |last| response_type(last, false)),
         Type::Path(path) => match path.path.segments.last() {
             Some(last) if last.ident == "Result" => match &last.arguments {
                 PathArguments::AngleBracketed(of) => match of.args.first() {
-                    Some(GenericArgument::Type(ty)) => answer(ty, ok),
+                    Some(GenericArgument::Type(ty)) => response_type(ty, ok),
                     _ => (None, false),
                 },
                 _ => (None, false),
@@ -357,7 +362,7 @@ fn answer(ty: &Type, ok: bool) -> (Option<&Type>, bool) {
 
 /// Whether a type can be named outside of a signature: it has no elided or named lifetime except
 /// `'static`, and it is no `impl Trait`, `_` or macro.
-fn named(ty: &Type) -> bool {
+fn can_be_named(ty: &Type) -> bool {
     struct Hidden(bool);
     impl<'a> Visit<'a> for Hidden {
         fn visit_type(&mut self, ty: &'a Type) {

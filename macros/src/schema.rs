@@ -1,9 +1,9 @@
 //! Passes the declaration of an entity to its operations, projections and channels.
 //!
-//! `#[entity]` emits a `macro_rules!` with the entity's name. An operation expands to a call of it.
-//! It calls `__operation!` with the entity's declaration **verbatim**, which the same parser reads
-//! into the same [`EntityModel`]. So there is one mechanism and one format, and every token keeps
-//! its span.
+//! `#[entity]` emits a `macro_rules!` with the entity's name: its schema macro. An operation
+//! expands to a call of this macro. The schema macro calls `__operation!` with the unchanged
+//! declaration of the entity, which the same parser reads into the same [`EntityModel`]. So every
+//! token keeps its span.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -33,14 +33,14 @@ pub(crate) fn emit(model: &EntityModel, args: &TokenStream, item: &TokenStream) 
             };
         }
         #[doc(hidden)]
-        #[allow(unused_imports)] // likewise
+        #[allow(unused_imports)] // an entity may have no operations, or only in this module
         #vis use #schema as #ident;
     }
 }
 
 /// The input of `__operation!`.
 #[derive(Debug)]
-pub(crate) struct Handed {
+pub(crate) struct SchemaInput {
     /// The arguments of `#[operation]`, or those of another macro.
     pub(crate) args: TokenStream,
     /// The item with the attribute.
@@ -49,30 +49,30 @@ pub(crate) struct Handed {
     entity_item: TokenStream,
 }
 
-impl Handed {
+impl SchemaInput {
     /// The entity's declaration: its arguments and its item.
     pub(crate) fn declaration(&self) -> (TokenStream, TokenStream) {
         (self.entity_args.clone(), self.entity_item.clone())
     }
 }
 
-/// The data that the schema macro of an entity passes to its caller.
+/// Expands `__operation!`: calls the second step of the macro to which the arguments belong.
 pub(crate) fn expand(input: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let Some(handed) = d.take(syn::parse2::<Handed>(input)) else {
+    let Some(input) = d.take(syn::parse2::<SchemaInput>(input)) else {
         return d.finish();
     };
     d.ignore();
-    if projection::ProjectionInput::is(&handed.args) {
-        projection::expand(handed)
-    } else if channel::Asked::is(&handed.args) {
-        channel::expand(handed)
-    } else if sse::Asked::is(&handed.args) {
-        sse::expand(handed)
-    } else if webhooks::Asked::is(&handed.args) {
-        webhooks::expand(handed)
+    if projection::ProjectionInput::is(&input.args) {
+        projection::expand(input)
+    } else if channel::SecondStepArgs::is(&input.args) {
+        channel::expand(input)
+    } else if sse::SecondStepArgs::is(&input.args) {
+        sse::expand(input)
+    } else if webhooks::SecondStepArgs::is(&input.args) {
+        webhooks::expand(input)
     } else {
-        operation::expand(handed)
+        operation::expand(input)
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn model(args: TokenStream, item: TokenStream) -> Option<EntityModel>
     model
 }
 
-impl Parse for Handed {
+impl Parse for SchemaInput {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let group = || {
             let content;

@@ -6,18 +6,18 @@
 
 use proc_macro2::{Delimiter, Group, Literal, TokenStream, TokenTree};
 
-use crate::entity::SUFFIX;
+use crate::entity::FIELD_SUFFIX;
 
 /// Splits `#[name(args)] item` into the arguments of its first attribute and the item without it.
 pub(crate) fn declaration(source: &str) -> (TokenStream, TokenStream) {
     let tokens: TokenStream = source.parse().unwrap_or_else(|e| panic!("not tokens: {e}"));
     let item = |input: syn::parse::ParseStream<'_>| {
         let mut attrs = input.call(syn::Attribute::parse_outer)?;
-        let ours = attrs
+        let attribute_position = attrs
             .iter()
             .position(|a| !a.path().is_ident("doc"))
             .ok_or_else(|| input.error("no attribute"))?;
-        let args = match &attrs.remove(ours).meta {
+        let args = match &attrs.remove(attribute_position).meta {
             syn::Meta::List(list) => list.tokens.clone(),
             _ => TokenStream::new(),
         };
@@ -59,8 +59,8 @@ fn printed(expansion: &TokenStream) -> String {
 
 /// Replaces each field number by `form`: `$1` is the number, `$2` is the name.
 pub(crate) fn numbered(text: &str, form: &str) -> String {
-    let numbers =
-        regex::Regex::new(&format!(r"\b(\d+){SUFFIX}(\w+)")).unwrap_or_else(|e| panic!("{e}"));
+    let numbers = regex::Regex::new(&format!(r"\b(\d+){FIELD_SUFFIX}(\w+)"))
+        .unwrap_or_else(|e| panic!("{e}"));
     numbers.replace_all(text, form).into_owned()
 }
 
@@ -121,13 +121,14 @@ fn doc_lines(group: &Group) -> Option<TokenStream> {
 }
 
 #[test]
-fn a_package() {
+fn a_package_matches_its_snapshot() {
     package("package", include_str!("../tests/snapshot/package.rs"));
 }
 
-/// A broken package still defines its static, so that users of it get no second error.
+/// A package with errors still defines its static, so that code that uses it causes no further
+/// error.
 #[test]
-fn a_broken_package() {
+fn a_broken_package_matches_its_snapshot() {
     package(
         "package_broken",
         include_str!("../tests/snapshot/package_broken.rs"),
@@ -145,21 +146,21 @@ fn package(name: &str, source: &str) {
 }
 
 #[test]
-fn a_route() {
+fn a_route_matches_its_snapshot() {
     let source = include_str!("../tests/snapshot/route.rs");
     let (args, item) = declaration(source);
     assert("route", source, &crate::route::run(args, item));
 }
 
 #[test]
-fn a_broken_route() {
+fn a_broken_route_matches_its_snapshot() {
     let source = include_str!("../tests/snapshot/route_broken.rs");
     let (args, item) = declaration(source);
     assert("route_broken", source, &crate::route::run(args, item));
 }
 
 #[test]
-fn functions_of_migrations() {
+fn functions_of_migrations_match_their_snapshots() {
     for (name, source) in [
         ("transform", include_str!("../tests/snapshot/transform.rs")),
         (
@@ -179,7 +180,7 @@ fn functions_of_migrations() {
     assert("computed", source, &crate::computed::run(args, item));
 }
 
-/// A printed expansion shows field names, and documentation as `///` lines.
+/// A printed expansion contains the names of fields, and documentation as `///` lines.
 #[test]
 fn fields_have_names_and_documentation_has_lines() {
     let due = crate::entity::field_number(7, "due_at");

@@ -1,8 +1,8 @@
 //! `#[transform]`: a function that a migration runs on stored values.
 //!
-//! The function stays as it is. An empty enum with the same name stands beside it, in the namespace
-//! of types, and carries the descriptor. So the path that names the function names both, and an
-//! import brings both.
+//! The function stays as it is. The macro adds an empty enum with the same name, which implements a
+//! trait with the descriptor. Functions and types have separate namespaces, so one path names both,
+//! and one import imports both.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -15,7 +15,7 @@ use crate::fragments::plain;
 use crate::{digest, lints, options};
 
 /// The form of a transform, for messages.
-const FORM: &str = "`fn split(old: String) -> Result<i64, TransformError>`, or `fn owner(record: &OldRecord<'_>) -> Result<String, TransformError>` for a new field";
+const EXAMPLES: &str = "`fn split(old: String) -> Result<i64, TransformError>`, or `fn owner(record: &OldRecord<'_>) -> Result<String, TransformError>` for a new field";
 
 /// `#[transform(reverse = path)] fn split(old: String) -> Result<i64, TransformError> { .. }`.
 pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -82,7 +82,7 @@ impl Signature {
         }
         if !sig.generics.params.is_empty() {
             d.error(&sig.generics, "a transform cannot be generic")
-                .help(FORM);
+                .help(EXAMPLES);
         }
         let inputs: Vec<&FnArg> = sig.inputs.iter().collect();
         let [FnArg::Typed(input)] = inputs[..] else {
@@ -90,7 +90,7 @@ impl Signature {
                 &sig.ident,
                 "a transform is a free function with one argument",
             )
-            .help(FORM);
+            .help(EXAMPLES);
             return None;
         };
         let old = match &*input.ty {
@@ -98,9 +98,9 @@ impl Signature {
             Type::Reference(reference) => {
                 d.error(
                     reference,
-                    "a transform takes the old value itself, or `&OldRecord`",
+                    "a transform takes the old value by value, or `&OldRecord`",
                 )
-                .help(FORM);
+                .help(EXAMPLES);
                 return None;
             }
             ty => Some(ty.clone()),
@@ -109,12 +109,12 @@ impl Signature {
             d.error(reverse, "a transform that fills a new field has no reverse")
                 .help("leave `reverse` out");
         }
-        let Some(new) = ok(&sig.output) else {
+        let Some(new) = result_type(&sig.output) else {
             match &sig.output {
                 ReturnType::Type(_, ty) => d.error(ty, "a transform returns a `Result`"),
                 ReturnType::Default => d.error(&sig.ident, "a transform returns a `Result`"),
             }
-            .help(FORM);
+            .help(EXAMPLES);
             return None;
         };
         Some(Self {
@@ -132,7 +132,7 @@ fn is_record(reference: &syn::TypeReference) -> bool {
 }
 
 /// `New` of `Result<New, _>`.
-fn ok(output: &ReturnType) -> Option<&Type> {
+fn result_type(output: &ReturnType) -> Option<&Type> {
     let ReturnType::Type(_, ty) = output else {
         return None;
     };
@@ -147,8 +147,8 @@ fn ok(output: &ReturnType) -> Option<&Type> {
     }
 }
 
-/// The enum with the descriptor. Without a signature, which is reported, fields of any type may
-/// name it.
+/// Returns the enum with the descriptor. If the signature has errors, the enum is accepted for
+/// fields of any type, so that they cause no further errors.
 fn companion(args: &Args, function: &ItemFn, signature: Option<Signature>) -> TokenStream {
     let (krate, vis, name) = (&args.krate, &function.vis, &function.sig.ident);
     let cfgs = lints::conditions(&function.attrs);
@@ -180,7 +180,7 @@ fn companion(args: &Args, function: &ItemFn, signature: Option<Signature>) -> To
     quote! {
         #cfgs
         #[doc = #doc]
-        #[allow(non_camel_case_types, dead_code)] // named as the function is
+        #[allow(non_camel_case_types, dead_code)] // the enum has the name of the function
         #vis enum #name {}
         #cfgs
         #lints

@@ -10,7 +10,8 @@ use linchpin_core::schema::{
 use tokio::time::sleep;
 
 use crate::apply::{
-    self, Applied, Failure, Options, approved, hold, is_foreign, line, lock, with_jitter,
+    self, Applied, Failure, Options, check_approval, check_conditions, is_foreign, line, lock,
+    with_jitter,
 };
 use crate::canonical;
 use crate::chain::{Chain, Migration};
@@ -24,14 +25,14 @@ use crate::system;
 
 /// Writes the ledger of a database whose tables are those of a recorded migration.
 ///
-/// Defaults that are missing are added, and checks and primary keys with another name are renamed,
-/// as tables of releases without migrations need it. Any other difference is refused. On a store
-/// that rebuilds tables this needs an approval like any other rebuild. A database that has a ledger
-/// stays as it is.
+/// Adds missing defaults, and renames checks and primary keys that have another name: tables of a
+/// release without migrations can differ in these points. Any other difference is refused. On a
+/// store that rebuilds tables, these changes need an approval like any other rebuild. A database
+/// that has a ledger is not changed.
 ///
 /// # Errors
 /// `schema_differs` with every difference; `approval_required`; `nothing_to_adopt` for a database
-/// without tables of the app; a fault of the database. Then nothing is changed.
+/// without tables of the app; a fault of the database. An error leaves the database unchanged.
 pub async fn adopt(
     store: &dyn SchemaStore,
     (chain, declared): (&Chain, &Declared),
@@ -51,19 +52,19 @@ pub async fn adopt(
         });
     }
     let plan = plan(store, session, &installed, (chain, declared)).await?;
-    approved(&plan, store.dialect(), options)?;
+    check_approval(&plan, store.dialect(), options)?;
     if plan.needs_approval() && options.backup {
         fault::point("adopt", "before-backup");
         session.back_up(plan.to.0).await?;
         fault::point("adopt", "after-backup");
     }
-    let mut pause = apply::PAUSE;
+    let mut pause = apply::FIRST_PAUSE;
     for attempt in 1.. {
         lock.check().await?;
         session.begin(TransactionMode::Write).await?;
         let approval = options.approve.as_deref();
-        let of = (&plan, store.dialect());
-        let outcome = write(session, of, (chain, declared), approval, report).await;
+        let target = (&plan, store.dialect());
+        let outcome = write(session, target, (chain, declared), approval, report).await;
         match outcome {
             Ok(()) => {
                 fault::point("adopt", "before-commit");
@@ -72,11 +73,11 @@ pub async fn adopt(
                 break;
             }
             Err(Failure::Database(error))
-                if error.fault == SchemaFault::LockTimeout && attempt < apply::ATTEMPTS =>
+                if error.fault == SchemaFault::LockTimeout && attempt < apply::MAX_ATTEMPTS =>
             {
                 session.rollback().await;
                 sleep(with_jitter(pause)).await;
-                pause = (pause * 2).min(apply::LONGEST);
+                pause = (pause * 2).min(apply::MAX_PAUSE);
             }
             Err(failure) => {
                 session.rollback().await;
@@ -96,7 +97,7 @@ pub async fn adopt(
 /// the database and writes nothing.
 ///
 /// # Errors
-/// As [`adopt`].
+/// Like [`adopt`].
 pub(crate) async fn plan(
     store: &dyn SchemaStore,
     session: &mut dyn SchemaSession,
@@ -131,7 +132,7 @@ pub(crate) async fn plan(
             }
         }
         if found.refused.is_empty() {
-            return planned(store, session, (migration, declared), found.mended).await;
+            return planned(store, session, (migration, declared), found.repairable).await;
         }
         later.extend(tables.into_keys());
         newest.get_or_insert((migration, found.refused));
@@ -140,35 +141,35 @@ pub(crate) async fn plan(
     Err(differs(migration, &differences))
 }
 
-/// The differences of a database, by the way in which an adoption handles them.
+/// The differences between a database and a migration, grouped by their effect on an adoption.
 struct Found {
-    /// It changes them.
-    mended: Vec<Difference>,
-    /// It refuses them.
+    /// Differences that the adoption removes.
+    repairable: Vec<Difference>,
+    /// Differences that make the adoption fail.
     refused: Vec<Difference>,
-    /// It leaves them.
+    /// Differences that the adoption ignores.
     harmless: Vec<Difference>,
 }
 
 impl Found {
     fn of(all: Vec<Difference>, tables: &Tables, store: &dyn SchemaStore) -> Self {
         let (harmless, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_foreign);
-        let (mended, mut refused): (Vec<_>, Vec<_>) = others
+        let (repairable, mut refused): (Vec<_>, Vec<_>) = others
             .into_iter()
-            .partition(|found| is_named_otherwise(found) || lacks_default(found, tables));
+            .partition(|found| differs_only_in_name(found) || lacks_default(found, tables));
         let mut harmless = harmless;
         if store.dialect().rebuilds() {
             // A rebuild would lose a column that the model does not have.
             let is_lost = |found: &Difference| {
                 found.code == DifferenceCode::ExtraColumn
-                    && mended.iter().any(|other| other.table == found.table)
+                    && repairable.iter().any(|other| other.table == found.table)
             };
             let (lost, kept) = harmless.into_iter().partition(is_lost);
             refused.extend::<Vec<Difference>>(lost);
             harmless = kept;
         }
         Self {
-            mended,
+            repairable,
             refused,
             harmless,
         }
@@ -176,7 +177,7 @@ impl Found {
 }
 
 /// Whether a check or a primary key differs in its name only.
-fn is_named_otherwise(found: &Difference) -> bool {
+fn differs_only_in_name(found: &Difference) -> bool {
     found.code == DifferenceCode::CheckDiffers && found.object.as_ref() == Some(&found.expected)
 }
 
@@ -191,13 +192,13 @@ fn lacks_default(found: &Difference, tables: &Tables) -> bool {
         && column.is_some_and(|column| column.default.is_some())
 }
 
-/// Refuses a database with every difference from the newest migration.
+/// The refusal of a database. It lists every difference from the newest migration.
 fn differs(migration: &Migration, differences: &[Difference]) -> Refusal {
     let mut refusal = Refusal::new(
         "schema_differs",
         Exit::Data,
         format!(
-            "the tables are not those of migration {} `{}`, nor of an earlier one",
+            "the tables match neither migration {} `{}` nor an earlier one",
             migration.seq, migration.name
         ),
     )
@@ -211,12 +212,12 @@ fn differs(migration: &Migration, differences: &[Difference]) -> Refusal {
     refusal
 }
 
-/// The plan that leads to the exact tables of a migration.
+/// The plan that changes the tables to those of a migration.
 async fn planned(
     store: &dyn SchemaStore,
     session: &mut dyn SchemaSession,
     (migration, declared): (&Migration, &Declared),
-    mut mended: Vec<Difference>,
+    mut repairable: Vec<Difference>,
 ) -> Result<Plan, Refusal> {
     let mut tables = migration.snapshot.tables();
     let (system, differences) = system(session, declared).await?;
@@ -224,16 +225,16 @@ async fn planned(
     if !found.refused.is_empty() {
         return Err(differs(migration, &found.refused));
     }
-    mended.extend(found.mended);
+    repairable.extend(found.repairable);
     tables.extend(system);
     let mut start = tables.clone();
-    for difference in &mended {
+    for difference in &repairable {
         strip(&mut start, difference);
     }
     let dialect = store.dialect();
     let (mut steps, mut model) = (Vec::<Step>::new(), start.clone());
     for (name, table) in &tables {
-        let own: Vec<&Difference> = mended.iter().filter(|d| d.table == *name).collect();
+        let own: Vec<&Difference> = repairable.iter().filter(|d| d.table == *name).collect();
         let class = match session.count(name).await? {
             _ if own.is_empty() => continue,
             RowCount::Exact(rows) | RowCount::Estimate(rows) => RowClass::of(rows),
@@ -243,13 +244,14 @@ async fn planned(
             let from = start.get(name).unwrap_or(table).clone();
             vec![rebuild(from, table)]
         } else {
-            own.iter().filter_map(|d| mend(d, table)).collect()
+            own.iter().filter_map(|d| repair(d, table)).collect()
         };
         let last = actions.len();
         for (at, action) in actions.into_iter().enumerate() {
             let id = format!("{:04}.{:02}", migration.seq, steps.len() + 1);
-            let exact = (at + 1 == last).then(|| Check::Matches(name.clone()));
-            let next = step(id, action, (class, exact), (dialect, &model));
+            // Only the last step of a table leaves it as the migration declares it.
+            let final_check = (at + 1 == last).then(|| Check::Matches(name.clone()));
+            let next = step(id, action, (class, final_check), (dialect, &model));
             next.apply(&mut model);
             steps.push(next);
         }
@@ -302,7 +304,7 @@ async fn system(
     Ok((tables, differences))
 }
 
-/// Changes the model to match a difference that was found.
+/// Removes a default from the model if the database lacks it.
 fn strip(tables: &mut Tables, found: &Difference) {
     let column = tables
         .get_mut(&found.table)
@@ -325,8 +327,8 @@ fn rebuild(from: Table, to: &Table) -> Action {
 }
 
 /// The action that removes a difference.
-fn mend(found: &Difference, table: &Table) -> Option<Action> {
-    if is_named_otherwise(found) {
+fn repair(found: &Difference, table: &Table) -> Option<Action> {
+    if differs_only_in_name(found) {
         return Some(Action::RenameCheck {
             table: found.table.clone(),
             from: found.found.clone(),
@@ -341,10 +343,11 @@ fn mend(found: &Difference, table: &Table) -> Option<Action> {
     })
 }
 
+/// Makes a step of an adoption. `final_check` is a condition that must hold after it.
 fn step(
     id: String,
     action: Action,
-    (class, exact): (RowClass, Option<Check>),
+    (class, final_check): (RowClass, Option<Check>),
     (dialect, tables): (&dyn Dialect, &Tables),
 ) -> Step {
     let rebuilds = matches!(action, Action::Rebuild { .. });
@@ -359,7 +362,7 @@ fn step(
         risk: if rebuilds { Risk::Breaking } else { Risk::Safe },
         work: Work::Schema(action),
         before,
-        after: exact.into_iter().collect(),
+        after: final_check.into_iter().collect(),
         inverse: None,
         requires: Vec::new(),
         class,
@@ -381,7 +384,7 @@ async fn write(
     let mut tables = plan.start.clone();
     for step in plan.migrations.iter().flat_map(|m| &m.steps) {
         report(&line(step));
-        hold(session, dialect, &step.before, &tables).await?;
+        check_conditions(session, dialect, &step.before, &tables).await?;
         if let Work::Schema(action) = &step.work {
             session.perform(action, &tables).await?;
         }

@@ -1,4 +1,4 @@
-//! Changes of rows in batches: in the order of the primary key, resumable, throttled.
+//! Changes rows in batches, in the order of the primary key. A backfill is resumable and throttled.
 
 mod pace;
 mod progress;
@@ -12,28 +12,28 @@ use linchpin_core::schema::{ColumnKind, Dialect, SchemaError, SchemaSession, lit
 use tokio::time::{Instant, sleep};
 
 pub use self::pace::Pace;
-use self::pace::{LARGEST, pause};
-use self::progress::{Progress, failed};
+use self::pace::{MAX_BATCH, pause};
+use self::progress::{Progress, transform_failed};
 use crate::count::Counter;
 use crate::data::DataAction;
 use crate::error::{Exit, Refusal};
 use crate::fault;
 use crate::ledger::Runner;
 use crate::plan::Declared;
-use crate::rows::{self, Maker, within};
+use crate::rows::{self, ValueSource, in_transaction};
 
-/// The number of refused rows at which the step fails at once.
-const FAILURES: usize = 1_000;
-/// The maximum number of passes over rows that other writers have changed meanwhile.
-const PASSES: usize = 10;
-/// The rows of the first batch of a counter. Each may have many counted records.
-const COUNTERS: u64 = 50;
-/// The lag of a replica at which a backfill pauses.
-const LAG: Duration = Duration::from_secs(10);
-/// How often the lag is read, and how often progress is reported.
-const LOOK: Duration = Duration::from_secs(1);
+/// The number of refused rows after which the step fails without reading further rows.
+const MAX_REFUSED_ROWS: usize = 1_000;
+/// The maximum number of passes over rows that other writers have changed during the step.
+const MAX_PASSES: usize = 10;
+/// The maximum number of rows in the first batch of a counter. Each may have many counted records.
+const FIRST_COUNTER_BATCH: u64 = 50;
+/// A backfill pauses while a replica lags more than this.
+const MAX_REPLICA_LAG: Duration = Duration::from_secs(10);
+/// The interval at which a backfill reports progress and reads the lag of replicas.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A request to end a run after the present batch or step. A clone is the same request.
+/// A request to end a run after the current batch or step. Clones share the request.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -65,18 +65,18 @@ impl Stop {
 pub(crate) struct Work<'a> {
     /// The id of the step.
     pub(crate) id: &'a str,
-    /// The change.
+    /// The change of the rows.
     pub(crate) data: &'a DataAction,
-    /// The runner.
+    /// The runner that writes the ledger.
     pub(crate) runner: Runner,
-    /// Whether no older binary writes any more, so that afterwards no row is stale.
+    /// Whether older binaries no longer write. Then no row may be stale after the step.
     pub(crate) final_pass: bool,
     /// Ends the run early.
     pub(crate) stop: &'a Stop,
 }
 
-/// Runs a step to its end, from where an earlier run ended. Returns the number of rows that other
-/// writers have made stale again.
+/// Runs a step to its end; it continues after the last batch of an earlier run. Returns the number
+/// of rows that are stale again because other writers changed them.
 ///
 /// # Errors
 /// `transform_failed` with the keys of the rows that the function refused; `interrupted`; a fault
@@ -88,36 +88,36 @@ pub(crate) async fn run(
     declared: &Declared,
     (pace, report): (&Pace, &mut (dyn FnMut(&str) + Send)),
 ) -> Result<u64, Refusal> {
-    let maker = match Counter::of(work.data, declared)? {
+    let source = match Counter::of(work.data, declared)? {
         Some(counter) => Source::Counter(counter),
-        None => Source::Rows(Maker::of(work.data, declared)?),
+        None => Source::Rows(ValueSource::of(work.data, declared)?),
     };
-    let first = match maker {
-        Source::Counter(_) => pace.batch.min(COUNTERS),
+    let first_batch = match source {
+        Source::Counter(_) => pace.batch.min(FIRST_COUNTER_BATCH),
         Source::Rows(_) => pace.batch,
     };
     let mut state = Progress::load(session, work).await?;
-    state.batch = first.clamp(1, LARGEST);
+    state.batch = first_batch.clamp(1, MAX_BATCH);
     let mut backfill = Backfill {
         session,
         dialect,
         work,
         pace,
         report,
-        looked: Instant::now(),
+        last_report: Instant::now(),
         state,
     };
-    let stale = backfill.all(&maker).await?;
+    let stale = backfill.all(&source).await?;
     if backfill.state.failed > 0 {
-        return Err(failed(&backfill.state));
+        return Err(transform_failed(&backfill.state));
     }
-    // The verification of the last pass counts again.
+    // In the final pass, the verification of the step counts stale rows.
     Ok(if work.final_pass { 0 } else { stale })
 }
 
 /// The source of the new values.
 enum Source<'a> {
-    Rows(Maker<'a>),
+    Rows(ValueSource<'a>),
     Counter(Counter<'a>),
 }
 
@@ -127,16 +127,17 @@ struct Backfill<'a> {
     work: Work<'a>,
     pace: &'a Pace,
     report: &'a mut (dyn FnMut(&str) + Send),
-    /// When the lag was read.
-    looked: Instant,
+    /// The time of the last report.
+    last_report: Instant,
     state: Progress,
 }
 
 impl Backfill<'_> {
-    /// One pass over all rows, then passes over those that are stale. Returns the number of stale
-    /// rows.
+    /// Visits all rows once, then visits stale rows until there are none or a limit is reached.
+    /// Returns the number of stale rows.
     async fn all(&mut self, source: &Source<'_>) -> Result<u64, Refusal> {
-        // Rows that are created meanwhile belong to the next passes.
+        // Without `final_pass`, the first pass excludes rows that are created while it runs. Later
+        // passes visit them.
         let end = if self.work.final_pass {
             None
         } else {
@@ -144,9 +145,9 @@ impl Backfill<'_> {
         };
         let start = self.state.cursor.clone();
         self.pass(source, start, end.as_ref(), true).await?;
-        // An earlier run may have left rows behind, and other writers may have changed some.
+        // Rows refused by an earlier run and rows changed by other writers are stale.
         let mut stale = self.stale().await?;
-        for _ in 0..PASSES {
+        for _ in 0..MAX_PASSES {
             let before = self.state.done;
             if self.work.data.has_condition() {
                 self.state.failed = 0;
@@ -164,7 +165,7 @@ impl Backfill<'_> {
         let cursor = self.state.cursor.as_ref();
         let cursor = cursor.map(|key| literal_of(key).to_string());
         let (work, done, failed) = (self.work, self.state.done, self.state.failed as u64);
-        within(self.session, async |session| {
+        in_transaction(self.session, async |session| {
             let progress = (cursor, done, failed);
             work.runner.progress(session, work.id, progress).await
         })
@@ -172,7 +173,7 @@ impl Backfill<'_> {
         Ok(stale)
     }
 
-    /// The number of rows that are not up to date; 0 if no condition tells.
+    /// The number of rows that are not up to date; 0 if the change has no condition for such rows.
     async fn stale(&mut self) -> Result<u64, Refusal> {
         let Some(stale) = self.work.data.stale(self.dialect) else {
             return Ok(0);
@@ -185,29 +186,33 @@ impl Backfill<'_> {
         Ok(count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
     }
 
-    /// Visits rows in the order of their keys.
+    /// Visits rows in the order of their keys. Only the first pass stores its last key, so that a
+    /// later run continues it.
     async fn pass(
         &mut self,
         source: &Source<'_>,
         mut after: Option<Value>,
         end: Option<&Value>,
-        first: bool,
+        is_first_pass: bool,
     ) -> Result<(), Refusal> {
         loop {
             self.work.stop.check()?;
-            self.look().await?;
+            self.report_and_await_replicas().await?;
             let begin = Instant::now();
             let limit = self.state.batch;
             let visited = match source {
-                Source::Rows(maker) => self.rows(maker, (after.as_ref(), end), first).await?,
+                Source::Rows(values) => {
+                    self.rows(values, (after.as_ref(), end), is_first_pass)
+                        .await?
+                }
                 Source::Counter(counter) => self.counters(counter, after.as_ref()).await?,
             };
             let Some((last, visited)) = visited else {
                 return Ok(());
             };
             after = Some(last);
-            if self.state.failed >= FAILURES {
-                return Err(failed(&self.state));
+            if self.state.failed >= MAX_REFUSED_ROWS {
+                return Err(transform_failed(&self.state));
             }
             let took = begin.elapsed();
             let target = self.pace.target.unwrap_or(self.dialect.batch_time());
@@ -222,9 +227,9 @@ impl Backfill<'_> {
     /// Reads and writes a batch. Returns the last key and the number of rows.
     async fn rows(
         &mut self,
-        maker: &Maker<'_>,
+        values: &ValueSource<'_>,
         bounds: (Option<&Value>, Option<&Value>),
-        first: bool,
+        is_first_pass: bool,
     ) -> Result<Option<(Value, u64)>, Refusal> {
         let (dialect, work) = (self.dialect, self.work);
         let stale: Vec<String> = work.data.stale(dialect).into_iter().collect();
@@ -234,20 +239,20 @@ impl Backfill<'_> {
             return Ok(None);
         };
         let visited = batch.len() as u64;
-        let (written, refused) = rows::computed(work.data, maker, batch);
-        self.state.note(refused);
+        let (updates, refused) = rows::compute(work.data, values, batch);
+        self.state.add_refused(refused);
         let (done, failed) = (self.state.done, self.state.failed as u64);
-        // Later passes have no place from which they could continue.
-        let place = if first {
+        // Only the first pass can continue in a later run, so later passes keep its key.
+        let key = if is_first_pass {
             Some(&last)
         } else {
             self.state.cursor.as_ref()
         };
-        let cursor = place.map(|key| literal_of(key).to_string());
+        let cursor = key.map(|key| literal_of(key).to_string());
         self.state.batches += 1;
         let batch = self.state.batches;
-        let (written, refused) = within(self.session, async |session| {
-            let (count, refused) = rows::write(session, dialect, work.data, written).await?;
+        let (written, refused) = in_transaction(self.session, async |session| {
+            let (count, refused) = rows::write(session, dialect, work.data, updates).await?;
             let failed = failed + refused.len() as u64;
             work.runner
                 .progress(session, work.id, (cursor, done + count, failed))
@@ -258,14 +263,14 @@ impl Backfill<'_> {
         .await?;
         fault::point(work.id, &format!("batch:{batch}:after-commit"));
         self.state.done += written;
-        self.state.note(refused);
-        if first {
+        self.state.add_refused(refused);
+        if is_first_pass {
             self.state.cursor = Some(last.clone());
         }
         Ok(Some((last, visited)))
     }
 
-    /// Counts for a batch.
+    /// Writes the counters of a batch. Returns the last key and the number of rows.
     async fn counters(
         &mut self,
         counter: &Counter<'_>,
@@ -275,7 +280,7 @@ impl Backfill<'_> {
         let limit = self.state.batch;
         self.state.batches += 1;
         let batch = self.state.batches;
-        let found = within(self.session, async |session| {
+        let found = in_transaction(self.session, async |session| {
             let next = counter.next(session, dialect, after, limit).await?;
             if let Some((last, _, written)) = &next {
                 let cursor = Some(literal_of(last).to_string());
@@ -295,27 +300,32 @@ impl Backfill<'_> {
         }))
     }
 
-    /// Waits while a replica is behind, and reports progress now and then.
-    async fn look(&mut self) -> Result<(), Refusal> {
-        if self.looked.elapsed() < LOOK {
+    /// Reports progress and waits while a replica lags, at most once per `REPORT_INTERVAL`.
+    async fn report_and_await_replicas(&mut self) -> Result<(), Refusal> {
+        if self.last_report.elapsed() < REPORT_INTERVAL {
             return Ok(());
         }
         let line = format!("{} {} rows written", self.work.id, self.state.done);
         (self.report)(&line);
-        while let Some(lag) = self.session.replica_lag().await?.filter(|lag| *lag > LAG) {
+        while let Some(lag) = self
+            .session
+            .replica_lag()
+            .await?
+            .filter(|lag| *lag > MAX_REPLICA_LAG)
+        {
             let line = format!(
-                "{} waits: a replica is {} s behind",
+                "{} waits: a replica lags by {} s",
                 self.work.id,
                 lag.as_secs()
             );
             (self.report)(&line);
-            self.rest(LOOK).await?;
+            self.rest(REPORT_INTERVAL).await?;
         }
-        self.looked = Instant::now();
+        self.last_report = Instant::now();
         Ok(())
     }
 
-    /// Sleeps, and ends early if the run is to end.
+    /// Sleeps. Returns `interrupted` early after a request to end the run.
     async fn rest(&self, pause: Duration) -> Result<(), Refusal> {
         let end = Instant::now() + pause;
         loop {

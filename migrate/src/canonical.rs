@@ -9,8 +9,8 @@ use sha2::{Digest as _, Sha256};
 /// Returns the canonical form: keys sorted by their UTF-16 code units, no spaces, numbers as
 /// ECMAScript prints them.
 ///
-/// An integer that no double represents keeps its digits. So two different integers never have the
-/// same form.
+/// An integer that a double cannot represent keeps its digits. So two different integers never have
+/// the same form.
 ///
 /// ```
 /// use serde_json::json;
@@ -124,7 +124,8 @@ fn double(value: f64, text: &mut String) {
     if value < 0.0 {
         text.push('-');
     }
-    // The shortest digits that read back as the same double, the even ones of two equally near.
+    // The shortest digits that parse to the same double. If two such texts are equally near to the
+    // value, the one with an even last digit.
     let mut buffer = zmij::Buffer::new();
     let shortest = buffer.format_finite(value.abs());
     let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn numbers_have_the_form_of_ecmascript() {
-        // The table of appendix B of RFC 8785, by the bits of the double.
+        // The table of appendix B of RFC 8785: the bits of a double and its text.
         for (bits, form) in [
             (0x0000_0000_0000_0000, "0"),
             (0x8000_0000_0000_0000, "0"),
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_escape_only_what_they_must() {
+    fn only_quotes_backslashes_and_control_characters_are_escaped() {
         let json = json!("\u{20ac}$\u{f}\nA'B\"\\\\\"/\u{7f}");
         assert_eq!(
             canonical(&json),

@@ -23,19 +23,20 @@ pub struct Chain {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Migration {
-    /// The version of the form of the file: [`Snapshot::FORMAT`].
+    /// The version of the file format: [`Snapshot::FORMAT`].
     pub format: u32,
-    /// The sequence number. The first migration has 1, a baseline that of its last migration.
+    /// The sequence number. The first migration has 1. A baseline has the number of the last
+    /// migration that it replaces.
     pub seq: u64,
-    /// `add_priority`.
+    /// The name, such as `add_priority`.
     pub name: String,
     /// The digest of the previous snapshot; `None` for the first migration.
     pub parent: Option<String>,
-    /// The storage facts after the migration.
+    /// The schema after the migration.
     pub snapshot: Snapshot,
     /// The digest of `snapshot`.
     pub snapshot_digest: String,
-    /// The differences to the previous snapshot.
+    /// The differences from the previous snapshot.
     pub changes: Vec<Change>,
     /// The functions that the migration runs.
     pub transforms: Vec<TransformRecord>,
@@ -45,7 +46,7 @@ pub struct Migration {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TransformRecord {
-    /// The path of the function: `tasks::names::split`.
+    /// The path of the function, such as `tasks::names::split`.
     pub name: String,
     /// The type of the argument, such as `string` or `string?`; `record` if it takes the record.
     pub from: String,
@@ -59,7 +60,7 @@ pub struct TransformRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Index {
-    /// The version of the form of the file: [`Snapshot::FORMAT`].
+    /// The version of the file format: [`Snapshot::FORMAT`].
     pub format: u32,
     /// The migrations in order.
     pub migrations: Vec<Entry>,
@@ -79,8 +80,7 @@ pub struct Entry {
     pub digest: String,
 }
 
-/// The files of a chain after each was checked alone. [`Files::chain`] checks how they follow each
-/// other.
+/// The files of a chain. Each file was checked alone; [`Files::chain`] checks their order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Files {
     /// The entries of `chain.json` with their migrations, in order.
@@ -90,12 +90,12 @@ pub struct Files {
 }
 
 impl Migration {
-    /// Returns the digest of the content: that of the entry in `chain.json`.
+    /// Returns the digest of the content, as the entry in `chain.json` has it.
     pub fn digest(&self) -> String {
         digest_of(self)
     }
 
-    /// Returns the name of a new file for the migration: `0003_add_priority.json`.
+    /// Returns the name of a new file for the migration, such as `0003_add_priority.json`.
     pub fn file(&self) -> String {
         format!("{:04}_{}.json", self.seq, self.name)
     }
@@ -110,7 +110,7 @@ impl Migration {
         }
     }
 
-    /// Whether it stands for all migrations up to its number.
+    /// Whether it replaces all migrations up to its number.
     pub fn is_baseline(&self) -> bool {
         self.parent.is_none() && self.seq > 1
     }
@@ -118,8 +118,8 @@ impl Migration {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// `snapshot_format` and `snapshot_invalid`. `digest_mismatch` if the snapshot in the file has
-    /// another digest than the file says.
+    /// `snapshot_format` and `snapshot_invalid`. `digest_mismatch` if the digest of the snapshot in
+    /// the file differs from the one that the file records.
     pub fn read(file: &str, text: &str) -> Result<Self, Refusal> {
         let migration: Self = strict::read(file, text)?;
         check_name(file, "$.name", &migration.name)?;
@@ -143,8 +143,8 @@ impl Migration {
 }
 
 impl Files {
-    /// Reads an index and the files that it lists. `text` returns the text of a file. Returns what
-    /// could be read, and everything that is wrong with the rest.
+    /// Reads an index and the files that it lists. `text` returns the text of a file. Returns the
+    /// files that could be read, and the problems of all files.
     ///
     /// # Errors
     /// `snapshot_format` and `snapshot_invalid` of the index, and of a file.
@@ -154,7 +154,7 @@ impl Files {
     ) -> Result<(Self, Vec<Refusal>), Refusal> {
         let index: Index = strict::read(INDEX, index)?;
         let mut migrations: Vec<(Entry, Migration)> = Vec::new();
-        let mut wrong = Vec::new();
+        let mut file_problems = Vec::new();
         for (at, entry) in index.migrations.into_iter().enumerate() {
             let path = |key: &str| format!("$.migrations[{at}].{key}");
             if !is_plain(&entry.file) {
@@ -170,7 +170,7 @@ impl Files {
             let migration = match read {
                 Ok(migration) => migration,
                 Err(refusal) if refusal.exit == Exit::Data => {
-                    wrong.push(refusal);
+                    file_problems.push(refusal);
                     continue;
                 }
                 Err(refusal) => return Err(refusal),
@@ -178,7 +178,7 @@ impl Files {
             let found = migration.digest();
             if found != entry.digest {
                 let what = "the file";
-                wrong.push(mismatch(&entry.file, what, &entry.digest, &found));
+                file_problems.push(mismatch(&entry.file, what, &entry.digest, &found));
             }
             if (migration.seq, &migration.name) != (entry.seq, &entry.name) {
                 let message = format!(
@@ -193,11 +193,11 @@ impl Files {
             migrations,
             leftovers: Vec::new(),
         };
-        Ok((files, wrong))
+        Ok((files, file_problems))
     }
 
-    /// Reads the chain that a binary contains. Returns what could be read, and everything that is
-    /// wrong with the rest.
+    /// Reads the chain that a binary contains. Returns the files that could be read, and the
+    /// problems of all files.
     ///
     /// # Errors
     /// `snapshot_format` and `snapshot_invalid`.
@@ -215,16 +215,16 @@ impl Files {
     /// Like [`examine`](Self::examine).
     ///
     /// # Errors
-    /// Also `digest_mismatch` and `chain_broken`, the first of them.
+    /// Also `digest_mismatch` and `chain_broken`. Returns only the first problem.
     pub fn read<'t>(
         index: &str,
         text: impl FnMut(&str) -> Result<Cow<'t, str>, Refusal>,
     ) -> Result<Self, Refusal> {
-        let (files, wrong) = Self::examine(index, text)?;
-        wrong.into_iter().next().map_or(Ok(files), Err)
+        let (files, file_problems) = Self::examine(index, text)?;
+        file_problems.into_iter().next().map_or(Ok(files), Err)
     }
 
-    /// Checks how the migrations follow each other, and returns them as a chain.
+    /// Checks the order of the migrations, and returns them as a chain.
     ///
     /// # Errors
     /// `history_forked` and `chain_broken`.
@@ -257,8 +257,12 @@ impl Chain {
     /// # Errors
     /// `snapshot_format`, `snapshot_invalid`, `digest_mismatch`, `history_forked`, `chain_broken`.
     pub fn embedded(chain: &Embedded) -> Result<Self, Refusal> {
-        let (files, wrong) = Files::examine_embedded(chain)?;
-        wrong.into_iter().next().map_or(Ok(files), Err)?.chain()
+        let (files, file_problems) = Files::examine_embedded(chain)?;
+        file_problems
+            .into_iter()
+            .next()
+            .map_or(Ok(files), Err)?
+            .chain()
     }
 
     /// The migrations in order.
@@ -288,7 +292,7 @@ impl Chain {
     }
 
     /// The snapshot before the migration with this number. `None` if the chain has no such
-    /// migration, or if it is a baseline, whose earlier snapshots are gone.
+    /// migration, or if it is a baseline: the snapshots before a baseline no longer exist.
     pub fn snapshot_before(&self, seq: u64) -> Option<Snapshot> {
         let at = self.migrations.iter().position(|m| m.seq == seq)?;
         match at.checked_sub(1) {
@@ -342,15 +346,15 @@ fn mismatch(file: &str, what: &str, expected: &str, found: &str) -> Refusal {
     Refusal::new(
         "digest_mismatch",
         Exit::Data,
-        format!("`{file}`: {what} does not have its recorded digest"),
+        format!("`{file}`: the digest of {what} differs from the recorded one"),
     )
     .fact(format!("recorded: sha256 {expected}"))
     .fact(format!("found:    sha256 {found}"))
     .help("restore the file from version control, or `migrate restore SEQ` from a database")
 }
 
-/// Finds all mistakes in parents, numbers and names.
-pub(crate) fn disorder(migrations: &[Migration]) -> Vec<Fact> {
+/// Finds all mistakes in the parents, numbers and names of migrations.
+pub(crate) fn order_problems(migrations: &[Migration]) -> Vec<Fact> {
     let mut problems: Vec<Fact> = Vec::new();
     let mut report = |code, text| {
         problems.push(Fact {
@@ -400,7 +404,7 @@ pub(crate) fn disorder(migrations: &[Migration]) -> Vec<Fact> {
             };
             if !follows {
                 report(format!(
-                    "migration {} does not have the next number",
+                    "the number of migration {} is not the next one",
                     label(migration)
                 ));
             }
@@ -411,14 +415,14 @@ pub(crate) fn disorder(migrations: &[Migration]) -> Vec<Fact> {
 }
 
 fn check_order(migrations: &[Migration]) -> Result<(), Refusal> {
-    let mut problems = disorder(migrations);
+    let mut problems = order_problems(migrations);
     let Some(first) = problems.first() else {
         return Ok(());
     };
     let refusal = if first.code == "history_forked" {
         Refusal::new("history_forked", Exit::Planning, first.text.clone()).help(
-            "two branches were merged: `migrate rebase NAME` records the one that no database has \
-             again, after the other",
+            "two branches were merged: `migrate rebase NAME` records a migration again after the \
+             other one; name the one that no database has",
         )
     } else {
         Refusal::new("chain_broken", Exit::Data, first.text.clone())

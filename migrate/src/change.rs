@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A difference between two snapshots. Entities are storage names, fields are names of fields, and
-/// indexes are names in the database. All names are those of the later snapshot, except those of
-/// removed objects and those called `from`.
+/// A difference between two snapshots. `entity` holds a storage name, `field` the name of a field,
+/// and `index` a name in the database. All names are those of the later snapshot, except `from` and
+/// the names of removed objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", deny_unknown_fields)]
 pub enum Change {
@@ -72,7 +72,7 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reverse: Option<String>,
     },
-    /// The field has another type, or its items another shape.
+    /// The field has another type, or its items have another shape.
     ChangeType {
         /// The entity.
         entity: String,
@@ -108,7 +108,7 @@ pub enum Change {
         /// The field.
         field: String,
     },
-    /// The enum has further values.
+    /// The enum has additional values.
     WidenEnum {
         /// The entity.
         entity: String,
@@ -117,7 +117,7 @@ pub enum Change {
         /// The values.
         values: Vec<String>,
     },
-    /// The enum lacks values that it had.
+    /// Values of the enum are gone.
     NarrowEnum {
         /// The entity.
         entity: String,
@@ -164,17 +164,17 @@ pub enum Change {
         /// The index.
         index: String,
     },
-    /// Records expire in another way.
+    /// The expiry of records differs.
     ChangeTtl {
         /// The entity.
         entity: String,
     },
-    /// The version counter is new, gone, or another field.
+    /// The version counter is new, is gone, or is another field.
     ChangeVersion {
         /// The entity.
         entity: String,
     },
-    /// The tenant is new, gone, or another field.
+    /// The tenant is new, is gone, or is another field.
     ChangeTenant {
         /// The entity.
         entity: String,
@@ -200,7 +200,8 @@ pub enum Change {
         /// The entity of the counted records.
         of: String,
     },
-    /// The field must name a record of another entity: a new gate or an enforced relation.
+    /// The field must name an existing record of another entity: a new gate, or a relation that is
+    /// now enforced.
     AddReference {
         /// The entity.
         entity: String,
@@ -245,7 +246,7 @@ impl Change {
     }
 }
 
-/// One line for people: `rename field tasks.views to view_count`.
+/// One line of text, such as `rename field tasks.views to view_count`.
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let entity = self.entity();

@@ -1,4 +1,4 @@
-//! Conditions of steps. Each is a query that runs directly before or after its step.
+//! Conditions of steps. Each is evaluated directly before or after its step.
 
 use linchpin_core::schema::{
     Column, ColumnKind, Dialect, Index, Only, SchemaError, SchemaSession, Table,
@@ -6,8 +6,8 @@ use linchpin_core::schema::{
 use linchpin_core::{Value, schema};
 use serde_json::{Value as Json, json};
 
-/// The most keys of records in a message.
-const KEYS: usize = 20;
+/// The maximum number of record keys in a message.
+const MAX_LISTED_KEYS: usize = 20;
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +44,7 @@ pub enum Check {
         column: String,
         /// The texts.
         values: Vec<String>,
-        /// Whether messages must not show the values of records.
+        /// Whether messages must not contain values of records.
         sensitive: bool,
     },
     /// Every key that is not null names a record of another table.
@@ -62,37 +62,38 @@ pub enum Check {
         /// The name of the other entity, for messages.
         target_name: String,
     },
-    /// Every row of a filled column is up to date.
+    /// Every row has the current value of the column that a transform fills.
     RowsFilled {
         /// The table.
         table: String,
-        /// The condition of a row that is not up to date.
+        /// The SQL condition of a row without the current value.
         stale: String,
     },
     /// The disk has the space that a rebuild of this table needs.
     FreeSpace(String),
-    /// No instance of a binary below this migration serves.
+    /// No running instance has a binary that is older than the migration with this number.
     NoInstancesBelow(u64),
 }
 
 /// The outcome of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// It holds.
+    /// The condition holds.
     Holds,
-    /// It does not.
+    /// The condition does not hold.
     Fails {
         /// The name of the refusal, such as `duplicates_found`.
         code: &'static str,
-        /// One sentence with numbers and keys, without values of records.
+        /// One sentence with the number and the keys of the records. It contains values of records
+        /// only for [`Check::OnlyValues`] with `sensitive: false`.
         message: String,
-        /// The number of records.
+        /// The number of records that violate the condition.
         count: u64,
     },
 }
 
 impl Check {
-    /// The name in plans.
+    /// The name of the condition in plans.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::TableAbsent(_) => "table_absent",
@@ -107,8 +108,9 @@ impl Check {
         }
     }
 
-    /// Whether it reads rows. Then a plan evaluates it, and says so if it fails.
-    pub const fn reads_rows(&self) -> bool {
+    /// Whether [`Check::evaluate`] evaluates the condition, so that a plan can report its result.
+    /// These conditions read rows or the free disk space.
+    pub const fn reads_rows_or_disk(&self) -> bool {
         !matches!(
             self,
             Self::TableAbsent(_) | Self::Matches(_) | Self::NoInstancesBelow(_)
@@ -159,7 +161,8 @@ impl Check {
         json!({ "kind": self.kind(), "args": args, "query": self.query(dialect) })
     }
 
-    /// The query that counts the records against it, or the name of what is read.
+    /// The query that counts the records that violate the condition. Conditions without a query
+    /// have the name of their source instead: `catalogue`, `disk` or `leases`.
     fn query(&self, dialect: &dyn Dialect) -> String {
         match self {
             Self::TableAbsent(_) | Self::Matches(_) => "catalogue".to_owned(),
@@ -173,14 +176,14 @@ impl Check {
                 let table = dialect.quote(self.table().unwrap_or_default());
                 format!(
                     "SELECT count(*) FROM {table} WHERE {}",
-                    self.against(dialect)
+                    self.violation(dialect)
                 )
             }
         }
     }
 
-    /// The condition of a record against the rule.
-    fn against(&self, dialect: &dyn Dialect) -> String {
+    /// The SQL condition of the records that violate the check.
+    fn violation(&self, dialect: &dyn Dialect) -> String {
         match self {
             Self::NoNulls { column, .. } => format!("{} IS NULL", dialect.quote(column)),
             Self::OnlyValues { column, values, .. } => {
@@ -209,7 +212,8 @@ impl Check {
         }
     }
 
-    /// Evaluates a condition that reads rows. Others hold.
+    /// Evaluates a condition that reads rows or the free disk space. Other conditions are not
+    /// evaluated here; the result for them is [`Finding::Holds`].
     ///
     /// # Errors
     /// A fault of the database.
@@ -218,7 +222,7 @@ impl Check {
         session: &mut dyn SchemaSession,
         dialect: &dyn Dialect,
     ) -> Result<Finding, SchemaError> {
-        if !self.reads_rows() {
+        if !self.reads_rows_or_disk() {
             return Ok(Finding::Holds);
         }
         if let Self::FreeSpace(table) = self {
@@ -236,9 +240,9 @@ impl Check {
             | Self::OnlyValues { table, key, .. }
             | Self::NoOrphans { table, key, .. } => {
                 let (table, name) = (dialect.quote(table), dialect.quote(&key.name));
-                let against = self.against(dialect);
+                let violation = self.violation(dialect);
                 let sql = format!(
-                    "SELECT {table}.{name} FROM {table} WHERE {against} ORDER BY {table}.{name} LIMIT {KEYS}"
+                    "SELECT {table}.{name} FROM {table} WHERE {violation} ORDER BY {table}.{name} LIMIT {MAX_LISTED_KEYS}"
                 );
                 keys(session, &sql, key).await?
             }
@@ -262,7 +266,7 @@ impl Check {
                     let (table, column) = (dialect.quote(table), dialect.quote(column));
                     let sql = format!(
                         "SELECT DISTINCT {column} FROM {table} WHERE {} ORDER BY {column} LIMIT 5",
-                        self.against(dialect)
+                        self.violation(dialect)
                     );
                     let rows = session.query(&sql, &[], &[ColumnKind::String]).await?;
                     let values: Vec<String> = rows
@@ -290,7 +294,7 @@ impl Check {
             _ => (
                 "rows_stale",
                 format!(
-                    "{records} of `{}` are not filled yet",
+                    "`{}` has {records} that a transform must still fill",
                     self.table().unwrap_or_default()
                 ),
             ),
@@ -303,7 +307,7 @@ impl Check {
     }
 }
 
-/// The groups of equal records in a unique index.
+/// A query that returns the size of each group of records with equal values in a unique index.
 fn groups(dialect: &dyn Dialect, table: &str, index: &Index) -> String {
     let columns = columns(dialect, index);
     format!(
@@ -331,7 +335,7 @@ fn covered(dialect: &dyn Dialect, index: &Index) -> String {
     let only = index.only.iter().map(|only| match only {
         Only::Null(column) => format!("{} IS NULL", dialect.quote(column)),
         Only::Differs(column, value) => {
-            // A null is no deletion mark.
+            // Null does not mark a deleted record.
             format!("{} IS DISTINCT FROM {}", dialect.quote(column), text(value))
         }
     });
@@ -349,7 +353,7 @@ async fn space(session: &mut dyn SchemaSession, table: &str) -> Result<Finding, 
     Ok(Finding::Fails {
         code: "disk_full",
         message: format!(
-            "the new form of `{table}` needs {} MB; the disk has {} MB free",
+            "the rebuild of `{table}` needs {} MB; the disk has {} MB free",
             megabytes(space.needed),
             megabytes(space.free)
         ),
@@ -373,7 +377,7 @@ async fn duplicates(
     let (table, name) = (dialect.quote(table), dialect.quote(&key.name));
     let sql = format!(
         "SELECT {name} FROM {table} WHERE {covered} AND ({columns}) IN (SELECT {columns} FROM {table} \
-         WHERE {covered} GROUP BY {columns} HAVING count(*) > 1) ORDER BY {name} LIMIT {KEYS}"
+         WHERE {covered} GROUP BY {columns} HAVING count(*) > 1) ORDER BY {name} LIMIT {MAX_LISTED_KEYS}"
     );
     let keys = keys(session, &sql, key).await?;
     let names: Vec<&str> = index.keys.iter().map(|k| k.column.as_str()).collect();
@@ -395,7 +399,7 @@ async fn duplicates(
 /// Runs a query whose columns are numbers, and returns one of them from its only row.
 async fn number(session: &mut dyn SchemaSession, sql: &str, at: usize) -> Result<u64, SchemaError> {
     let kinds = vec![ColumnKind::Integer; at + 1];
-    // `sum` of Postgres is numeric; both stores convert it.
+    // Postgres returns `sum` as `numeric`, so the query casts it. SQLite accepts the same cast.
     let sql = sql.replace("coalesce(sum(n), 0)", "CAST(coalesce(sum(n), 0) AS BIGINT)");
     let rows = session.query(&sql, &[], &kinds).await?;
     let value = rows
@@ -442,7 +446,7 @@ fn records(count: u64) -> String {
     }
 }
 
-/// A text literal. Both stores treat backslashes literally.
+/// An SQL literal of a text. Both stores read a backslash as itself.
 pub(crate) fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }

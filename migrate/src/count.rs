@@ -1,4 +1,4 @@
-//! Counters of records of another entity, counted anew by their definition.
+//! Recomputes counters: fields with the number of records of another entity.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,28 @@ use linchpin_core::schema::{Bound, Column, Dialect, SchemaError, SchemaSession, 
 use crate::data::{Counted, DataAction};
 use crate::error::{Exit, Refusal};
 use crate::plan::Declared;
-use crate::rows::{Written, write};
+use crate::rows::{RowUpdate, write};
 
 /// The number of counted records that are read at once.
 const PAGE: usize = 5_000;
 
-/// A counter.
+/// A counter: a field with the number of records of another entity that refer to its record.
 pub(crate) struct Counter<'a> {
     data: &'a DataAction,
     counted: &'a Counted,
+    /// The tenant column of the records that have the counter. `None` counts the records of all
+    /// tenants.
     tenant: Option<&'a Column>,
+    /// The entity of the counted records.
     desc: &'static EntityDesc,
+    /// The declaration of the counter.
     summary: &'static Summary,
+    /// The condition that counted records meet.
     when: Filter,
 }
 
 impl<'a> Counter<'a> {
-    /// Finds the declaration of a counter; `None` if the change is none of a counter.
+    /// Finds the declaration of a counter; `None` if the change does not concern a counter.
     ///
     /// # Errors
     /// `transform_missing` if this binary does not declare the counter.
@@ -43,17 +48,18 @@ impl<'a> Counter<'a> {
         else {
             return Ok(None);
         };
-        let is_it = |summary: &&Summary| {
+        let is_counter = |summary: &&Summary| {
             summary.field == field && (summary.target)().storage_name == entity
         };
         let desc = declared.entity(&counted.entity);
-        let found = desc.and_then(|desc| Some((desc, desc.summaries.iter().find(is_it)?)));
+        let found = desc.and_then(|desc| Some((desc, desc.summaries.iter().find(is_counter)?)));
         let Some((desc, summary)) = found else {
             return Err(Refusal::new(
                 "transform_missing",
                 Exit::Planning,
                 format!(
-                    "this binary does not count `{field}` of `{entity}`, which a pending step does"
+                    "a pending step fills the counter `{field}` of `{entity}`, which this binary \
+                     does not declare"
                 ),
             )
             .help("run the command with the binary of that migration"));
@@ -68,11 +74,12 @@ impl<'a> Counter<'a> {
         }))
     }
 
-    /// Counts for the next records that have the counter, in the open transaction. Returns the last
-    /// key with the number of read records, and the number of written ones; `None` at the end.
+    /// Computes the counters of the next records, in the open transaction. Returns the last key,
+    /// the number of records that were read, and the number of those that were written; `None` if
+    /// there are no further records.
     ///
-    /// The records are locked first, as a change of a counted record does: so no change can come in
-    /// between.
+    /// Locks these records first. A request that changes a counted record locks them too, so no
+    /// count changes between the read and the write.
     pub(crate) async fn next(
         &self,
         session: &mut dyn SchemaSession,
@@ -87,7 +94,7 @@ impl<'a> Counter<'a> {
         };
         let counts = self.counts(session, dialect, (&first, &last)).await?;
         let read = parents.len() as u64;
-        let rows: Vec<Written> = parents
+        let rows: Vec<RowUpdate> = parents
             .into_iter()
             .filter_map(|mut row| {
                 let tenant = row.get(2).map(text);
@@ -95,7 +102,7 @@ impl<'a> Counter<'a> {
                 let key = row.swap_remove(0);
                 let count = counts.get(&(text(&key), tenant)).copied();
                 let count = Value::Int(count.unwrap_or(0));
-                (stored != count).then(|| Written::new(key, count, Vec::new()))
+                (stored != count).then(|| RowUpdate::new(key, count, Vec::new()))
             })
             .collect();
         let (written, refused) = write(session, dialect, self.data, rows).await?;
@@ -108,7 +115,7 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// Locks the next records that have the counter: key, counter, and tenant.
+    /// Reads and locks the next records that have the counter: key, counter, and tenant.
     async fn parents(
         &self,
         session: &mut dyn SchemaSession,
@@ -135,7 +142,7 @@ impl<'a> Counter<'a> {
         session.query(&sql, &values, &kinds).await
     }
 
-    /// The numbers of counted records by the key that they name, and by tenant.
+    /// The numbers of counted records, grouped by the key that they refer to and by tenant.
     async fn counts(
         &self,
         session: &mut dyn SchemaSession,
@@ -212,7 +219,7 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// A key as a text, which has an order.
+/// A key as a text, because a value has no order.
 fn text(value: &Value) -> String {
     literal_of(value).to_string()
 }

@@ -6,7 +6,7 @@ use linchpin_core::schema::{Column, Dialect, RowStatement};
 /// A change of the rows of a table. It runs in batches, in the order of the primary key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DataAction {
-    /// Gives rows with null in a column a value.
+    /// Writes a value to a column in the rows where it is null.
     Fill {
         /// The table.
         table: String,
@@ -31,10 +31,10 @@ pub enum DataAction {
         source: Column,
         /// The name of the function.
         transform: String,
-        /// Whether a null in `next` means that the row is not done.
+        /// Whether null in `next` means that the row is not up to date.
         required: bool,
-        /// The value of `next` where the old value is null; `None` if it stays null, or if the
-        /// function takes null.
+        /// The value of `next` for an old value that is null. `None` if `next` stays null, or if
+        /// the function takes null.
         null: Option<FillValue>,
     },
     /// Computes a new column from the whole record, with a function of the app.
@@ -50,7 +50,7 @@ pub enum DataAction {
         /// The fields of the record with their columns.
         fields: Vec<(String, Column)>,
     },
-    /// Computes a computed field anew, and writes it where it differs.
+    /// Recomputes a computed field, and writes the rows in which the value differs.
     Recompute {
         /// The table.
         table: String,
@@ -65,7 +65,7 @@ pub enum DataAction {
         /// The fields of the entity that have a column now, with their columns.
         fields: Vec<(String, Column)>,
     },
-    /// Counts the records of another entity anew, and writes the number where it differs.
+    /// Recounts the records of another entity, and writes the rows in which the number differs.
     Recount {
         /// The table whose rows hold the counter.
         table: String,
@@ -100,7 +100,7 @@ pub struct Counted {
 /// The value of a fill.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FillValue {
-    /// This value.
+    /// The same value for each row.
     Literal(Value),
     /// A new UUID v7 for each row.
     Uuid,
@@ -108,12 +108,12 @@ pub enum FillValue {
     Cuid,
     /// The time of the run.
     Now,
-    /// The time of the run and this number of milliseconds.
+    /// The time of the run plus this number of milliseconds.
     After(u64),
 }
 
 impl DataAction {
-    /// Whether the plan shows each value that it writes.
+    /// Whether the plan shows each value that the change writes, because it calls no function.
     pub fn is_known(&self) -> bool {
         matches!(self, Self::Fill { .. })
     }
@@ -161,7 +161,7 @@ impl DataAction {
         }
     }
 
-    /// The kind of the step.
+    /// The kind of the step in plans.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Fill { .. } => "fill",
@@ -171,7 +171,7 @@ impl DataAction {
         }
     }
 
-    /// Returns the condition of a row that is not up to date; `None` if no condition tells.
+    /// Returns the SQL condition of rows that are not up to date; `None` if SQL cannot express it.
     pub fn stale(&self, dialect: &dyn Dialect) -> Option<String> {
         let quote = |column: &Column| dialect.quote(&column.name);
         match self {
@@ -192,12 +192,13 @@ impl DataAction {
         }
     }
 
-    /// Whether a condition tells which rows are not up to date.
+    /// Whether an SQL condition can find the rows that are not up to date.
     pub(crate) fn has_condition(&self) -> bool {
         !matches!(self, Self::Recompute { .. } | Self::Recount { .. })
     }
 
-    /// The columns that must be unchanged when a row is written, because the value follows from them.
+    /// The columns that must be unchanged when a row is written, because its value was computed
+    /// from them. A fill, a recount and a transform of whole records have none.
     pub fn inputs(&self) -> Vec<&Column> {
         match self {
             Self::Transform { from, .. } => vec![from],
@@ -206,8 +207,8 @@ impl DataAction {
         }
     }
 
-    /// Returns the statement that writes a row, for plans. The number of a parameter is its
-    /// position: the key, the new value, and the values that the new one was computed from.
+    /// Returns the statement that writes a row, for plans. Its parameters are the key, the new
+    /// value, and the values that the new value was computed from.
     pub fn statements(&self, dialect: &dyn Dialect) -> Vec<String> {
         let table = dialect.quote(self.table());
         let condition = |n: usize| format!("${n}");
@@ -233,7 +234,7 @@ impl DataAction {
         }
     }
 
-    /// The assignments of a row, and the conditions besides its key.
+    /// The assignments of a row, and the conditions in addition to its key.
     fn assignment(
         &self,
         dialect: &dyn Dialect,
@@ -256,7 +257,7 @@ impl DataAction {
             let [from, next, source] =
                 [from, next, source].map(|column| format!("{table}.{}", quote(column)));
             set.push_str(&format!(", {} = {from}", quote(copy)));
-            // The new binary may have written the row meanwhile, with the same earlier value.
+            // The new binary may have written the row after it was read, with the same old value.
             let stale = stale([&from, &next, &source], *required);
             conditions.push_str(&format!(" AND {stale}"));
         }

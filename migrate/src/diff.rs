@@ -11,9 +11,9 @@ use crate::error::Refusal;
 
 mod declared;
 mod fields;
-mod hidden;
 mod indexes;
 mod problems;
+mod properties;
 mod renames;
 mod transforms;
 
@@ -24,14 +24,14 @@ use renames::Origin;
 /// The differences between a recorded snapshot and the declarations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
-    /// The storage facts of the declarations, with the former names of all recorded renames.
+    /// The snapshot of the declarations, with the former names of all recorded renames.
     pub snapshot: Snapshot,
-    /// The differences. Equal snapshots have none. Snapshots that differ only in facts without an
-    /// effect on a database have none either.
+    /// The differences that change a database. The list is empty for equal snapshots, and for
+    /// snapshots whose differences do not change a database.
     pub changes: Vec<Change>,
     /// The functions that the changes run.
     pub transforms: Vec<TransformRecord>,
-    /// Lines of information: hints, and annotations that have been applied.
+    /// Lines of information: hints, and applied renames whose `rename_from` may be removed.
     pub notes: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub fn diff(previous: &Snapshot, declared: &[&EntityDesc]) -> Result<Diff, Refus
     diff_after("", previous, declared)
 }
 
-/// Like [`diff`]. `label` names the previous migration in messages: "3 `add_x`".
+/// Like [`diff`]. `label` names the previous migration in messages, such as "3 `add_x`".
 ///
 /// # Errors
 /// Like [`diff`].
@@ -59,7 +59,7 @@ pub fn diff_after(
     Differ::new(label, previous, true).run(declared)
 }
 
-/// Compares two snapshots. A rename is a former name of the later snapshot; transforms have empty
+/// Compares two snapshots. Former names in the later snapshot mark renames; transforms have empty
 /// names.
 ///
 /// # Errors
@@ -70,20 +70,20 @@ pub fn diff_snapshots(previous: &Snapshot, next: &Snapshot) -> Result<Diff, Refu
 }
 
 struct Differ<'p> {
-    /// "the previous snapshot (3 `add_x`)".
+    /// The name of the previous snapshot in messages: "the previous snapshot (3 `add_x`)".
     source: String,
     previous: &'p Snapshot,
-    /// Whether the declarations are known, not only a snapshot of them.
+    /// Whether the declarations themselves are compared, not a snapshot of them.
     strict: bool,
     problems: Problems,
     changes: Vec<Change>,
     transforms: BTreeMap<String, TransformRecord>,
     notes: Vec<String>,
-    /// Applied renames whose annotations may go: "`Task.display` from `name`".
+    /// Applied renames whose `rename_from` may be removed, such as "`tasks.display` from `name`".
     applied: Vec<String>,
 }
 
-/// An entity of the declarations beside its recorded form, if it has one.
+/// A declared entity with its recorded form.
 struct Pair<'a> {
     old: &'a EntitySnapshot,
     new: &'a EntitySnapshot,
@@ -200,7 +200,7 @@ impl<'p> Differ<'p> {
         }
     }
 
-    /// All changes of one entity.
+    /// Adds all changes of one entity.
     fn entity(
         &mut self,
         one: &Declared<'_>,
@@ -232,13 +232,14 @@ impl<'p> Differ<'p> {
                 });
             }
         }
-        self.hidden(pair);
+        self.properties(pair);
         self.indexes(pair);
         self.counters(pair, pairs);
         self.references(pair);
     }
 
-    /// A hint if a dropped entity looks like a new one: more than 60 % of their fields agree.
+    /// Adds a hint if a dropped entity may be a renamed one: more than 60 % of its fields agree
+    /// with those of a new entity.
     fn hint(
         &mut self,
         gone: &EntitySnapshot,

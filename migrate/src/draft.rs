@@ -1,17 +1,17 @@
-//! Changes that a development start applies: those that only add.
+//! The changes that a development start applies: it only adds.
 
 use linchpin_core::schema::{EntitySnapshot, FieldSnapshot, Snapshot};
 
 use crate::pairs::{self, EntityPair, FieldPair};
 
-/// Returns the snapshot between two others to which a development start leads a database: with
-/// everything that is new, and without removing, renaming or narrowing anything.
+/// Returns the snapshot to which a development start migrates a database: `before` with everything
+/// that `after` adds. Nothing is removed, renamed or narrowed.
 pub(crate) fn additive(before: &Snapshot, after: &Snapshot) -> Snapshot {
     let mut between = Snapshot::empty();
     for pair in pairs::entities(before, after) {
         let entity = match pair {
             EntityPair::New(entity) => {
-                // The name may still belong to a table that another entity will rename.
+                // The name may still belong to a table that a later migration renames.
                 if before.entities.contains_key(&entity.storage_name) {
                     continue;
                 }
@@ -25,6 +25,7 @@ pub(crate) fn additive(before: &Snapshot, after: &Snapshot) -> Snapshot {
     between
 }
 
+/// The earlier entity with all that the later one adds.
 fn merged(before: &EntitySnapshot, after: &EntitySnapshot) -> EntitySnapshot {
     let mut entity = before.clone();
     entity.name.clone_from(&after.name);
@@ -51,7 +52,7 @@ fn merged(before: &EntitySnapshot, after: &EntitySnapshot) -> EntitySnapshot {
                     values.sort();
                     values.dedup();
                 }
-                // A field that becomes required keeps accepting null until the contract.
+                // A field that becomes required stays optional here, and keeps its earlier default.
                 if was.optional && !is.optional {
                     field.default.clone_from(&was.default);
                 }
@@ -77,8 +78,8 @@ fn merged(before: &EntitySnapshot, after: &EntitySnapshot) -> EntitySnapshot {
                 .map(|key| key.field.as_str())
                 .chain(index.null.as_deref())
                 .collect();
-            let mark = after.soft_delete == before.soft_delete || !index.live;
-            if known(&fields) && mark && !has(&index.name) {
+            let has_same_mark = after.soft_delete == before.soft_delete || !index.live;
+            if known(&fields) && has_same_mark && !has(&index.name) {
                 list.push(index.clone());
             }
         }

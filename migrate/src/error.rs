@@ -1,4 +1,4 @@
-//! Refusals: why a command did not do what was asked, and with which exit status it ends.
+//! Refusals: the errors of commands, with a reason and an exit status.
 
 use linchpin_core::schema::{SchemaError, SchemaFault};
 
@@ -16,7 +16,7 @@ pub enum Exit {
     Planning = 3,
     /// The approval is missing, different or stale, or the rollback is closed.
     Approval = 4,
-    /// A precondition, a verification, a drift or the data.
+    /// A precondition, a verification or the data failed, or the tables differ from the ledger.
     Data = 5,
     /// A lock is taken; retry later.
     Busy = 6,
@@ -30,7 +30,7 @@ pub enum Exit {
     Refused = 78,
 }
 
-/// A refusal. A command reports all that it found at once.
+/// A refusal. It lists all problems that the command found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -38,22 +38,22 @@ pub struct Refusal {
     pub code: &'static str,
     /// The exit status.
     pub exit: Exit,
-    /// One sentence.
+    /// The message, one sentence.
     pub message: String,
     /// Facts: fields with their source lines, keys of records, steps.
     pub facts: Vec<Fact>,
-    /// What to do.
+    /// The action that solves the problem.
     pub help: Option<String>,
 }
 
 /// A fact of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// The name of the refusal, if several of them are reported together; else empty.
+    /// The name of the refusal of this fact, if one report combines several refusals; else empty.
     pub code: &'static str,
     /// One line.
     pub text: String,
-    /// The source line of the declaration: `src/main.rs:12`.
+    /// The source line of the declaration, such as `src/main.rs:12`.
     pub at: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Refusal {
         }
     }
 
-    /// Adds what to do.
+    /// Sets the help: the action that solves the problem.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -87,7 +87,7 @@ impl Refusal {
         self
     }
 
-    /// Returns the message, then the facts, then what to do, on lines of their own.
+    /// Returns the message, the facts and the help. Each is on a separate line.
     pub fn text(&self) -> String {
         let mut text = self.message.clone();
         for fact in &self.facts {

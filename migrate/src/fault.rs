@@ -1,11 +1,11 @@
-//! Ends the process at a chosen place, for tests of crashes.
+//! Ends the process at a chosen place, for crash tests.
 //!
 //! With the feature `fault-injection`, the variable `LINCHPIN_FAULT` names a step and a place, such
-//! as `0003.02:after-action`. At this place the process ends by SIGKILL, so that nothing is undone.
-//! With `LINCHPIN_FAULT_SIGNAL=stop` it stops there by SIGSTOP, and continues after SIGCONT.
+//! as `0003.02:after-action`. At this place SIGKILL ends the process, so no clean-up code runs.
+//! With `LINCHPIN_FAULT_SIGNAL=stop`, SIGSTOP suspends it there until SIGCONT.
 //! Without the feature, the places do nothing.
 
-/// A place at which the process ends or stops if `LINCHPIN_FAULT` names it.
+/// A place at which the process ends or is suspended if `LINCHPIN_FAULT` names it.
 #[cfg(feature = "fault-injection")]
 pub(crate) fn point(step: &str, place: &str) {
     use rustix::process::{Signal, getpid, kill_process};

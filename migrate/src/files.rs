@@ -28,19 +28,19 @@ impl Chain {
 }
 
 impl Files {
-    /// Reads a folder of migrations without checking how they follow each other. A missing folder
-    /// has no migrations.
+    /// Reads a folder of migrations without checking their order. A missing folder has no
+    /// migrations.
     ///
     /// # Errors
     /// `snapshot_format`, `snapshot_invalid`, `digest_mismatch`, `chain_broken` for a missing file,
     /// and `file_unreadable`.
     pub fn load(dir: &Path) -> Result<Self, Refusal> {
-        let (files, wrong) = Self::examine_folder(dir)?;
-        wrong.into_iter().next().map_or(Ok(files), Err)
+        let (files, file_problems) = Self::examine_folder(dir)?;
+        file_problems.into_iter().next().map_or(Ok(files), Err)
     }
 
-    /// Reads a folder of migrations. Returns what could be read, and everything that is wrong with
-    /// the rest.
+    /// Reads a folder of migrations. Returns the files that could be read, and the problems of
+    /// all files.
     ///
     /// # Errors
     /// `snapshot_format`, `snapshot_invalid` and `file_unreadable`.
@@ -52,7 +52,7 @@ impl Files {
             }
             Err(error) => return Err(unreadable(&dir.display().to_string(), &error)),
         };
-        let (mut files, wrong) = if names.contains(INDEX) {
+        let (mut files, file_problems) = if names.contains(INDEX) {
             let index = read_in(dir, INDEX)?;
             Self::examine(&index, |file| {
                 if names.contains(file) {
@@ -65,7 +65,7 @@ impl Files {
             (Self::default(), Vec::new())
         };
         let damaged = |name: &str| {
-            wrong
+            file_problems
                 .iter()
                 .any(|refusal| refusal.message.contains(&format!("`{name}`")))
         };
@@ -75,12 +75,12 @@ impl Files {
             .filter(|name| !files.migrations.iter().any(|(e, _)| e.file == *name))
             .filter(|name| !damaged(name))
             .collect();
-        Ok((files, wrong))
+        Ok((files, file_problems))
     }
 }
 
-/// Writes the files of new migrations, then `chain.json` with these entries. If it fails, the
-/// chain is as before: only files that no `chain.json` lists may be new.
+/// Writes the files of new migrations, then `chain.json` with these entries. A failure does not
+/// change the chain; it may leave new files that `chain.json` does not list.
 ///
 /// # Errors
 /// `file_unwritable` and `disk_full`.
@@ -103,41 +103,42 @@ pub(crate) fn remove(dir: &Path, files: impl IntoIterator<Item = String>) {
     }
 }
 
-/// Writes a JSON document, indented by two spaces: a temporary file, synchronized and renamed.
+/// Writes a JSON document, indented by two spaces. Writes a temporary file, synchronizes it with
+/// the disk and renames it.
 ///
 /// # Errors
 /// `file_unwritable` and `disk_full`.
 pub fn write_document(path: &Path, json: &Json) -> Result<(), Refusal> {
-    let shown = path.display().to_string();
-    write_whole(path, &pretty(json)).map_err(|error| unwritable(&shown, &error))
+    let display_name = path.display().to_string();
+    write_whole(path, &pretty(json)).map_err(|error| unwritable(&display_name, &error))
 }
 
-/// Returns the text of a document, indented by two spaces, with a last newline.
+/// Returns the text of a JSON document, indented by two spaces, with a newline at the end.
 pub fn pretty<T: Serialize + ?Sized>(value: &T) -> String {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// Reads a snapshot from a file: that of `schema print`.
+/// Reads a snapshot from a file that `schema print` wrote.
 ///
 /// # Errors
 /// `snapshot_format`, `snapshot_invalid`, and `file_unreadable`.
 pub fn read_snapshot(path: &Path) -> Result<Snapshot, Refusal> {
-    let shown = path.display().to_string();
-    strict::read_snapshot(&shown, &read_text(path, &shown)?)
+    let display_name = path.display().to_string();
+    strict::read_snapshot(&display_name, &read_text(path, &display_name)?)
 }
 
-/// Reads a text file of at most 16 MiB.
+/// Reads a text file of at most 16 MiB. `display_name` is the name of the file in messages.
 ///
 /// # Errors
 /// `snapshot_invalid` if it is larger or not UTF-8, and `file_unreadable`.
-pub fn read_text(path: &Path, shown: &str) -> Result<String, Refusal> {
-    let failed = |error: io::Error| unreadable(shown, &error);
+pub fn read_text(path: &Path, display_name: &str) -> Result<String, Refusal> {
+    let failed = |error: io::Error| unreadable(display_name, &error);
     let file = File::open(path).map_err(failed)?;
     let facts = file.metadata().map_err(failed)?;
     if !facts.is_file() {
-        return Err(unreadable(shown, &io::Error::other("not a file")));
+        return Err(unreadable(display_name, &io::Error::other("not a file")));
     }
     let mut bytes = Vec::new();
     file.take(MAX_BYTES as u64 + 1)
@@ -145,19 +146,19 @@ pub fn read_text(path: &Path, shown: &str) -> Result<String, Refusal> {
         .map_err(failed)?;
     if bytes.len() > MAX_BYTES {
         let message = "the file is larger than 16 MiB".to_owned();
-        return Err(strict::invalid(shown, "$", message));
+        return Err(strict::invalid(display_name, "$", message));
     }
     String::from_utf8(bytes)
-        .map_err(|_| strict::invalid(shown, "$", "the file is not UTF-8".to_owned()))
+        .map_err(|_| strict::invalid(display_name, "$", "the file is not UTF-8".to_owned()))
 }
 
-/// Reads a file of the folder; a symbolic link must not lead out of it.
+/// Reads a file of the folder. Refuses a symbolic link to a file outside the folder.
 fn read_in(dir: &Path, file: &str) -> Result<String, Refusal> {
     let path = dir.join(file);
     let failed = |error: io::Error| unreadable(file, &error);
     let real = path.canonicalize().map_err(failed)?;
     if !real.starts_with(dir.canonicalize().map_err(failed)?) {
-        let message = "the file is a symbolic link out of the folder".to_owned();
+        let message = "the file is a symbolic link to a file outside the folder".to_owned();
         return Err(strict::invalid(file, "$", message));
     }
     // Opening a pipe would wait for its writer.
@@ -181,6 +182,7 @@ fn is_document(name: &str) -> bool {
         .is_some_and(|extension| extension == "json")
 }
 
+/// Writes a temporary file and renames it, so that `path` always has the complete old or new text.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{file}.{}", std::process::id()));
@@ -217,14 +219,14 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the temporary files that processes have left which were killed while they wrote a file.
+/// Removes temporary files of processes that were killed while they wrote a file.
 fn remove_temporary(path: &Path, file: &str) {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
     let prefix = format!(".{file}.");
-    // Without the list, only the file of an equal process number would be in the way.
+    // If the folder cannot be listed, only a temporary file with the same process id is a problem.
     for name in list(folder).unwrap_or_default() {
         let number = name.strip_prefix(&prefix);
         if number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())) {
@@ -233,7 +235,7 @@ fn remove_temporary(path: &Path, file: &str) {
     }
 }
 
-/// The point of time between writing a file and renaming it.
+/// The fault point between writing a file and renaming it.
 fn before_rename() {
     fault::point("record", "file:before-rename");
 }
@@ -244,7 +246,7 @@ fn unreadable(file: &str, error: &io::Error) -> Refusal {
         Exit::Planning,
         format!("`{file}` cannot be read: {error}"),
     )
-    .help("a file that cannot be read is never treated as absent")
+    .help("make the file readable; an unreadable file is never treated as missing")
 }
 
 fn unwritable(file: &str, error: &io::Error) -> Refusal {
@@ -258,7 +260,7 @@ fn unwritable(file: &str, error: &io::Error) -> Refusal {
         Exit::Planning,
         format!("`{file}` cannot be written: {error}"),
     )
-    .help("no migration was recorded; the folder is as before")
+    .help("no migration was recorded; the chain is unchanged")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Everything that is wrong with a database. It only reads.
+//! Finds all problems of a database. It writes nothing.
 
 use linchpin_core::schema::{
     ColumnKind, Difference, DifferenceCode, SchemaSession, SchemaStore, Table, Tables,
@@ -8,19 +8,19 @@ use linchpin_core::schema::{
 use crate::chain::Chain;
 use crate::check::{Check, Finding};
 use crate::error::Refusal;
-use crate::ledger::{Installed, Ledger, MigrationState, is_ours};
+use crate::ledger::{Installed, Ledger, MigrationState, is_framework_table};
 use crate::plan::{Declared, Plan, refuse_foreign, same};
 use crate::record::Declarations;
 use crate::serve::real_tables;
 use crate::step::{Step, Work};
-use crate::verify::{Remark, Severity, unrecorded};
+use crate::verify::{Remark, Severity, unrecorded_changes};
 
 /// The milliseconds of a day.
-const DAY: i64 = 86_400_000;
-/// After so many days an open migration is reported.
-const LONG: i64 = 30;
+const DAY_MILLIS: i64 = 86_400_000;
+/// A migration that is open for more days than this is reported.
+const MAX_OPEN_DAYS: i64 = 30;
 
-/// Returns everything that is wrong with a database. With `data` it also reads records.
+/// Returns all problems of a database. With `data` it also reads records.
 ///
 /// # Errors
 /// A fault of the database.
@@ -31,19 +31,22 @@ pub(crate) async fn verify(
 ) -> Result<Vec<Remark>, Refusal> {
     let mut session = store.connect().await?;
     session.begin(TransactionMode::Read).await?;
-    let found = find(&mut *session, store, (chain, declared), data).await;
+    let found = find_problems(&mut *session, store, (chain, declared), data).await;
     session.rollback().await;
     found
 }
 
-async fn find(
+async fn find_problems(
     session: &mut dyn SchemaSession,
     store: &dyn SchemaStore,
     (chain, declared): (&Chain, &Declared),
     data: bool,
 ) -> Result<Vec<Remark>, Refusal> {
     let mut remarks = Vec::new();
-    remarks.extend(unrecorded(chain, Declarations::Saved(&declared.snapshot)));
+    remarks.extend(unrecorded_changes(
+        chain,
+        Declarations::Saved(&declared.snapshot),
+    ));
     let installed = Installed::examine(session).await?;
     let Some(ledger) = installed.ledger() else {
         remarks.push(match refuse_foreign(&installed, &declared.snapshot) {
@@ -62,30 +65,30 @@ async fn find(
         });
         return Ok(remarks);
     };
-    history(ledger, chain, &mut remarks);
-    let ledger = &whole(ledger, chain);
+    compare_history(ledger, chain, &mut remarks);
+    let ledger = &with_recorded_snapshot(ledger, chain);
     open_for_long(session, ledger, &mut remarks).await?;
     let real = real_tables(store, ledger);
     let system = declared.system_tables();
     let expected: Vec<&Table> = real.values().chain(&system).collect();
     let differences = session.compare(&expected).await?;
-    remarks.extend(differences.iter().map(difference));
+    remarks.extend(differences.iter().map(remark_of_difference));
     for table in session.tables().await? {
-        if !real.contains_key(&table) && !is_ours(&table) {
+        if !real.contains_key(&table) && !is_framework_table(&table) {
             remarks.push(Remark {
                 object: Some(table.clone()),
                 ..Remark::new(
                     "extra_table",
                     Severity::Info,
                     format!("table `{table}` belongs to no entity of this app"),
-                    "nothing: tables of others are left alone",
+                    "no action is needed: migrations do not change tables of other programs",
                 )
             });
         }
     }
-    // A history that cannot be planned is reported already.
+    // If no plan can be made, the cause was reported above.
     if let Ok(plan) = Plan::make(store, session, &installed, (chain, declared)).await {
-        unverified(session, store, &plan, &mut remarks).await?;
+        verify_done_steps(session, store, &plan, &mut remarks).await?;
     }
     if data {
         for table in real.values() {
@@ -99,25 +102,25 @@ async fn find(
                     )
             };
             if !differences.iter().any(missing) {
-                records(session, store, table, &mut remarks).await?;
+                find_invalid_records(session, store, table, &mut remarks).await?;
             }
         }
     }
     Ok(remarks)
 }
 
-/// The ledger with the snapshot that was installed. One that was changed by hand is reported, and
-/// must not hide the differences of the tables.
-fn whole(ledger: &Ledger, chain: &Chain) -> Ledger {
-    let mut whole = ledger.clone();
+/// The ledger with the snapshot that was installed. A snapshot that was changed by hand is reported
+/// separately; here the recorded one replaces it, so that differences of the tables are found.
+fn with_recorded_snapshot(ledger: &Ledger, chain: &Chain) -> Ledger {
+    let mut repaired = ledger.clone();
     let recorded = chain.get(ledger.seq).filter(|_| ledger.damage.is_some());
     if let Some(recorded) = recorded {
-        whole.snapshot = recorded.snapshot.clone();
+        repaired.snapshot = recorded.snapshot.clone();
     }
-    whole
+    repaired
 }
 
-/// Finds migrations that have been open for long.
+/// Finds migrations that have been open for more than 30 days.
 async fn open_for_long(
     session: &mut dyn SchemaSession,
     ledger: &Ledger,
@@ -125,8 +128,8 @@ async fn open_for_long(
 ) -> Result<(), Refusal> {
     let now = session.now().await?.millis();
     for (seq, migration) in &ledger.migrations {
-        let days = (now - migration.opened_at.millis()) / DAY;
-        if migration.state.is_open() && days > LONG {
+        let days = (now - migration.opened_at.millis()) / DAY_MILLIS;
+        if migration.state.is_open() && days > MAX_OPEN_DAYS {
             remarks.push(Remark::new(
                 "long_open",
                 Severity::Warning,
@@ -142,9 +145,9 @@ async fn open_for_long(
     Ok(())
 }
 
-/// Repeats the verification of steps that are done in open migrations. That tables are as expected
-/// is compared for all of them at once.
-async fn unverified(
+/// Repeats the verification of done steps in open migrations. The tables themselves were compared
+/// before, all together.
+async fn verify_done_steps(
     session: &mut dyn SchemaSession,
     store: &dyn SchemaStore,
     plan: &Plan,
@@ -158,7 +161,7 @@ async fn unverified(
                 let message = match check {
                     Check::TableAbsent(table) if !present.contains_key(table) => {
                         let exists = session.tables().await?.contains(table);
-                        exists.then(|| format!("table `{table}` is there again"))
+                        exists.then(|| format!("table `{table}` exists again"))
                     }
                     Check::RowsFilled { table, .. } if is_before_swap(&present, step) => {
                         let finding = check.evaluate(session, store.dialect()).await?;
@@ -178,7 +181,7 @@ async fn unverified(
                             "step_unverified",
                             Severity::Error,
                             format!("step {} is done, but {message}", step.id),
-                            "undo the change by hand; the verification of the step fails now",
+                            "the verification of the step now fails; undo the change by hand",
                         )
                     });
                 }
@@ -199,7 +202,7 @@ fn is_before_swap(present: &Tables, step: &Step) -> bool {
 }
 
 /// Compares the ledger with the chain, and the instances with the window.
-fn history(ledger: &Ledger, chain: &Chain, remarks: &mut Vec<Remark>) {
+fn compare_history(ledger: &Ledger, chain: &Chain, remarks: &mut Vec<Remark>) {
     if let Some(damage) = &ledger.damage {
         remarks.push(Remark {
             expected: Some(format!("sha256 {}", ledger.digest)),
@@ -217,7 +220,7 @@ fn history(ledger: &Ledger, chain: &Chain, remarks: &mut Vec<Remark>) {
     for (seq, applied) in applied.filter(|(_, m)| m.state != MigrationState::RolledBack) {
         let (code, message) = match chain.get(*seq) {
             Some(known) if known.snapshot_digest == applied.digest => continue,
-            // The baseline stands for it.
+            // The baseline replaces this migration.
             None if baseline.is_some_and(|baseline| *seq < baseline.seq) => continue,
             Some(known) => (
                 "history_altered",
@@ -228,7 +231,10 @@ fn history(ledger: &Ledger, chain: &Chain, remarks: &mut Vec<Remark>) {
             ),
             None if *seq <= chain.seq() => (
                 "history_missing",
-                format!("the chain lacks migration {seq} `{}`", applied.name),
+                format!(
+                    "the chain does not contain migration {seq} `{}`",
+                    applied.name
+                ),
             ),
             None => continue,
         };
@@ -272,7 +278,7 @@ fn history(ledger: &Ledger, chain: &Chain, remarks: &mut Vec<Remark>) {
     }
 }
 
-fn difference(difference: &Difference) -> Remark {
+fn remark_of_difference(difference: &Difference) -> Remark {
     let severity = match difference.code {
         DifferenceCode::ExtraIndex => Severity::Info,
         DifferenceCode::ExtraColumn | DifferenceCode::IndexNullsDiffer => Severity::Warning,
@@ -293,8 +299,8 @@ fn difference(difference: &Difference) -> Remark {
     }
 }
 
-/// Finds records that no declaration allows: unknown texts of enums, null in required columns.
-async fn records(
+/// Finds records that no declaration allows: unknown enum values, and null in required columns.
+async fn find_invalid_records(
     session: &mut dyn SchemaSession,
     store: &dyn SchemaStore,
     table: &Table,
@@ -304,10 +310,10 @@ async fn records(
         return Ok(());
     };
     for column in &table.columns {
-        let of = (table.name.clone(), key.clone(), column.name.clone());
+        let location = (table.name.clone(), key.clone(), column.name.clone());
         let mut checks = Vec::new();
         if let ColumnKind::Enum(values) = &column.kind {
-            let (table, key, column) = of.clone();
+            let (table, key, column) = location.clone();
             checks.push((
                 "enum_value_unknown",
                 Check::OnlyValues {
@@ -320,7 +326,7 @@ async fn records(
             ));
         }
         if !column.optional {
-            let (table, key, column) = of;
+            let (table, key, column) = location;
             checks.push(("null_in_required", Check::NoNulls { table, key, column }));
         }
         for (code, check) in checks {

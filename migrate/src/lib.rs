@@ -1,7 +1,7 @@
-//! Schema migrations: a schema that changes without losing a record.
+//! Schema migrations: changes of a schema that keep its records.
 //!
-//! A migration leads from one recorded snapshot of the declarations to the next. [`Change`] says
-//! what differs between two snapshots. A plan turns changes into steps for one database, and the
+//! A migration leads from one recorded snapshot of the declarations to the next. A [`Change`] is
+//! one difference between two snapshots. A plan turns changes into steps for one database, and the
 //! ledger in the database records which steps are done.
 
 mod adopt;
@@ -61,4 +61,4 @@ pub use serve::{Mode, SchemaCheck, Serving, present_names, start};
 pub use step::{Phase, Risk, RowClass, Step, Work};
 pub use strict::{MAX_BYTES, decode, parse};
 pub use uses::DeclaredOperation;
-pub use verify::{Remark, Severity, verdict};
+pub use verify::{Remark, Severity, exit_status};

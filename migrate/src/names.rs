@@ -1,4 +1,4 @@
-//! The names of tables and columns in a database while migrations are open: what a binary writes in
+//! The names of tables and columns in a database while migrations are open. A binary uses them in
 //! its statements.
 
 mod kept;
@@ -17,19 +17,19 @@ use crate::chain::Migration;
 use crate::error::Refusal;
 use crate::pairs::{self, EntityPair, FieldPair};
 
-/// The names of an object, from the installed snapshot to the declared one.
-type Trail = Vec<String>;
+/// All names of an object, from the installed snapshot to the declared one.
+type NameHistory = Vec<String>;
 
-/// The trails of an entity: that of its table, and those of its columns by field.
+/// The names of the table of an entity, and the names of its columns by field.
 #[derive(Clone, Debug, Default)]
-struct Trails {
-    table: Trail,
-    columns: BTreeMap<String, Trail>,
+struct EntityNames {
+    table: NameHistory,
+    columns: BTreeMap<String, NameHistory>,
     /// The fields that get another type, and whose earlier column is kept up to date.
     changed: BTreeMap<String, Changed>,
 }
 
-/// A snapshot on the way from the installed one to the declared one.
+/// The installed snapshot, or the snapshot after an open migration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage<'a> {
     pub(crate) snapshot: &'a Snapshot,
@@ -37,9 +37,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) migration: Option<&'a Migration>,
 }
 
-/// Returns the present names of everything that `declared` declares. `stages` are the installed
-/// snapshot and those of the open migrations up to the declared one; `real` are the tables as they
-/// are now.
+/// Returns the present names of all declared tables and columns. `stages` are the installed
+/// snapshot and those of the open migrations up to the declared one; `real` are the present tables.
 ///
 /// # Errors
 /// `transform_missing` or `transform_changed` if the binary lacks a function that converts between
@@ -54,34 +53,34 @@ pub(crate) fn names(
         epoch,
         tables: BTreeMap::new(),
     };
-    let trails = trails(stages, declared);
+    let histories = histories(stages, declared);
     for (storage_name, entity) in &declared.entities {
-        let Some(trails) = trails.get(storage_name) else {
+        let Some(histories) = histories.get(storage_name) else {
             continue;
         };
         let exists = |name: &&String| real.contains_key(*name);
-        let Some(table) = trails.table.iter().rev().find(exists) else {
+        let Some(table) = histories.table.iter().rev().find(exists) else {
             continue;
         };
-        let of_table = of_table(entity, trails, &real[table], functions)?;
+        let table_names = table_names(entity, histories, &real[table], functions)?;
         let declared_names = TableNames::new(storage_name.clone());
-        if of_table != declared_names {
-            names.tables.insert(storage_name.clone(), of_table);
+        if table_names != declared_names {
+            names.tables.insert(storage_name.clone(), table_names);
         }
     }
     Ok(names)
 }
 
-fn of_table(
+fn table_names(
     entity: &EntitySnapshot,
-    trails: &Trails,
+    histories: &EntityNames,
     real: &Table,
     functions: Functions<'_>,
 ) -> Result<TableNames, Refusal> {
     let mut names = TableNames::new(real.name.clone());
     let mut used = BTreeSet::new();
     for (name, field) in &entity.fields {
-        let changed = trails.changed.get(name);
+        let changed = histories.changed.get(name);
         if let Some((changed, columns)) = changed.and_then(|c| Some((c, c.columns(real)?))) {
             used.extend(columns);
             let [next, ..] = columns;
@@ -90,10 +89,10 @@ fn of_table(
             names.replaced.insert(name.clone(), replaced);
             continue;
         }
-        let Some(trail) = trails.columns.get(name) else {
+        let Some(history) = histories.columns.get(name) else {
             continue;
         };
-        let Some(column) = trail.iter().rev().find_map(|name| real.column(name)) else {
+        let Some(column) = history.iter().rev().find_map(|name| real.column(name)) else {
             continue;
         };
         used.insert(column.name.as_str());
@@ -102,13 +101,13 @@ fn of_table(
         }
         names.pending.extend(pending(column, field));
     }
-    let left = real.columns.iter();
-    let left = left.filter(|column| !used.contains(column.name.as_str()));
-    names.fillers = left.filter_map(filler).collect();
+    let columns = real.columns.iter();
+    let unused = columns.filter(|column| !used.contains(column.name.as_str()));
+    names.fillers = unused.filter_map(filler).collect();
     Ok(names)
 }
 
-/// The values that a column takes, if its constraint still refuses values that the declaration
+/// The values that a column accepts, if its constraint still refuses values that the declaration
 /// allows.
 fn pending(column: &Column, field: &FieldSnapshot) -> Option<Pending> {
     let refuses_null = field.optional && !column.optional;
@@ -126,7 +125,8 @@ fn pending(column: &Column, field: &FieldSnapshot) -> Option<Pending> {
     })
 }
 
-/// The value of a column that no field has, in new records; `None` if the database has one.
+/// The value in new records for a column without a declared field; `None` if the column allows null
+/// or has a default.
 fn filler(column: &Column) -> Option<Filler> {
     if column.optional || column.default.is_some() {
         return None;
@@ -148,8 +148,8 @@ fn filler(column: &Column) -> Option<Filler> {
     })
 }
 
-/// Follows every declared object back to the installed snapshot.
-fn trails(stages: &[Stage<'_>], declared: &Snapshot) -> BTreeMap<String, Trails> {
+/// Collects the names of every declared object since the installed snapshot.
+fn histories(stages: &[Stage<'_>], declared: &Snapshot) -> BTreeMap<String, EntityNames> {
     let mut all = BTreeMap::new();
     let mut before: Option<&Snapshot> = None;
     let last = Stage {
@@ -165,28 +165,29 @@ fn trails(stages: &[Stage<'_>], declared: &Snapshot) -> BTreeMap<String, Trails>
             None => after
                 .entities
                 .iter()
-                .map(|(name, entity)| (name.clone(), fresh(entity)))
+                .map(|(name, entity)| (name.clone(), unchanged_names(entity)))
                 .collect(),
-            Some(before) => followed(&all, (before, after), migration),
+            Some(before) => extended(&all, (before, after), migration),
         };
         before = Some(after);
     }
     all
 }
 
-fn followed(
-    trails: &BTreeMap<String, Trails>,
+/// Returns the histories with the names of one more snapshot, `after`.
+fn extended(
+    histories: &BTreeMap<String, EntityNames>,
     (before, after): (&Snapshot, &Snapshot),
     migration: Option<&Migration>,
-) -> BTreeMap<String, Trails> {
+) -> BTreeMap<String, EntityNames> {
     let mut all = BTreeMap::new();
     for pair in pairs::entities(before, after) {
         match pair {
             EntityPair::New(entity) => {
-                all.insert(entity.storage_name.clone(), fresh(entity));
+                all.insert(entity.storage_name.clone(), unchanged_names(entity));
             }
             EntityPair::Kept { before, after } => {
-                let Some(earlier) = trails.get(&before.storage_name) else {
+                let Some(earlier) = histories.get(&before.storage_name) else {
                     continue;
                 };
                 let mut table = earlier.table.clone();
@@ -194,8 +195,8 @@ fn followed(
                 let mut columns = BTreeMap::new();
                 let mut changed = BTreeMap::new();
                 for pair in pairs::fields(before, after) {
-                    let (name, field, mut trail) = match pair {
-                        FieldPair::New(name, field) => (name, field, Trail::new()),
+                    let (name, field, mut history) = match pair {
+                        FieldPair::New(name, field) => (name, field, NameHistory::new()),
                         FieldPair::Kept {
                             before: (earlier_name, was),
                             after: (name, field),
@@ -206,20 +207,20 @@ fn followed(
                             if let Some(one) = new.or(known) {
                                 changed.insert(name.to_owned(), one);
                             }
-                            let trail = earlier.columns.get(earlier_name).cloned();
-                            (name, field, trail.unwrap_or_default())
+                            let history = earlier.columns.get(earlier_name).cloned();
+                            (name, field, history.unwrap_or_default())
                         }
                         FieldPair::Gone(_) => continue,
                     };
-                    push(&mut trail, &field.column);
-                    columns.insert(name.to_owned(), trail);
+                    push(&mut history, &field.column);
+                    columns.insert(name.to_owned(), history);
                 }
-                let trails = Trails {
+                let histories = EntityNames {
                     table,
                     columns,
                     changed,
                 };
-                all.insert(after.storage_name.clone(), trails);
+                all.insert(after.storage_name.clone(), histories);
             }
             EntityPair::Gone(_) => {}
         }
@@ -227,14 +228,14 @@ fn followed(
     all
 }
 
-fn push(trail: &mut Trail, name: &str) {
-    if trail.last().is_none_or(|last| last != name) {
-        trail.push(name.to_owned());
+fn push(history: &mut NameHistory, name: &str) {
+    if history.last().is_none_or(|last| last != name) {
+        history.push(name.to_owned());
     }
 }
 
-fn fresh(entity: &EntitySnapshot) -> Trails {
-    Trails {
+fn unchanged_names(entity: &EntitySnapshot) -> EntityNames {
+    EntityNames {
         table: vec![entity.storage_name.clone()],
         columns: entity
             .fields
@@ -250,7 +251,7 @@ mod tests {
     use super::*;
     use serde_json::{Value as Json, json};
 
-    /// The names of a binary without functions.
+    /// The names for a binary without functions.
     fn names(epoch: u64, steps: &[&Snapshot], declared: &Snapshot, real: &Tables) -> Names {
         let stage = |snapshot| Stage {
             snapshot,
@@ -307,7 +308,7 @@ mod tests {
                 .tables
                 .is_empty()
         );
-        // The earlier binary, while the migration is open.
+        // The names for the earlier binary while the migration is open.
         assert!(names(6, &[&one], &one, &one.tables()).tables.is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! The SQL of an app's own handlers, during a rename.
+//! The SQL of custom operations during a rename.
 
 use linchpin_core::schema::Snapshot;
 
@@ -12,22 +12,24 @@ pub struct OwnSql {
     pub entity: &'static str,
     /// The name of the operation.
     pub operation: &'static str,
-    /// The texts.
+    /// The SQL texts.
     pub texts: &'static [&'static str],
 }
 
-/// A table with what is renamed of it.
+/// A table, and those of its names that a rename changes.
 struct Renamed<'s> {
     /// The storage name in the later snapshot.
     entity: &'s str,
-    /// The names of the table.
+    /// The earlier and the later name of the table.
     tables: [&'s str; 2],
-    /// Names that are renamed, and what follows the rename.
+    /// Old and new names of the table and its columns, each with the placeholder that follows the
+    /// rename.
     names: Vec<(&'s str, String)>,
 }
 
-/// Returns why two binaries cannot serve together during the renames between two snapshots: a text
-/// names a table or a column that is renamed. `{table}` and `{column:name}` follow a rename.
+/// Returns the reason why two binaries cannot serve together during a rename: an SQL text contains
+/// the name of a renamed table or column. The placeholders `{table}` and `{column:name}` follow a
+/// rename.
 ///
 /// A column of another entity than that of the operation counts only if the text names its table.
 pub(crate) fn fence(sql: &[OwnSql], before: &Snapshot, after: &Snapshot) -> Option<String> {
@@ -48,17 +50,17 @@ pub(crate) fn fence(sql: &[OwnSql], before: &Snapshot, after: &Snapshot) -> Opti
                 .filter(|(name, _)| has(name))
                 .collect::<Vec<_>>()
         });
-        let (name, instead) = found.next()?;
+        let (name, placeholder) = found.next()?;
         Some(format!(
-            "the SQL of operation `{}` names `{name}`, which is renamed; `{instead}` would follow \
-             the rename",
+            "the SQL of operation `{}` names `{name}`, which is renamed; `{placeholder}` would \
+             follow the rename",
             own.operation
         ))
     })
 }
 
-/// Returns the operation whose SQL names a field, in whatever way.
-pub(crate) fn reads(
+/// Returns the operation whose SQL names a field, by a column name or by a placeholder.
+pub(crate) fn operation_with_field(
     sql: &[OwnSql],
     tables: [&str; 2],
     field: &str,
@@ -69,8 +71,8 @@ pub(crate) fn reads(
         own.texts.iter().any(|text| {
             let words = words(text);
             let has = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
-            let of_table = tables.contains(&own.entity) || tables.iter().any(|name| has(name));
-            of_table && (text.contains(&braces) || columns.iter().any(|name| has(name)))
+            let reads_table = tables.contains(&own.entity) || tables.iter().any(|name| has(name));
+            reads_table && (text.contains(&braces) || columns.iter().any(|name| has(name)))
         })
     });
     found.map(|own| own.operation)
@@ -95,8 +97,8 @@ fn renamed<'s>(before: &'s Snapshot, after: &'s Snapshot) -> Vec<Renamed<'s>> {
                 && was.column != is.column
                 && !is_replaced(was, is)
             {
-                let follows = format!("{{column:{field}}}");
-                names.extend([&was.column, &is.column].map(|c| (c.as_str(), follows.clone())));
+                let placeholder = format!("{{column:{field}}}");
+                names.extend([&was.column, &is.column].map(|c| (c.as_str(), placeholder.clone())));
             }
         }
         all.push(Renamed {
@@ -108,14 +110,14 @@ fn renamed<'s>(before: &'s Snapshot, after: &'s Snapshot) -> Vec<Renamed<'s>> {
     all
 }
 
-/// The words of a text, outside of braces. Words in quotes count: they may be names.
+/// The words of a text outside of braces. Words in quotes are included, because they may be names.
 fn words(text: &str) -> Vec<String> {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((outside, inside)) = rest.split_once('{') {
         plain.push_str(outside);
         plain.push(' ');
-        rest = inside.split_once('}').map_or("", |(_, behind)| behind);
+        rest = inside.split_once('}').map_or("", |(_, after)| after);
     }
     plain.push_str(rest);
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn sql_that_names_a_renamed_column_needs_a_fence() {
+    fn sql_that_names_a_renamed_column_ends_the_overlap() {
         let text = "SELECT id FROM {table} WHERE \"Headline\" = $1";
         assert_eq!(
             reason(text).expect("a reason"),
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn sql_of_another_entity_counts_if_it_names_the_table() {
+    fn sql_of_another_entity_ends_the_overlap_if_it_names_the_table() {
         let text = "SELECT title FROM {visible}";
         assert!(reason(text).is_some());
         assert_eq!(reason_of("books", text), None);
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn sql_in_braces_follows_a_rename() {
+    fn placeholders_in_sql_follow_a_rename() {
         assert_eq!(
             reason("SELECT id FROM {table} WHERE {column:title} = $1"),
             None

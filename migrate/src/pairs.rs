@@ -1,4 +1,4 @@
-//! Which entity and which field of one snapshot continues which one of another.
+//! Pairs the entities and fields of two snapshots under renames.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +32,8 @@ pub(crate) enum FieldPair<'s> {
     },
 }
 
-/// Pairs the entities of two snapshots. An entity continues the one with its name, or else the one
-/// with the newest of its former names that the earlier snapshot has.
+/// Pairs the entities of two snapshots. A later entity belongs to the earlier entity with the same
+/// name. Without one, it belongs to the earlier entity with the newest of its former names.
 pub(crate) fn entities<'s>(before: &'s Snapshot, after: &'s Snapshot) -> Vec<EntityPair<'s>> {
     let mut taken: BTreeSet<&str> = BTreeSet::new();
     let mut all = Vec::new();

@@ -17,12 +17,12 @@ use crate::files::{remove, save};
 pub enum Declarations<'d> {
     /// The entities of the binary.
     Entities(&'d [&'d EntityDesc]),
-    /// A saved snapshot. Renames and transforms of it are not known.
+    /// A saved snapshot. It does not contain `rename_from` and transforms.
     Saved(&'d Snapshot),
 }
 
 impl Declarations<'_> {
-    /// Returns the declared storage facts.
+    /// Returns the snapshot of the declarations.
     pub fn snapshot(&self) -> Snapshot {
         match self {
             Self::Entities(entities) => Snapshot::of(entities.iter().copied()),
@@ -47,10 +47,10 @@ impl Declarations<'_> {
     }
 }
 
-/// What recording did.
+/// The result of recording.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
-    /// The declarations equal the head.
+    /// The declarations equal the last migration of the chain; there is nothing to record.
     Nothing {
         /// Lines of information.
         notes: Vec<String>,
@@ -76,7 +76,7 @@ pub enum Recorded {
 ///
 /// # Errors
 /// Those of [`Chain::load`] and of [`diff`](crate::diff). `name_taken` if the chain has a migration
-/// of this name. `file_unwritable` and `disk_full`; then the folder is as before.
+/// of this name. `file_unwritable` and `disk_full`. An error leaves the chain unchanged.
 pub fn record(
     dir: &Path,
     name: &str,
@@ -88,10 +88,10 @@ pub fn record(
     record_after(dir, name, declared, dry_run, files.chain()?, entries, &[])
 }
 
-/// Records a migration of a merged branch again, after all others. Migrations that follow it on
-/// its branch become part of it.
+/// Moves a migration of a merged branch to the end of the chain: replaces it, and the migrations
+/// after it on its branch, by one new migration.
 ///
-/// The caller knows that no database has it.
+/// The caller must make sure that the migration was applied to no database.
 ///
 /// # Errors
 /// Those of [`record`]. `migration_unknown` if the chain has no migration of this name.
@@ -103,33 +103,34 @@ pub fn rebase(
     dry_run: bool,
 ) -> Result<Recorded, Refusal> {
     let files = Files::load(dir)?;
-    let mut moved = vec![position(&files, name)?];
-    // Parents come before children on a branch, but other branches may stand between them.
+    let mut replaced_positions = vec![position(&files, name)?];
+    // Parents precede children in the list, but migrations of other branches may be between them.
     for (at, (_, migration)) in files.migrations.iter().enumerate() {
-        let follows = moved.iter().any(|parent| {
+        let follows = replaced_positions.iter().any(|parent| {
             let parent = &files.migrations[*parent].1;
-            at > moved[0] && migration.parent.as_ref() == Some(&parent.snapshot_digest)
+            at > replaced_positions[0] && migration.parent.as_ref() == Some(&parent.snapshot_digest)
         });
         if follows {
-            moved.push(at);
+            replaced_positions.push(at);
         }
     }
-    let (gone, kept): (Vec<_>, Vec<_>) = files
+    let (replaced, kept): (Vec<_>, Vec<_>) = files
         .migrations
         .into_iter()
         .enumerate()
-        .partition(|(at, _)| moved.contains(at));
+        .partition(|(at, _)| replaced_positions.contains(at));
     let kept: Vec<(Entry, Migration)> = kept.into_iter().map(|(_, kept)| kept).collect();
-    let gone: Vec<Entry> = gone.into_iter().map(|(_, (entry, _))| entry).collect();
+    let replaced: Vec<Entry> = replaced.into_iter().map(|(_, (entry, _))| entry).collect();
     let entries = kept.iter().map(|(entry, _)| entry.clone()).collect();
     let chain = Chain::new(kept.into_iter().map(|(_, kept)| kept).collect())?;
-    record_after(dir, name, declared, dry_run, chain, entries, &gone)
+    record_after(dir, name, declared, dry_run, chain, entries, &replaced)
 }
 
-/// Replaces all migrations up to a number by one baseline with the snapshot of the last of them.
-/// Returns the baseline; `None` if the chain begins with this number.
+/// Replaces the migrations up to number `until` by one baseline. Its snapshot is that of migration
+/// `until`. Returns the baseline; `None` if the chain begins with this number.
 ///
-/// The caller knows that every database has finished the migration.
+/// The caller must make sure that every database has finished migration
+/// `until`.
 ///
 /// # Errors
 /// Those of [`Chain::load`]. `migration_unknown` if the chain has no migration of this number.
@@ -174,7 +175,8 @@ pub fn squash(dir: &Path, until: u64, dry_run: bool) -> Result<Option<Migration>
     Ok(Some(baseline))
 }
 
-/// Writes the file of a migration that a database has, and its entry in `chain.json`.
+/// Writes a migration that was read from the ledger of a database: its file, and its entry in
+/// `chain.json`.
 ///
 /// # Errors
 /// `file_unwritable` and `disk_full`. `snapshot_invalid` if `chain.json` itself cannot be read, or
@@ -210,7 +212,7 @@ fn record_after(
     dry_run: bool,
     chain: Chain,
     mut entries: Vec<Entry>,
-    gone: &[Entry],
+    replaced: &[Entry],
 ) -> Result<Recorded, Refusal> {
     let diff = declared.diff(&chain)?;
     let snapshot_digest = digest_of(&diff.snapshot);
@@ -219,14 +221,14 @@ fn record_after(
         Some(parent) => *parent == snapshot_digest,
         None => diff.snapshot.entities.is_empty(),
     };
-    if unchanged && gone.is_empty() {
+    if unchanged && replaced.is_empty() {
         return Ok(Recorded::Nothing { notes: diff.notes });
     }
     if let Some(taken) = chain.migrations().iter().find(|m| m.name == name) {
         return Err(Refusal::new(
             "name_taken",
             Exit::Planning,
-            format!("migration {} is named `{name}` already", taken.seq),
+            format!("migration {} already has the name `{name}`", taken.seq),
         )
         .help("give the new migration another name"));
     }
@@ -241,21 +243,30 @@ fn record_after(
         changes: diff.changes,
         transforms: diff.transforms,
     };
-    // A file of the same name may belong to the chain that is read until `chain.json` is written.
+    // A file of the present chain may have this name, and it must stay until `chain.json` is
+    // written.
     let mut file = migration.file();
-    if entries.iter().chain(gone).any(|entry| entry.file == file) {
+    if entries
+        .iter()
+        .chain(replaced)
+        .any(|entry| entry.file == file)
+    {
         file = format!("{:04}_{name}_again.json", migration.seq);
     }
     let mut notes = diff.notes;
     if !dry_run {
         if unchanged {
-            notes.push("the declarations equal the head; nothing was recorded again".to_owned());
+            notes.push(
+                "without the removed migrations, the declarations equal the last migration of the \
+                 chain: nothing was recorded"
+                    .to_owned(),
+            );
             save(dir, &[], &entries)?;
         } else {
             entries.push(migration.entry(file.clone()));
             save(dir, &[(&file, &migration)], &entries)?;
         }
-        remove(dir, gone.iter().map(|entry| entry.file.clone()));
+        remove(dir, replaced.iter().map(|entry| entry.file.clone()));
     }
     if unchanged {
         return Ok(Recorded::Nothing { notes });
@@ -264,7 +275,7 @@ fn record_after(
         migration: Box::new(migration),
         file,
         written: !dry_run,
-        replaces: gone.iter().map(|entry| entry.name.clone()).collect(),
+        replaces: replaced.iter().map(|entry| entry.name.clone()).collect(),
         notes,
     })
 }
@@ -285,6 +296,7 @@ fn position(files: &Files, name: &str) -> Result<usize, Refusal> {
         )
         .help("restore the folder of migrations from version control")),
         _ => {
+            // An empty chain: the message lists similar names instead of a range of numbers.
             let chain = Chain::default();
             let known = files
                 .migrations
@@ -302,7 +314,7 @@ fn position(files: &Files, name: &str) -> Result<usize, Refusal> {
 
 fn unknown(what: &str, chain: &Chain) -> Refusal {
     let range = match (chain.migrations().first(), chain.head()) {
-        (Some(first), Some(last)) => format!("; it has {} to {}", first.seq, last.seq),
+        (Some(first), Some(last)) => format!("; it has migrations {} to {}", first.seq, last.seq),
         _ => String::new(),
     };
     Refusal::new(

@@ -1,4 +1,4 @@
-//! Rows of a backfill: reads a batch, computes the values, and writes them.
+//! Reads a batch of rows of a backfill, computes their values, and writes them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,15 +16,15 @@ use crate::plan::Declared;
 
 /// A row whose value could not be computed or stored.
 #[derive(Clone, Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedRow {
     pub(crate) key: Value,
     pub(crate) message: String,
 }
 
 /// A row to write: its key, its new value, and the values that the new one was computed from.
-pub(crate) struct Written(Vec<Value>);
+pub(crate) struct RowUpdate(Vec<Value>);
 
-impl Written {
+impl RowUpdate {
     pub(crate) fn new(key: Value, value: Value, inputs: Vec<Value>) -> Self {
         let mut row = Vec::with_capacity(2 + inputs.len());
         row.extend([key, value]);
@@ -33,11 +33,11 @@ impl Written {
     }
 }
 
-/// How a row gets its value.
-pub(crate) enum Maker<'a> {
-    /// The same for all rows, or generated for each.
+/// The source of the new value of a row.
+pub(crate) enum ValueSource<'a> {
+    /// A value that is the same for all rows or generated for each row.
     Fill(&'a FillValue),
-    /// A function of the old value, and what becomes of null.
+    /// A function of the old value, and the value that replaces null.
     Function(&'static TransformDesc, Option<&'a FillValue>),
     /// A function of the old record, whose fields have these names.
     Record(&'static TransformDesc, Vec<&'a str>),
@@ -45,7 +45,7 @@ pub(crate) enum Maker<'a> {
     Computed(&'static EntityDesc, ComputedDesc, Vec<Option<usize>>),
 }
 
-impl<'a> Maker<'a> {
+impl<'a> ValueSource<'a> {
     /// Finds the function of a change.
     ///
     /// # Errors
@@ -80,8 +80,8 @@ impl<'a> Maker<'a> {
                 let of = desc.and_then(|d| d.fields.iter().find(|f| f.name == *field));
                 let (Some(desc), Some(computed)) = (desc, of.and_then(|f| f.computed)) else {
                     return Err(missing(format!(
-                        "this binary does not compute `{field}` of `{entity}`, which a pending \
-                         step does"
+                        "a pending step computes `{field}` of `{entity}`, which this binary does \
+                         not declare as a computed field"
                     ))
                     .help("run the command with the binary of that migration"));
                 };
@@ -100,7 +100,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// The value of a row. A panic of a function counts as its refusal.
+    /// Computes the value of a row. A panic of the function is an error.
     pub(crate) fn make(&self, inputs: &[Value]) -> Result<Value, String> {
         let value = match self {
             Self::Fill(fill) => fill.value(),
@@ -159,10 +159,10 @@ fn run(function: &'static TransformDesc, input: TransformInput<'_>) -> Result<Va
     function.checked(input).map_err(|error| error.to_string())
 }
 
-/// A record as the function of a computed field sees it.
+/// The record that the function of a computed field reads.
 struct Inputs<'a> {
     desc: &'static EntityDesc,
-    /// For each value, the position of its field.
+    /// The position of the field of each value.
     positions: &'a [Option<usize>],
     values: &'a [Value],
 }
@@ -178,11 +178,11 @@ impl Row for Inputs<'_> {
     }
 }
 
-/// The columns that are read besides the key.
-pub(crate) fn read(data: &DataAction) -> Vec<&Column> {
+/// The columns that a change reads in addition to the key.
+pub(crate) fn columns_to_read(data: &DataAction) -> Vec<&Column> {
     match data {
         DataAction::FillTransform { fields, .. } => fields.iter().map(|(_, c)| c).collect(),
-        // The stored value comes first: a row that is up to date is not written.
+        // The stored value is first. It is compared, so that an unchanged row is not written.
         DataAction::Recompute { column, .. } => {
             let mut all = vec![column];
             all.extend(data.inputs());
@@ -192,7 +192,8 @@ pub(crate) fn read(data: &DataAction) -> Vec<&Column> {
     }
 }
 
-/// Returns the next rows that meet some conditions: the key, then the columns that are read.
+/// Reads the next rows that meet the conditions. A row holds the key and the columns of
+/// [`columns_to_read`].
 pub(crate) async fn batch(
     session: &mut dyn SchemaSession,
     dialect: &dyn Dialect,
@@ -203,7 +204,7 @@ pub(crate) async fn batch(
 ) -> Result<Vec<Vec<Value>>, SchemaError> {
     let key = data.key();
     let quoted = dialect.quote(&key.name);
-    let read = read(data);
+    let read = columns_to_read(data);
     let mut columns = vec![quoted.clone()];
     columns.extend(read.iter().map(|column| dialect.quote(&column.name)));
     let mut kinds = vec![key.kind.clone()];
@@ -229,40 +230,41 @@ pub(crate) async fn batch(
     session.query(&sql, &values, &kinds).await
 }
 
-/// Computes the values of rows. Rows that are up to date are left out.
-pub(crate) fn computed(
+/// Computes the values of rows. Returns the rows to write, without those that are up to date, and
+/// the rows that the function refused.
+pub(crate) fn compute(
     data: &DataAction,
-    maker: &Maker<'_>,
+    source: &ValueSource<'_>,
     rows: Vec<Vec<Value>>,
-) -> (Vec<Written>, Vec<Refused>) {
-    let (mut written, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
+) -> (Vec<RowUpdate>, Vec<RefusedRow>) {
+    let (mut updates, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
     let (width, recomputes) = (
         1 + data.inputs().len(),
         matches!(data, DataAction::Recompute { .. }),
     );
     for mut row in rows {
         let stored = (recomputes && row.len() > 1).then(|| row.remove(1));
-        match maker.make(row.get(1..).unwrap_or_default()) {
+        match source.make(row.get(1..).unwrap_or_default()) {
             Err(message) => {
                 let key = row.into_iter().next().unwrap_or_default();
-                refused.push(Refused { key, message });
+                refused.push(RefusedRow { key, message });
             }
             Ok(value) if stored.as_ref() == Some(&value) => {}
-            // It stays null, which needs no write.
+            // The row keeps null, which needs no write.
             Ok(Value::Null) if matches!(data, DataAction::FillTransform { .. }) => {}
             Ok(value) => {
-                // The row becomes what is written: a backfill makes no second list of each.
+                // Reuses the row, so that a backfill allocates no second list for each row.
                 row.truncate(width);
                 row.insert(1, value);
-                written.push(Written(row));
+                updates.push(RowUpdate(row));
             }
         }
     }
-    (written, refused)
+    (updates, refused)
 }
 
-/// Writes rows in the open transaction, and returns their number. A row that was changed meanwhile
-/// is left alone. Rows that the database refuses are returned.
+/// Writes rows in the open transaction. Returns the number of written rows, and the rows that the
+/// database refused. Skips a row that was changed after it was read.
 ///
 /// # Errors
 /// Any other fault of the database.
@@ -270,8 +272,8 @@ pub(crate) async fn write(
     session: &mut dyn SchemaSession,
     dialect: &dyn Dialect,
     data: &DataAction,
-    rows: Vec<Written>,
-) -> Result<(u64, Vec<Refused>), SchemaError> {
+    rows: Vec<RowUpdate>,
+) -> Result<(u64, Vec<RefusedRow>), SchemaError> {
     if rows.is_empty() {
         return Ok((0, Vec::new()));
     }
@@ -281,15 +283,15 @@ pub(crate) async fn write(
     let refused = written
         .refused
         .into_iter()
-        .map(|(mut row, message)| Refused {
+        .map(|(mut row, message)| RefusedRow {
             key: row.swap_remove(0),
             message,
         });
     Ok((written.changed, refused.collect()))
 }
 
-/// Runs work in a transaction, which it commits if the work succeeds.
-pub(crate) async fn within<T>(
+/// Runs work in a transaction. Commits if the work succeeds, else rolls back.
+pub(crate) async fn in_transaction<T>(
     session: &mut dyn SchemaSession,
     work: impl AsyncFnOnce(&mut dyn SchemaSession) -> Result<T, SchemaError>,
 ) -> Result<T, SchemaError> {

@@ -1,4 +1,4 @@
-//! Trial runs of transforms: on a few rows, twice, without a write.
+//! Trial runs of transforms. A trial runs a transform twice on up to 100 rows and writes nothing.
 
 use linchpin_core::Value;
 use linchpin_core::schema::{Dialect, SchemaSession, Table, Tables};
@@ -7,27 +7,27 @@ use crate::check::shown;
 use crate::data::DataAction;
 use crate::error::{Exit, Refusal};
 use crate::plan::{Declared, Plan};
-use crate::rows::{self, Maker};
+use crate::rows::{self, ValueSource};
 use crate::step::Work;
 
 /// The number of rows of a trial.
-const ROWS: u64 = 100;
-/// The most keys in a message.
-const SHOWN: usize = 5;
+const MAX_ROWS: u64 = 100;
+/// The maximum number of keys in a message.
+const MAX_LISTED_KEYS: usize = 5;
 
 /// The outcome of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// The id of the step.
     pub(crate) step: String,
-    /// The rows that were read.
+    /// The number of rows that were read.
     pub(crate) rows: usize,
-    /// The keys of those for which the function has no value.
+    /// The keys of the rows that the function refused.
     pub(crate) refused: Vec<String>,
 }
 
 impl Sample {
-    /// For plans: `sample 100 ok`.
+    /// The line in plans, such as `sample 100 ok`.
     pub(crate) fn described(&self) -> String {
         if self.refused.is_empty() {
             return format!("sample {} ok", self.rows);
@@ -35,11 +35,11 @@ impl Sample {
         let keys: Vec<&str> = self
             .refused
             .iter()
-            .take(SHOWN)
+            .take(MAX_LISTED_KEYS)
             .map(String::as_str)
             .collect();
         format!(
-            "sample: no value for {} of {} records; keys: {}",
+            "sample: the function refused {} of {} records; keys: {}",
             self.refused.len(),
             self.rows,
             keys.join(", ")
@@ -50,8 +50,8 @@ impl Sample {
 /// Tries the transforms of pending steps whose columns exist. It writes nothing.
 ///
 /// # Errors
-/// `transform_impure` if a function has two values for one record; `transform_missing`; a fault of
-/// the database.
+/// `transform_impure` if a function returns two different values for one record;
+/// `transform_missing`; a fault of the database.
 pub(crate) async fn samples(
     plan: &Plan,
     session: &mut dyn SchemaSession,
@@ -71,7 +71,7 @@ pub(crate) async fn samples(
                 && let Some(name) = data.transform()
                 && declared.transform(name).is_some()
                 && exists(&real, data)
-                // The contract repeats the change of the backfill.
+                // The contract phase repeats the change of the backfill phase.
                 && !tried.contains(&data)
             {
                 tried.push(data);
@@ -90,7 +90,7 @@ pub(crate) async fn samples(
 /// Whether the columns that a change reads exist.
 fn exists(tables: &Tables, data: &DataAction) -> bool {
     let has = |table: &Table| {
-        let mut read = rows::read(data).into_iter().chain([data.key()]);
+        let mut read = rows::columns_to_read(data).into_iter().chain([data.key()]);
         read.all(|column| table.column(&column.name).is_some())
     };
     tables.get(data.table()).is_some_and(has)
@@ -104,18 +104,18 @@ async fn trial(
     (data, name): (&DataAction, &str),
     declared: &Declared,
 ) -> Result<(usize, Vec<String>), Refusal> {
-    let maker = Maker::of(data, declared)?;
-    let found = rows::batch(session, dialect, data, &[], (None, None), ROWS).await?;
+    let source = ValueSource::of(data, declared)?;
+    let found = rows::batch(session, dialect, data, &[], (None, None), MAX_ROWS).await?;
     let (read, mut refused) = (found.len(), Vec::new());
     for row in found {
         let (key, inputs) = row.split_first().unwrap_or((&Value::Null, &[]));
-        let (first, second) = (maker.make(inputs), maker.make(inputs));
+        let (first, second) = (source.make(inputs), source.make(inputs));
         if first != second {
             return Err(Refusal::new(
                 "transform_impure",
                 Exit::Planning,
                 format!(
-                    "transform `{name}` has two values for one record (key {})",
+                    "transform `{name}` returned two different values for one record (key {})",
                     shown(key)
                 ),
             )

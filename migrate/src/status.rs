@@ -1,4 +1,4 @@
-//! The state of a database. It only reads.
+//! Reports the state of a database. It writes nothing.
 
 use linchpin_core::schema::{RowCount, SchemaSession, SchemaStore, TransactionMode};
 use serde_json::{Value as Json, json};
@@ -37,7 +37,7 @@ async fn read(
         return Ok(json!({ "target": target, "state": "uninitialised", "pending": pending }));
     };
     let now = session.now().await?.millis();
-    // It knows the tables of steps. A history that cannot be planned has no numbers.
+    // The plan has the tables of the steps. If none can be made, the numbers of rows are omitted.
     let plan = Plan::make(store, session, &installed, (chain, declared)).await;
     let plan = plan.ok();
     let mut migrations = Vec::new();
@@ -45,10 +45,10 @@ async fn read(
         let mut steps = Vec::new();
         for (id, step) in ledger.steps.iter().filter(|(_, step)| step.seq == *seq) {
             let rows = match &plan {
-                Some(plan) => total(session, plan, id).await?,
+                Some(plan) => row_count(session, plan, id).await?,
                 None => None,
             };
-            steps.push(shown(id, step, (rows, now)));
+            steps.push(step_json(id, step, (rows, now)));
         }
         migrations.push(json!({
             "seq": seq,
@@ -97,7 +97,7 @@ fn instances(ledger: &Ledger) -> Vec<Json> {
 }
 
 /// The number of rows of the table of a pending backfill.
-async fn total(
+async fn row_count(
     session: &mut dyn SchemaSession,
     plan: &Plan,
     id: &str,
@@ -112,9 +112,9 @@ async fn total(
     })
 }
 
-/// A step with its progress: the rows per second since it was started last, and the seconds that
-/// the rest takes at this rate.
-fn shown(id: &str, step: &LedgerStep, (rows, now): (Option<u64>, i64)) -> Json {
+/// A step with its progress: the rows per second since its last start, and the seconds until its
+/// end at this rate.
+fn step_json(id: &str, step: &LedgerStep, (rows, now): (Option<u64>, i64)) -> Json {
     let mut json = json!({
         "id": id,
         "state": step.state.name(),

@@ -10,16 +10,16 @@ use crate::data::DataAction;
 /// The phase of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// The previous binary keeps working, reads included.
+    /// The previous binary keeps working until a step with [`Risk::Widening`] begins.
     Expand,
     /// Rows are filled. Both binaries keep working.
     Backfill,
-    /// The previous binary may fail afterwards, or something is removed.
+    /// The previous binary may fail after the step, or the step removes an object.
     Contract,
 }
 
 impl Phase {
-    /// The name in plans: `expand`.
+    /// The name in plans, such as `expand`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Expand => "expand",
@@ -29,25 +29,26 @@ impl Phase {
     }
 }
 
-/// The risk of a step. It follows from the kind of the step, never from a text.
+/// The risk of a step. Steps of one kind can have different risks: for example, `rebuildTable` can
+/// be safe or destructive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
-    /// Adds something that the previous binary does not see.
+    /// Adds an object that the previous binary does not use.
     Safe,
     /// The new binary may store values that the previous one cannot read.
     Widening,
-    /// Writes rows with values that the plan knows or that follow from the rows.
+    /// Writes values to rows: values that the plan contains, or values computed from the rows.
     Data,
     /// Runs a function of the app on the rows.
     Transform,
-    /// Removes something that the previous binary uses, or narrows what it may write.
+    /// Removes an object that the previous binary uses, or refuses values that it may write.
     Breaking,
-    /// Stored values are gone afterwards.
+    /// Removes stored values.
     Destructive,
 }
 
 impl Risk {
-    /// The name in plans: `safe`.
+    /// The name in plans, such as `safe`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Safe => "safe",
@@ -60,18 +61,18 @@ impl Risk {
     }
 }
 
-/// What a step does.
+/// The work of a step.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// A change of the schema.
     Schema(Action),
     /// A change of rows.
     Data(DataAction),
-    /// Nothing but the conditions of the step.
+    /// Only the conditions of the step.
     Check {
         /// The table.
         table: String,
-        /// The column that the conditions are about.
+        /// The column that the conditions check.
         column: String,
     },
 }
@@ -79,7 +80,7 @@ pub enum Work {
 /// A step of a plan.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The id: the number of the migration and the number of the step, `0003.02`.
+    /// The id: the number of the migration and the number of the step, such as `0003.02`.
     pub id: String,
     /// The phase.
     pub phase: Phase,
@@ -91,22 +92,23 @@ pub struct Step {
     pub object: Option<String>,
     /// The risk.
     pub risk: Risk,
-    /// What it does.
+    /// Its work.
     pub work: Work,
     /// The conditions that must hold before it.
     pub before: Vec<Check>,
     /// The conditions that must hold after it.
     pub after: Vec<Check>,
-    /// The step that undoes it while the rollback window is open.
+    /// The action that undoes it while a rollback is possible.
     pub inverse: Option<Action>,
     /// The ids of the steps that must be done before it.
     pub requires: Vec<String>,
-    /// The class of the number of rows of its table.
+    /// The size class of its table.
     pub class: RowClass,
-    /// Whether the previous binary can serve while the step runs and afterwards.
+    /// Whether the previous binary and the new one can serve together at some time during the
+    /// migration. The value is the same for all its steps.
     pub overlap: bool,
-    /// The digest of what it does. A step that is done has it in the ledger: it must stay the same
-    /// while its migration is open.
+    /// The digest of its content. The ledger records it when the step starts, and it must stay the
+    /// same while its migration is open.
     pub digest: String,
 }
 
@@ -120,17 +122,17 @@ impl Step {
             ) && !self.is_known_data()
     }
 
-    /// Whether it writes only values that the plan shows.
+    /// Whether it writes only values that the plan contains.
     fn is_known_data(&self) -> bool {
         matches!(&self.work, Work::Data(data) if data.is_known())
     }
 
-    /// Whether the new binary may store values afterwards that the previous one cannot read.
+    /// Whether the new binary may store values after it that the previous one cannot read.
     pub fn is_widening(&self) -> bool {
         self.risk == Risk::Widening
     }
 
-    /// Whether the previous binary may not serve any more once the step has begun.
+    /// Whether the previous binary must not serve any more once the step has begun.
     pub fn narrows(&self) -> bool {
         self.phase == Phase::Contract || self.is_widening()
     }
@@ -170,15 +172,15 @@ impl Step {
         }
     }
 
-    /// Changes the physical model as the step changes the database.
+    /// Applies the changes of the step to the physical model.
     pub fn apply(&self, tables: &mut Tables) {
         if let Work::Schema(action) = &self.work {
             action.apply(tables);
         }
     }
 
-    /// The digest of what the step does, without what may differ between two plans of the same
-    /// migration. `tables` is the physical model before the step.
+    /// The digest of the content of the step, without values that may differ between two plans of
+    /// the same migration. `tables` is the physical model before the step.
     pub(crate) fn identity(&self, dialect: &dyn Dialect, tables: &Tables) -> String {
         canonical::digest(&json!({
             "id": self.id,
@@ -194,18 +196,21 @@ impl Step {
         }))
     }
 
-    /// The names that the step changes, with those of later snapshots.
+    /// The objects that the step renames, by their names in the later snapshot.
     pub(crate) fn renames(&self) -> Vec<String> {
-        let of = |column: &str| format!("{}.{column}", self.entity);
+        let qualified = |column: &str| format!("{}.{column}", self.entity);
         match &self.work {
             Work::Schema(Action::RenameTable { to, .. }) => vec![to.clone()],
-            Work::Schema(Action::RenameColumn { to, .. }) => vec![of(to)],
-            Work::Schema(Action::SwapColumn { name, .. }) => vec![of(name)],
-            _ => self.renamed_columns().map(|(new, _)| of(new)).collect(),
+            Work::Schema(Action::RenameColumn { to, .. }) => vec![qualified(to)],
+            Work::Schema(Action::SwapColumn { name, .. }) => vec![qualified(name)],
+            _ => self
+                .renamed_columns()
+                .map(|(new, _)| qualified(new))
+                .collect(),
         }
     }
 
-    /// The new and the present names of the columns that a new form of the table renames.
+    /// The new and the present names of the columns that a rebuild of the table renames.
     pub(crate) fn renamed_columns(&self) -> impl Iterator<Item = (&str, &str)> {
         let columns = match &self.work {
             Work::Schema(Action::Rebuild { columns, .. }) => columns.as_slice(),
@@ -240,7 +245,7 @@ impl Step {
             list.iter().map(|check| check.to_json(dialect)).collect()
         };
         let inverse = self.inverse.as_ref().map(|action| {
-            // The model of the one table that the statements read.
+            // The statements read only this table of the model.
             let table = |name: &str| tables.get(name).map(|t| (name.to_owned(), t.clone()));
             let mut after: Tables = table(action.table()).into_iter().collect();
             self.apply(&mut after);
@@ -267,14 +272,14 @@ impl Step {
     }
 }
 
-/// The class of a number of rows. An approval holds while the class stays.
+/// The size class of a table, by its number of rows. An approval is valid only for the same class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowClass(u32);
 
 impl RowClass {
     /// No rows.
     pub const EMPTY: Self = Self(0);
-    /// The class of a table without statistics.
+    /// The class of 100,000,000 rows and more, and of an unknown number of rows.
     pub const LARGEST: Self = Self(9);
 
     /// Returns the class of a number of rows.
@@ -287,12 +292,12 @@ impl RowClass {
         }
     }
 
-    /// Reads a name.
+    /// Returns the class with this name.
     pub(crate) fn read(name: &str) -> Option<Self> {
         (0..=9).map(Self).find(|class| class.name() == name)
     }
 
-    /// The name: `empty`, `<1e3` and so on to `>=1e8`.
+    /// The name: `empty`, `<1e3`, `<1e4` and so on, and `>=1e8`.
     pub fn name(self) -> String {
         match self.0 {
             0 => "empty".to_owned(),
@@ -336,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_grow_by_powers_of_ten() {
+    fn row_classes_are_powers_of_ten() {
         let name = |rows| RowClass::of(rows).name();
         assert_eq!(name(0), "empty");
         assert_eq!(name(1), "<1e3");

@@ -1,8 +1,8 @@
-//! A strict reader of JSON from files that anyone may have edited.
+//! A strict JSON reader for files that may have been edited by hand.
 //!
-//! It refuses duplicate keys, deep nesting, unknown keys and texts over 16 MiB. Each message has
-//! the JSON path of the mistake. Numbers are read exactly, so that a written value reads back as
-//! the same value.
+//! It refuses duplicate keys, unknown keys, nesting deeper than 64 levels and texts over 16 MiB.
+//! Each message has the JSON path of the mistake. Numbers are read exactly, so a value that was
+//! written is read as the same value.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value as Json};
@@ -13,7 +13,7 @@ use linchpin_core::schema::Snapshot;
 /// The largest text that is read, in bytes.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The deepest nesting of arrays and objects.
+/// The maximum nesting depth of arrays and objects.
 const MAX_DEPTH: usize = 64;
 
 /// Reads a document of format 2. `name` is the name of the file for messages.
@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 64;
 /// it has no valid form.
 pub fn read<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Refusal> {
     let json = parse(name, text)?;
-    format(name, &json)?;
+    check_format(name, &json)?;
     decode(name, json)
 }
 
@@ -85,7 +85,7 @@ pub fn decode<T: DeserializeOwned>(name: &str, json: Json) -> Result<T, Refusal>
 }
 
 /// Checks that a document has the format that this build reads.
-fn format(name: &str, json: &Json) -> Result<(), Refusal> {
+fn check_format(name: &str, json: &Json) -> Result<(), Refusal> {
     let Some(members) = json.as_object() else {
         return Err(invalid(name, "$", "expected an object".to_owned()));
     };
@@ -107,7 +107,8 @@ fn format(name: &str, json: &Json) -> Result<(), Refusal> {
     .help("use the version of Linchpin that wrote the file, or a newer one"))
 }
 
-/// Checks the names of a snapshot: 1 to 63 bytes without NUL, each at its own key.
+/// Checks the names of a snapshot. A name has 1 to 63 bytes without NUL. The key of an entity is
+/// its storage name.
 ///
 /// # Errors
 /// `snapshot_invalid` with the JSON path.
@@ -174,6 +175,7 @@ enum Place {
     Item(usize),
 }
 
+/// A JSON parser. It knows the JSON path of its position, for messages.
 struct Reader<'t> {
     text: &'t str,
     at: usize,

@@ -1,5 +1,6 @@
 //! The tables of the framework: the ledger, the outbox, idempotency keys, the audit log. They are
-//! not part of snapshots. They have a version of their own, and a later version only adds to them.
+//! not part of snapshots. They have a separate version, and a later version only adds tables,
+//! columns and indexes.
 
 use linchpin_core::schema::{
     Action, Column, Dialect, DifferenceCode, SchemaError, SchemaFault, SchemaSession, Table,
@@ -8,11 +9,11 @@ use linchpin_core::schema::{
 
 pub(crate) use crate::ledger::SYSTEM as VERSION;
 
-/// Creates what is missing of the tables of the framework: tables, columns and indexes. The caller
-/// has a transaction.
+/// Creates missing tables, columns and indexes of the framework. The caller has begun a
+/// transaction.
 ///
 /// # Errors
-/// A fault of the database; [`SchemaFault::Drift`] if a table with such a name has another form.
+/// A fault of the database; [`SchemaFault::Drift`] if an existing table differs in another way.
 pub(crate) async fn expand(
     session: &mut dyn SchemaSession,
     dialect: &dyn Dialect,
@@ -29,10 +30,10 @@ pub(crate) async fn expand(
             actions = creation(table, dialect);
         } else {
             model.insert(table.name.clone(), table.clone());
-            // The order: an index may read a new column.
+            // Columns first, because an index may read a new column.
             for column in of_table().filter(|d| d.code == DifferenceCode::MissingColumn) {
                 let column = column.object.as_deref().and_then(|name| table.column(name));
-                actions.extend(column.map(|column| added(&table.name, column)));
+                actions.extend(column.map(|column| add_column(&table.name, column)));
             }
             for index in of_table().filter(|d| d.code == DifferenceCode::MissingIndex) {
                 let index = index.object.as_deref().and_then(|name| table.index(name));
@@ -53,12 +54,12 @@ pub(crate) async fn expand(
         None => Ok(()),
         Some(difference) => Err(SchemaError::new(
             SchemaFault::Drift,
-            format!("a table of the framework has another form: {difference}"),
+            format!("a table of the framework differs from the expected one: {difference}"),
         )),
     }
 }
 
-fn added(table: &str, column: &Column) -> Action {
+fn add_column(table: &str, column: &Column) -> Action {
     Action::AddColumn {
         table: table.to_owned(),
         column: column.clone(),

@@ -1,7 +1,7 @@
 //! The fields by which an app finds, orders or computes records.
 //!
-//! While a field of another type is in two columns, the database does not know its value in every
-//! record. So two binaries cannot serve together if the new one compares the field.
+//! While a field that gets another type is in two columns, SQL cannot read its new value in every
+//! record. So two binaries cannot serve together if the new one compares the field in SQL.
 
 use linchpin_core::entity::{EntityDesc, Flags, Link};
 use linchpin_core::filter::FilterSpec;
@@ -17,7 +17,8 @@ pub struct DeclaredOperation {
     pub spec: &'static OpSpec,
 }
 
-/// Returns why a field must have its value in one column; `None` if nothing compares it.
+/// Returns the reason why the values of a field must be in one column; `None` if there is no
+/// reason.
 pub(crate) fn reason(
     entities: &[&'static EntityDesc],
     operations: &[DeclaredOperation],
@@ -26,19 +27,23 @@ pub(crate) fn reason(
 ) -> Option<String> {
     let desc = entities.iter().find(|d| d.storage_name == storage_name)?;
     let at = desc.fields.iter().position(|f| f.name == field)?;
-    if let Some(what) = by_entity(desc, at) {
+    if let Some(what) = reason_in_entity(desc, at) {
         return Some(what.to_owned());
     }
-    if entities.iter().any(|other| by_other(other, desc, field)) {
+    if entities
+        .iter()
+        .any(|other| is_used_by_other(other, desc, field))
+    {
         return Some("a relation or a counter of another entity uses it".to_owned());
     }
     let operation = operations
         .iter()
-        .find(|one| by_operation(one.spec, one.entity, (desc, at)))?;
+        .find(|one| is_used_by_operation(one.spec, one.entity, (desc, at)))?;
     Some(format!("operation `{}` uses it", operation.spec.name))
 }
 
-fn by_entity(desc: &EntityDesc, at: usize) -> Option<&'static str> {
+/// The reason why the declaration of the entity itself needs the field in one column.
+fn reason_in_entity(desc: &EntityDesc, at: usize) -> Option<&'static str> {
     let field = &desc.fields[at];
     let has = |flags: Flags| field.flags.has(flags);
     let in_policy = |policy: &PolicyDesc| {
@@ -58,7 +63,7 @@ fn by_entity(desc: &EntityDesc, at: usize) -> Option<&'static str> {
     let gates = desc.gates.iter().any(|gate| gate.field == at);
     let scopes = desc.scope.iter().any(|scope| scope.field == at);
     if visible || actions || gates || scopes || desc.tenant.is_some_and(|one| one.field == at) {
-        return Some("it decides who sees a record");
+        return Some("it restricts who can read a record");
     }
     let expires = desc.ttl.is_some_and(|one| one.field == at);
     if expires || desc.soft_delete.is_some_and(|one| one.field() == at) {
@@ -71,7 +76,7 @@ fn by_entity(desc: &EntityDesc, at: usize) -> Option<&'static str> {
         .search
         .is_some_and(|search| search.fields.iter().any(|(field, _)| *field == at))
     {
-        return Some("the search index has it");
+        return Some("the search index contains it");
     }
     let belongs = desc
         .relations
@@ -84,8 +89,8 @@ fn by_entity(desc: &EntityDesc, at: usize) -> Option<&'static str> {
     (belongs || counted).then_some("a relation or a counter uses it")
 }
 
-/// Whether another entity names the field in a relation, or counts in it.
-fn by_other(other: &EntityDesc, desc: &EntityDesc, field: &str) -> bool {
+/// Whether another entity uses the field in a relation or as its counter.
+fn is_used_by_other(other: &EntityDesc, desc: &EntityDesc, field: &str) -> bool {
     let many = other.relations.iter().any(|relation| match relation.link {
         Link::HasMany { key, .. } => key == field && is(desc, (relation.target)()),
         Link::BelongsTo { .. } => false,
@@ -101,7 +106,7 @@ fn is(one: &EntityDesc, other: &EntityDesc) -> bool {
 }
 
 /// Whether an operation names a field. `own` is the entity of the operation.
-fn by_operation(spec: &OpSpec, own: &EntityDesc, (desc, at): (&EntityDesc, usize)) -> bool {
+fn is_used_by_operation(spec: &OpSpec, own: &EntityDesc, (desc, at): (&EntityDesc, usize)) -> bool {
     let of_own = is(own, desc);
     let in_params = spec
         .params
@@ -149,7 +154,7 @@ fn by_operation(spec: &OpSpec, own: &EntityDesc, (desc, at): (&EntityDesc, usize
         return true;
     }
     match kind.options() {
-        // They read other entities, and their filters are those of these.
+        // These operations read other entities, and their filters use fields of those entities.
         Options::ComputedAggregate(of) => {
             let source = is(of.source, desc)
                 && (mentions(&of.filter, at)
@@ -235,7 +240,7 @@ mod tests {
     static OPERATIONS: [OpSpec; 2] = [OpSpec::new("best", &BEST), OpSpec::new("named", &NAMED)];
 
     #[test]
-    fn what_an_app_compares_is_found() {
+    fn compared_fields_of_operations_are_found() {
         let operations: Vec<DeclaredOperation> = OPERATIONS
             .iter()
             .map(|spec| DeclaredOperation {
@@ -248,7 +253,7 @@ mod tests {
             reason.unwrap_or_else(|| "free".to_owned())
         };
         assert_eq!(why("posts", "rank"), "lists filter or sort by it");
-        assert_eq!(why("posts", "hidden"), "it decides who sees a record");
+        assert_eq!(why("posts", "hidden"), "it restricts who can read a record");
         assert_eq!(why("posts", "ordered"), "operation `best` uses it");
         assert_eq!(why("posts", "named"), "operation `named` uses it");
         assert_eq!(why("posts", "free"), "free");

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use crate::canonical::digest_of;
-use crate::chain::{Chain, Files, disorder};
+use crate::chain::{Chain, Files, order_problems};
 use crate::error::{Exit, Fact, Refusal};
 use crate::record::Declarations;
 
-/// A finding of a verification.
+/// One result of `migrate verify`. The JSON output lists it in `findings`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remark {
@@ -15,7 +15,7 @@ pub struct Remark {
     pub code: &'static str,
     /// Whether the remark makes the verification fail.
     pub severity: Severity,
-    /// One sentence.
+    /// The message, one sentence.
     pub message: String,
     /// The storage name of the entity.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ pub struct Remark {
     /// The value that was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// How to fix it.
+    /// The action that solves the problem.
     pub help: String,
 }
 
@@ -46,7 +46,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The name: `error`.
+    /// The name, such as `error`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -78,7 +78,7 @@ impl Remark {
 }
 
 /// Returns the exit status of a verification. With `strict` a warning is an error.
-pub fn verdict(remarks: &[Remark], strict: bool) -> Exit {
+pub fn exit_status(remarks: &[Remark], strict: bool) -> Exit {
     let limit = if strict {
         Severity::Warning
     } else {
@@ -94,12 +94,12 @@ pub fn verdict(remarks: &[Remark], strict: bool) -> Exit {
 /// Verifies the files of a chain against their digests, their order, and the declarations, if
 /// these are known. Returns the remarks, and the chain if it is complete.
 pub(crate) fn verify_files(
-    (files, wrong): (Files, Vec<Refusal>),
+    (files, problems): (Files, Vec<Refusal>),
     declared: Option<Declarations<'_>>,
 ) -> (Vec<Remark>, Option<Chain>) {
     let mut remarks: Vec<Remark> = Vec::new();
-    for refusal in wrong {
-        // "recorded: sha256 ..", then "found: sha256 ..".
+    for refusal in problems {
+        // The facts of a digest mismatch are "recorded: sha256 .." and "found: sha256 ..".
         let value = |text: &str| {
             text.rsplit(": ")
                 .next()
@@ -126,19 +126,20 @@ pub(crate) fn verify_files(
                 "leftover_file",
                 Severity::Info,
                 format!("`{file}` is not listed in `chain.json`"),
-                "remove the file if nobody needs it",
+                "remove the file if it is no longer needed",
             )
         });
     }
     let migrations: Vec<_> = files.migrations.iter().map(|(_, m)| m.clone()).collect();
-    // A missing file is already reported. As disorder it would be reported twice.
+    // A missing file also breaks the order of the chain, but it is already reported.
     let damaged = remarks
         .iter()
         .any(|remark| remark.severity == Severity::Error);
     if !damaged {
-        for Fact { code, text, .. } in disorder(&migrations) {
+        for Fact { code, text, .. } in order_problems(&migrations) {
             let help = if code == "history_forked" {
-                "`migrate rebase NAME` records the one that no database has again, after the other"
+                "`migrate rebase NAME` records a migration again after the other one; name the one that \
+                 no database has"
             } else {
                 "restore the folder of migrations from version control"
             };
@@ -152,13 +153,13 @@ pub(crate) fn verify_files(
         return (remarks, None);
     }
     if let Some(declared) = declared {
-        remarks.extend(unrecorded(&chain, declared));
+        remarks.extend(unrecorded_changes(&chain, declared));
     }
     (remarks, Some(chain))
 }
 
 /// Compares the declarations with the head of a chain.
-pub(crate) fn unrecorded(chain: &Chain, declared: Declarations<'_>) -> Option<Remark> {
+pub(crate) fn unrecorded_changes(chain: &Chain, declared: Declarations<'_>) -> Option<Remark> {
     let help = "`migrate record NAME` writes the next migration";
     match declared.diff(chain) {
         Err(refusal) => {
@@ -182,7 +183,7 @@ pub(crate) fn unrecorded(chain: &Chain, declared: Declarations<'_>) -> Option<Re
             (!equal).then(|| {
                 let changes: Vec<String> = diff.changes.iter().map(ToString::to_string).collect();
                 let changes = if changes.is_empty() {
-                    "facts without an effect on a database".to_owned()
+                    "changes that do not alter the database".to_owned()
                 } else {
                     changes.join(", ")
                 };

@@ -1,8 +1,8 @@
-//! Runs that are killed at each point of each kind of step, and then continued. Afterwards, tables,
-//! rows and ledger equal those of an undisturbed run.
+//! Tests that kill a run at each point of each kind of step, and then continue it. Tables, rows and
+//! ledger must then equal those of an undisturbed run.
 //!
-//! A test runs this program again as the process that is killed: see [`child`].
-#![allow(clippy::expect_used)] // in a test, stopping is the report
+//! A test starts this program again as the process to kill: see [`child`].
+#![allow(clippy::expect_used)] // in a test, a panic reports the failure
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
@@ -38,14 +38,14 @@ mod support;
 #[path = "../../runtime/tests/support/postgres.rs"]
 mod server;
 
-/// The variables of the process that is killed.
+/// The environment variables of the process that is killed.
 const URL: &str = "LINCHPIN_TEST_CRASH_URL";
 const SCENARIO: &str = "LINCHPIN_TEST_CRASH_SCENARIO";
-/// SIGKILL.
+/// The number of the signal SIGKILL.
 const KILLED: i32 = 9;
-/// The rows of the table, in several batches.
+/// The number of rows in the table. A backfill needs several batches for them.
 const ROWS: usize = 2_500;
-/// The rows of the first batch of a run. Later ones have twice as many as the one before.
+/// The number of rows in the first batch of a run. Each further batch is twice as large.
 const BATCH: u64 = 1_000;
 
 /// The process that is killed: it applies a scenario to a database. It is not a test itself.
@@ -70,7 +70,7 @@ async fn child() {
         },
         ..Options::default()
     };
-    apply(&*db.store, app.of(), &options, &mut |_| ())
+    apply(&*db.store, app.chain_and_declared(), &options, &mut |_| ())
         .await
         .unwrap_or_else(|refusal| panic!("{refusal} {:?}", refusal.facts));
 }
@@ -80,12 +80,12 @@ fn run(db: &Db, scenario: &str, fault: Option<&str>) -> (ExitStatus, String) {
     run_on(&db.url, scenario, fault)
 }
 
-/// As [`run`], with the URL of a database, or with a folder.
+/// Like [`run`], for the URL of a database or for a folder.
 fn run_on(url: &str, scenario: &str, fault: Option<&str>) -> (ExitStatus, String) {
-    ended(&mut process(url, scenario, fault))
+    run_to_end(&mut process(url, scenario, fault))
 }
 
-/// The process, which is not started yet.
+/// Returns the process, not started.
 fn process(url: &str, scenario: &str, fault: Option<&str>) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
@@ -101,7 +101,7 @@ fn process(url: &str, scenario: &str, fault: Option<&str>) -> Command {
 }
 
 /// Runs a process. Returns its exit status and its output.
-fn ended(process: &mut Command) -> (ExitStatus, String) {
+fn run_to_end(process: &mut Command) -> (ExitStatus, String) {
     let output = process.output();
     let output = output.unwrap_or_else(|error| panic!("{process:?}: {error}"));
     let text = format!(
@@ -112,12 +112,12 @@ fn ended(process: &mut Command) -> (ExitStatus, String) {
     (output.status, text)
 }
 
-fn continued(db: &Db, scenario: &str) {
+fn run_without_fault(db: &Db, scenario: &str) {
     let (status, text) = run(db, scenario, None);
     assert!(status.success(), "{text}");
 }
 
-/// Installs the first migration of all changes, and inserts rows.
+/// Installs an app that has only the first migration, and inserts rows.
 async fn seeded(db: &Db) {
     db.apply(&App::new(&[first()]), Phase::Contract)
         .await
@@ -136,7 +136,7 @@ async fn seeded(db: &Db) {
 
 /// The state that must be equal after a disturbed and an undisturbed run.
 async fn outcome(db: &Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
-    db.is_at_head(app).await;
+    db.assert_at_head(app).await;
     let columns = vec![ColumnKind::String; 6];
     let tokens = "SELECT count(DISTINCT token) FROM people";
     assert_eq!(db.number(tokens).await, ROWS as i64);
@@ -145,7 +145,7 @@ async fn outcome(db: &Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<Strin
     (
         db.tables().await,
         rows,
-        written(&db.ledger().await.expect("a ledger")),
+        ledger_lines(&db.ledger().await.expect("a ledger")),
     )
 }
 
@@ -153,20 +153,24 @@ async fn outcome(db: &Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<Strin
 async fn undisturbed(make: fn() -> Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
     let db = make();
     seeded(&db).await;
-    continued(&db, "all");
+    run_without_fault(&db, "all");
     outcome(&db, app).await
 }
 
-/// Compares the outcome of a disturbed run with that of an undisturbed run.
-async fn is_as(db: &Db, app: &App, expected: &(Vec<String>, Vec<Vec<Value>>, Vec<String>)) {
+/// Asserts that the outcome equals that of an undisturbed run.
+async fn assert_outcome(
+    db: &Db,
+    app: &App,
+    expected: &(Vec<String>, Vec<Vec<Value>>, Vec<String>),
+) {
     let found = outcome(db, app).await;
     assert_eq!(found.0, expected.0);
     assert!(found.1 == expected.1, "the rows differ");
     assert_eq!(found.2, expected.2);
 }
 
-/// The ledger, without times and the number of attempts.
-fn written(ledger: &Ledger) -> Vec<String> {
+/// The ledger as lines of text, without times and numbers of attempts.
+fn ledger_lines(ledger: &Ledger) -> Vec<String> {
     let mut all = vec![format!(
         "{} {} {} {} {:?}",
         ledger.seq, ledger.min_seq, ledger.max_seq, ledger.digest, ledger.names
@@ -189,11 +193,17 @@ fn written(ledger: &Ledger) -> Vec<String> {
     all
 }
 
-/// The first step of each kind, of the whole chain.
+/// The first step of each kind in the whole chain.
 async fn steps(db: &Db, app: &App) -> Vec<Step> {
     let mut session = db.session().await;
     let installed = Installed::load(&mut *session).await.expect("a ledger");
-    let plan = Plan::make(&*db.store, &mut *session, &installed, app.of()).await;
+    let plan = Plan::make(
+        &*db.store,
+        &mut *session,
+        &installed,
+        app.chain_and_declared(),
+    )
+    .await;
     let plan = plan.expect("a plan");
     let mut kinds = BTreeSet::new();
     plan.migrations
@@ -203,9 +213,9 @@ async fn steps(db: &Db, app: &App) -> Vec<Step> {
         .collect()
 }
 
-/// Kills the run at each point of each kind of step in turn. Each run continues where the one before
-/// was killed.
-async fn killed_at_each_point(make: fn() -> Db) {
+/// Kills a run at each point of each kind of step. Each run continues where the previous one was
+/// killed.
+async fn a_run_killed_at_each_point_is_continued(make: fn() -> Db) {
     let app = app("all");
     let expected = undisturbed(make, &app).await;
 
@@ -217,9 +227,9 @@ async fn killed_at_each_point(make: fn() -> Db) {
         if step.kind == "fill" || step.kind == "transform" {
             points.extend(["batch:1:before-commit", "batch:1:after-commit"]);
         }
-        // Killed twice in a row at the same place.
+        // Two runs in a row are killed at the same point.
         points.extend(["after-action", "after-action", "after-verification"]);
-        // After one of these the step does not run again.
+        // After these points the step is done, so it can be killed at only one of them.
         points.push(["after-done", "window:before", "window:after"][at % 3]);
         for point in points {
             let fault = format!("{}:{point}", step.id);
@@ -234,11 +244,11 @@ async fn killed_at_each_point(make: fn() -> Db) {
         }
     }
     assert!(killed > 50, "{killed}");
-    continued(&db, "all");
-    is_as(&db, &app, &expected).await;
+    run_without_fault(&db, "all");
+    assert_outcome(&db, &app, &expected).await;
 }
 
-/// An installation is complete, or has not happened at all.
+/// After a crash, an installation is complete, or the database is still empty.
 async fn a_killed_installation_leaves_nothing_or_all(db: Db) {
     let app = app("empty");
     let (status, text) = run(&db, "empty", Some("install:before-commit"));
@@ -246,8 +256,8 @@ async fn a_killed_installation_leaves_nothing_or_all(db: Db) {
     assert_eq!(db.tables().await, [] as [&str; 0]);
     let (status, text) = run(&db, "empty", Some("install:after-commit"));
     assert_eq!(status.signal(), Some(KILLED), "{text}");
-    db.is_at_head(&app).await;
-    continued(&db, "empty");
+    db.assert_at_head(&app).await;
+    run_without_fault(&db, "empty");
     assert_eq!(db.ledger().await.expect("a ledger").seq, 1);
 }
 
@@ -260,8 +270,8 @@ mod sqlite {
     use super::Db;
 
     #[tokio::test]
-    async fn killed_at_each_point() {
-        super::killed_at_each_point(Db::sqlite).await;
+    async fn a_run_killed_at_each_point_is_continued() {
+        super::a_run_killed_at_each_point_is_continued(Db::sqlite).await;
     }
 
     #[tokio::test]
@@ -280,13 +290,13 @@ mod sqlite {
     }
 
     #[tokio::test]
-    async fn a_stopped_run_keeps_others_out() {
-        super::stopped::a_stopped_run_keeps_others_out(Db::sqlite).await;
+    async fn a_suspended_run_keeps_others_out() {
+        super::stopped::a_suspended_run_keeps_others_out(Db::sqlite).await;
     }
 
     #[tokio::test]
-    async fn a_stopped_run_that_was_overtaken_writes_nothing_more() {
-        super::stopped::a_stopped_run_that_was_overtaken_writes_nothing_more(Db::sqlite).await;
+    async fn a_suspended_run_that_lost_its_lock_writes_nothing_more() {
+        super::stopped::a_suspended_run_that_lost_its_lock_writes_nothing_more(Db::sqlite).await;
     }
 
     #[tokio::test]
@@ -299,8 +309,8 @@ mod postgres {
     use super::Db;
 
     #[tokio::test]
-    async fn killed_at_each_point() {
-        super::killed_at_each_point(Db::postgres).await;
+    async fn a_run_killed_at_each_point_is_continued() {
+        super::a_run_killed_at_each_point_is_continued(Db::postgres).await;
     }
 
     #[tokio::test]
@@ -319,30 +329,30 @@ mod postgres {
     }
 
     #[tokio::test]
-    async fn a_stopped_run_keeps_others_out() {
-        super::stopped::a_stopped_run_keeps_others_out(Db::postgres).await;
+    async fn a_suspended_run_keeps_others_out() {
+        super::stopped::a_suspended_run_keeps_others_out(Db::postgres).await;
     }
 
     #[tokio::test]
-    async fn a_stopped_run_that_was_overtaken_writes_nothing_more() {
-        super::stopped::a_stopped_run_that_was_overtaken_writes_nothing_more(Db::postgres).await;
+    async fn a_suspended_run_that_lost_its_lock_writes_nothing_more() {
+        super::stopped::a_suspended_run_that_lost_its_lock_writes_nothing_more(Db::postgres).await;
     }
 
     #[tokio::test]
-    async fn a_connection_that_is_lost_in_each_step() {
+    async fn a_connection_lost_in_each_step_is_repaired_by_the_next_run() {
         super::lost::a_fault_in_each_step_is_repaired_by_the_next_run("lost", "target_unreachable")
             .await;
     }
 
     #[tokio::test]
-    async fn a_disk_that_is_full_in_each_step() {
+    async fn a_full_disk_in_each_step_is_repaired_by_the_next_run() {
         super::lost::a_fault_in_each_step_is_repaired_by_the_next_run("full", "disk_full").await;
     }
 
     #[tokio::test]
     #[ignore = "mounts a file system, as root"]
-    async fn a_run_on_a_full_disk() {
-        super::lost::a_run_on_a_full_disk().await;
+    async fn a_run_on_a_full_disk_continues_after_space_is_freed() {
+        super::lost::a_run_on_a_full_disk_continues_after_space_is_freed().await;
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
-//! The program `linchpin` with saved files: it has no source of the app and no functions.
+//! Tests of the program `linchpin` with saved files, without the source and the functions of an
+//! app.
 //!
-//! The test program runs itself as `linchpin`. The variable `ARGUMENTS` has its arguments.
-#![allow(clippy::expect_used, clippy::unwrap_used)] // in a test, stopping is the report
+//! The test program starts itself as `linchpin`. The variable `ARGUMENTS` has the arguments.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // in a test, a panic reports the failure
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +17,7 @@ use serde_json::{Value as Json, json};
 /// The last line before the output of the program.
 const MARK: &str = "-- the output of the program --";
 
-/// The program itself.
+/// Runs as the program `linchpin`. It is not a test itself.
 #[test]
 #[ignore = "the program that other tests run"]
 fn program() {
@@ -26,7 +27,7 @@ fn program() {
     let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
     println!("{MARK}");
     let status = cli::standalone(&arguments, &open);
-    // The test harness prints nothing more.
+    // Exits here, so that the test harness prints no further output.
     std::process::exit(status);
 }
 
@@ -67,13 +68,13 @@ fn snapshot(kind: &str) -> Json {
 #[test]
 fn saved_files_are_planned_and_applied_without_an_app() {
     let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
-    std::fs::write(at.join("saved.json"), snapshot("string").to_string()).unwrap();
+    let dir = folder.path();
+    std::fs::write(dir.join("saved.json"), snapshot("string").to_string()).unwrap();
     let with = |words: &str| {
         format!("--schema saved.json --dir migrations --url sqlite:files.db {words} --json")
     };
     let json = |words: &str| -> (i32, Json) {
-        let (exit, text) = run(at, &with(words));
+        let (exit, text) = run(dir, &with(words));
         let json: Json = serde_json::from_str(&text).expect("one document");
         assert_eq!(json["exit"], exit);
         (exit, json)
@@ -84,18 +85,18 @@ fn saved_files_are_planned_and_applied_without_an_app() {
         (exit, plan["result"]["migrations"][0]["name"].as_str()),
         (0, Some("start"))
     );
-    assert!(!at.join("files.db").exists(), "a plan creates nothing");
+    assert!(!dir.join("files.db").exists(), "a plan creates nothing");
     assert_eq!(json("migrate apply").0, 0);
     assert_eq!(json("migrate plan --check").0, 0);
 
-    // The second migration converts values with a function, which only the app has.
+    // The second migration converts values with a function that only the app has.
     let changes = json!([
         { "kind": "changeType", "entity": "files", "field": "size", "transform": "app::parse" }
     ]);
     let transforms = json!([
         { "name": "app::parse", "from": "string", "to": "integer", "body": "5f".repeat(32) }
     ]);
-    second(at, &changes, &transforms);
+    write_second_migration(dir, &changes, &transforms);
     let (exit, plan) = json("migrate plan");
     assert_eq!(exit, 0, "{plan}");
     let digest = plan["result"]["approvalDigest"].as_str().unwrap();
@@ -111,18 +112,18 @@ fn saved_files_are_planned_and_applied_without_an_app() {
     }
     let (_, status) = json("migrate status");
     assert_eq!(status["result"]["seq"], 1);
-    // A phase that runs no function needs none.
+    // A phase without functions runs without the app.
     assert_eq!(json("migrate apply --phase expand").0, 0);
 }
 
-/// Writes the second migration, as the app with the function would record it.
-fn second(at: &Path, changes: &Json, transforms: &Json) {
-    let folder = at.join("migrations");
+/// Writes the second migration as the app with the function records it.
+fn write_second_migration(dir: &Path, changes: &Json, transforms: &Json) {
+    let folder = dir.join("migrations");
     let read = |name: &str| -> Json {
         serde_json::from_str(&std::fs::read_to_string(folder.join(name)).unwrap()).unwrap()
     };
     let after = snapshot("integer");
-    std::fs::write(at.join("saved.json"), after.to_string()).unwrap();
+    std::fs::write(dir.join("saved.json"), after.to_string()).unwrap();
     let migration = json!({
         "format": 2, "seq": 2, "name": "numbers",
         "parent": read("0001_start.json")["snapshotDigest"],
@@ -140,7 +141,7 @@ fn second(at: &Path, changes: &Json, transforms: &Json) {
 }
 
 #[test]
-fn a_command_without_an_app_says_what_it_needs() {
+fn a_command_that_needs_an_app_is_refused_without_one() {
     let folder = tempfile::tempdir().unwrap();
     for words in ["migrate plan", "migrate record x", "schema print"] {
         let (exit, text) = run(folder.path(), &format!("{words} --json"));

@@ -1,48 +1,48 @@
-//! Declarations without the server: what a crate that shares entities with other programs sees.
+//! Declarations without the server, for a crate that shares entities with other programs.
 //!
-//! `cargo run -p linchpin --no-default-features --example declarations` lists what is declared;
-//! nothing of HTTP or of a store is compiled in. The checks of this repository build it, so that
-//! expansions keep to what is there without the server.
+//! `cargo run -p linchpin --no-default-features --example declarations` lists the declarations; no
+//! code of HTTP or of a store is compiled in. The checks of this repository build this example, so
+//! that expansions use only items that exist without the server.
 
 use linchpin::filter::Filter;
 use linchpin::prelude::*;
 
-/// How far a parcel is.
+/// The state of a parcel.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum Status {
     /// Not sent yet.
     Packed,
-    /// With the carrier.
+    /// Handed to the carrier.
     Sent,
 }
 
-/// A line of a parcel.
+/// One article in a parcel.
 #[derive(Embedded, Clone, Debug)]
 pub struct Line {
-    /// What.
+    /// The name of the article.
     #[field(length = 1..=80)]
     pub article: String,
-    /// How many.
+    /// The number of pieces.
     #[field(range = 1..)]
     pub count: i64,
 }
 
-/// Something on its way.
+/// A parcel.
 #[entity(namespace = "mail", unique(number), index(status, created_at), version, routes(auth = none, delete(roles = ["admin"])))]
 #[derive(Clone, Debug)]
 pub struct Parcel {
     /// The key.
     #[field(primary, default = uuid)]
     pub id: String,
-    /// What is on the label.
+    /// The number on the label.
     #[field(length = 1..=40)]
     pub number: String,
-    /// How far it is.
+    /// The state.
     #[field(default = Status::Packed)]
     pub status: Status,
-    /// What is in it.
+    /// The contents.
     pub lines: Vec<Line>,
-    /// How often it was looked up.
+    /// The number of views.
     #[field(default = 0)]
     pub looks: i64,
     /// When it was sent.
@@ -56,11 +56,11 @@ pub struct Parcel {
 #[operation(kind = "lookup", fields(number = param(number)), returns = "one")]
 pub const BY_NUMBER: Operation<Parcel>;
 
-/// What was sent by then.
+/// The parcels that were sent until a given time.
 #[operation(kind = "lookup", fields(status = param(status)), filter = (sent_at <= param(by)), returns = "many", paginate)]
 pub const SENT_BY: Operation<Parcel>;
 
-/// Whether a number is in use.
+/// Whether a parcel has this number.
 #[operation(kind = "exists", fields(number = param(number)))]
 pub const NUMBER_TAKEN: Operation<Parcel>;
 
@@ -68,11 +68,11 @@ pub const NUMBER_TAKEN: Operation<Parcel>;
 #[operation(kind = "transition", field = status, from = Status::Packed, to = Status::Sent, set(sent_at = now()))]
 pub const SEND: Operation<Parcel>;
 
-/// Counts a look.
+/// Counts a view.
 #[operation(kind = "increment", field = looks)]
 pub const LOOK: Operation<Parcel>;
 
-/// Parcels and all that is done with them.
+/// Parcels and their operations.
 pub static MAIL: Package = package!(
     name = "mail",
     entities = [entity(
@@ -93,7 +93,7 @@ fn main() {
             println!("  {}: {}", operation.name, operation.doc);
         }
     }
-    // Typed inputs and filters are there as well.
+    // Typed inputs and filters need no server either.
     let create = ParcelCreate {
         number: "P-1".to_owned(),
         status: None,

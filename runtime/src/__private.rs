@@ -1,4 +1,5 @@
-//! What expansions name. No promise to users: anything here may change in a patch release.
+//! Items that macro expansions name. They are not public API: any of them may change in a patch
+//! release.
 
 #[cfg(not(feature = "server"))]
 pub use linchpin_core::__private::*;

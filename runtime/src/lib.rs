@@ -34,22 +34,22 @@
 //! }
 //! ```
 //!
-//! # Where to read on
+//! # Further reading
 //!
 //! - [`entity`](macro@entity): options of entities and fields, and the keys of policies.
 //! - [`operation`](macro@operation): every kind of operation, with an example.
-//! - [`route`](macro@route): a function of your own as a route.
+//! - [`route`](macro@route): serves a Rust function as a route.
 //! - [`Config`]: every environment variable with its default.
-//! - [`Plugin`]: what extends an app, such as authentication.
-//! - [`testing`]: calls to an app within a test.
+//! - [`Plugin`]: extensions of an app, such as authentication.
+//! - [`testing`]: calls an app within a test.
 //!
 //! # Features
 //!
 //! | Feature | Adds |
 //! |---|---|
-//! | `server` (default) | HTTP, the app and the memory store; without it declarations and filters only |
-//! | `jwt` (default) | `JwtAuth`: callers are authenticated by bearer tokens |
-//! | `sqlite` (default) | the embedded store |
+//! | `server` (default) | HTTP, the app and the memory store; without it, only declarations and filters |
+//! | `jwt` (default) | `JwtAuth`: authentication by bearer tokens |
+//! | `sqlite` (default) | SQLite as a store |
 //! | `postgres` | PostgreSQL as a store |
 
 pub mod prelude;
@@ -73,8 +73,8 @@ pub use linchpin_macros::{
     Embedded, FieldEnum, Roles, computed, entity, migrations, operation, package, projection,
     route, transform,
 };
-/// The axum that handlers of `#[route]` and routers of plugins are written for, so that versions
-/// always agree.
+/// The version of axum that Linchpin uses. Handlers of `#[route]` and routers of plugins import
+/// axum from here, so that the versions always match.
 #[cfg(feature = "server")]
 pub use linchpin_server::axum;
 #[cfg(feature = "server")]
@@ -88,7 +88,7 @@ pub use linchpin_server::{
     permission, resource, seal, search, settings, store, testing,
 };
 
-/// Route policies, as declarations hold them.
+/// The policies of routes, as stored in declarations.
 #[cfg(not(feature = "server"))]
 pub mod http {
     pub use linchpin_core::operation::ExtraRouteSpec;

@@ -1,4 +1,4 @@
-//! Everything a declaration names: `use linchpin::prelude::*;`.
+//! All names that declarations need: `use linchpin::prelude::*;`.
 
 #[cfg(feature = "jwt")]
 pub use crate::JwtAuth;

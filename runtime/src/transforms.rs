@@ -1,8 +1,8 @@
 //! Transforms: functions that a migration runs on stored values.
 //!
-//! A field whose type changes names one: `#[field(transform = transforms::integer_to_string)]`.
-//! The functions here are the common ones; [`transform`](macro@crate::transform) makes one of a
-//! function of yours.
+//! A field whose type changes names a transform:
+//! `#[field(transform = transforms::integer_to_string)]`. This module has the common ones; the
+//! attribute [`transform`](macro@crate::transform) turns any suitable function into one.
 
 pub use linchpin_core::entity::{
     EnumText, OldRecord, TransformDesc, TransformError, TransformFn, TransformFrom, TransformInput,
@@ -20,7 +20,7 @@ use crate::transform;
 /// # Errors
 /// Never.
 #[transform(crate = crate)]
-#[allow(clippy::unnecessary_wraps)] // the form of transforms
+#[allow(clippy::unnecessary_wraps)] // every transform returns a `Result`
 pub fn integer_to_string(old: i64) -> Result<String, TransformError> {
     Ok(old.to_string())
 }
@@ -50,7 +50,7 @@ pub fn integer_to_number(old: i64) -> Result<f64, TransformError> {
 /// # Errors
 /// Never.
 #[transform(crate = crate)]
-#[allow(clippy::unnecessary_wraps)] // the form of transforms
+#[allow(clippy::unnecessary_wraps)] // every transform returns a `Result`
 pub fn enum_to_string(old: EnumText) -> Result<String, TransformError> {
     Ok(old.0)
 }
@@ -96,7 +96,7 @@ pub fn string_to_integer_strict(old: String) -> Result<i64, TransformError> {
 /// # Errors
 /// Never.
 #[transform(crate = crate, reverse = string_array_to_string)]
-#[allow(clippy::unnecessary_wraps)] // the form of transforms
+#[allow(clippy::unnecessary_wraps)] // every transform returns a `Result`
 pub fn string_to_string_array(old: String) -> Result<Vec<String>, TransformError> {
     Ok(vec![old])
 }

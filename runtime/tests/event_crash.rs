@@ -3,7 +3,7 @@
 //!
 //! The test runs itself as the program that is killed.
 #![cfg(feature = "sqlite")]
-#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, a panic reports the failure
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -46,7 +46,7 @@ impl EventSink for Log {
     fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, linchpin::Result<()>> {
         Box::pin(async move {
             for event in batch {
-                // One write per line, so that a kill cuts none but the last.
+                // One write per line, so that a kill can cut only the last line.
                 let line = format!(
                     "{} {} {} {}\n",
                     event.id,
@@ -55,7 +55,7 @@ impl EventSink for Log {
                     event.payload["changes"]
                 );
                 self.0.lock().unwrap().write_all(line.as_bytes()).unwrap();
-                // Time to be killed between two.
+                // A pause, so that a kill can happen between two events.
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
             Ok(())
@@ -90,7 +90,7 @@ async fn program() {
     };
     let running = app(&folder).await;
     if std::env::var(LIFE).as_deref() == Ok("deliver") {
-        // Stopping delivers what waits.
+        // A stop delivers waiting events first.
         running.stop().await.unwrap();
         return;
     }
@@ -124,11 +124,11 @@ async fn program() {
     futures_util::future::join_all(writers).await;
 }
 
-fn run(folder: &Path, database: &str, life: &str) -> std::process::Child {
+fn run(folder: &Path, database: &str, mode: &str) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "program", "--ignored", "--test-threads", "1"])
         .env(FOLDER, folder)
-        .env(LIFE, life)
+        .env(LIFE, mode)
         .env(DATABASE, database)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -140,7 +140,7 @@ fn run(folder: &Path, database: &str, life: &str) -> std::process::Child {
 type Order = Vec<(String, String)>;
 
 /// The ids of the events by content, and their order.
-fn told(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Order) {
+fn delivered(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Order) {
     let text = std::fs::read_to_string(folder.join("told")).unwrap_or_default();
     let mut by_fact: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut order = Vec::new();
@@ -157,9 +157,9 @@ fn told(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Order) {
     (by_fact, order)
 }
 
-/// Writes and is killed, again and again, and delivers in the end. `stored` reads keys and numbers
-/// of changes.
-fn crash(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>) -> Order {
+/// Starts and kills the writing program repeatedly, and delivers the remaining events at the end.
+/// `stored` reads the keys and the numbers of changes.
+fn write_and_kill(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>) -> Order {
     let lines = || {
         std::fs::read_to_string(folder.join("told"))
             .unwrap_or_default()
@@ -169,10 +169,13 @@ fn crash(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>)
     for round in 0..ROUNDS {
         let before = lines();
         let mut child = run(folder, database, "write");
-        // It has to get going, however busy the machine is.
+        // The program must have started, even on a busy machine.
         let end = std::time::Instant::now() + Duration::from_mins(1);
         while lines() < before + 20 {
-            assert!(std::time::Instant::now() < end, "the program tells nothing");
+            assert!(
+                std::time::Instant::now() < end,
+                "the program delivers no event"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(Duration::from_millis(23 * round));
@@ -180,7 +183,7 @@ fn crash(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>)
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // One more program that is killed while it delivers the rest.
+    // Kills one more program while it delivers the remaining events.
     let mut child = run(folder, database, "deliver");
     std::thread::sleep(Duration::from_millis(40));
     child.kill().unwrap();
@@ -190,38 +193,45 @@ fn crash(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>)
         assert!(run(folder, database, "deliver").wait().unwrap().success());
         committed.clear();
         for (id, changes) in stored() {
-            assert!(changes < 2, "what was undone is stored");
+            assert!(changes < 2, "a rolled-back record is stored");
             committed.insert(format!("notes.created {id} 0"));
             if changes == 1 {
                 committed.insert(format!("notes.change {id} 1"));
             }
         }
-        if told(folder).0.len() >= committed.len() {
+        if delivered(folder).0.len() >= committed.len() {
             break;
         }
     }
-    let (by_fact, order) = told(folder);
+    let (by_fact, order) = delivered(folder);
     let facts: BTreeSet<String> = by_fact.keys().cloned().collect();
     assert!(
         committed.len() > 200,
-        "only {} mutations: the test tests nothing",
+        "only {} mutations: too few for this test",
         committed.len()
     );
     let missing: Vec<_> = committed.difference(&facts).collect();
     assert!(
         missing.is_empty(),
-        "{} of {} were not told: {missing:?}",
+        "{} of {} were not delivered: {missing:?}",
         missing.len(),
         committed.len()
     );
     let invented: Vec<_> = facts.difference(&committed).collect();
-    assert!(invented.is_empty(), "told and never happened: {invented:?}");
+    assert!(
+        invented.is_empty(),
+        "delivered but not stored: {invented:?}"
+    );
     for (fact, ids) in &by_fact {
-        assert_eq!(ids.len(), 1, "{fact} was told under several ids: {ids:?}");
+        assert_eq!(
+            ids.len(),
+            1,
+            "{fact} was delivered under several ids: {ids:?}"
+        );
     }
     let text = std::fs::read_to_string(folder.join("told")).unwrap();
     println!(
-        "{} mutations, {} told more than once",
+        "{} mutations, {} delivered more than once",
         committed.len(),
         text.lines().count() - order.len()
     );
@@ -229,7 +239,7 @@ fn crash(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>)
 }
 
 #[test]
-fn every_committed_mutation_is_told_after_kill_9() {
+fn every_committed_mutation_is_delivered_after_kill_9() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("crash.db");
     let stored = || {
@@ -240,15 +250,15 @@ fn every_committed_mutation_is_told_after_kill_9() {
             .map(Result::unwrap)
             .collect()
     };
-    let order = crash(&format!("sqlite:{}", file.display()), folder.path(), stored);
-    // Numbers of commits are those of ids, within a process and from one to the next.
+    let order = write_and_kill(&format!("sqlite:{}", file.display()), folder.path(), stored);
+    // The ids of events follow the order of commits, within a process and across restarts.
     let ids: Vec<&String> = order.iter().map(|(_, id)| id).collect();
-    assert!(ids.is_sorted(), "not in the order of commits");
+    assert!(ids.is_sorted(), "events are not in the order of commits");
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn every_committed_mutation_is_told_after_kill_9_on_postgres() {
+fn every_committed_mutation_is_delivered_after_kill_9_on_postgres() {
     let folder = tempfile::tempdir().unwrap();
     let database = postgres_server::fresh_url();
     let stored = || {
@@ -258,8 +268,8 @@ fn every_committed_mutation_is_told_after_kill_9_on_postgres() {
             |id, changes| (id, changes.parse().unwrap()),
         )
     };
-    let order = crash(&database, folder.path(), stored);
-    // There is no one order of commits, but of each record there is one.
+    let order = write_and_kill(&database, folder.path(), stored);
+    // Commits have no order across records, but the events of each record have one.
     let mut created = BTreeSet::new();
     for (fact, _) in &order {
         let mut words = fact.split(' ');
@@ -269,7 +279,7 @@ fn every_committed_mutation_is_told_after_kill_9_on_postgres() {
         } else {
             assert!(
                 created.contains(id),
-                "{fact} was told before its record was made"
+                "{fact} was delivered before the creation of its record"
             );
         }
     }

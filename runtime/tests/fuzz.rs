@@ -1,7 +1,7 @@
-//! Random input over a real socket: nothing panics, nothing is answered 500, and a refused request
+//! Random input over a real socket: no request causes a panic or a 500, and a refused request
 //! changes nothing.
 
-#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used)] // in a test, a panic reports the failure
 
 #[path = "acceptance/fixture.rs"]
 mod fixture;
@@ -23,7 +23,7 @@ fn cases() -> u32 {
         .unwrap_or(200)
 }
 
-fn nasty_text() -> impl Strategy<Value = String> {
+fn hostile_text() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
         prop::sample::select(vec![
@@ -58,7 +58,7 @@ fn nasty_text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn nasty_json() -> impl Strategy<Value = Json> {
+fn hostile_json() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         Just(Json::Null),
         any::<bool>().prop_map(Json::from),
@@ -72,12 +72,12 @@ fn nasty_json() -> impl Strategy<Value = Json> {
             0
         ])
         .prop_map(Json::from),
-        nasty_text().prop_map(Json::from),
+        hostile_text().prop_map(Json::from),
     ];
     leaf.prop_recursive(6, 48, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Json::from),
-            prop::collection::btree_map(nasty_text(), inner, 0..6)
+            prop::collection::btree_map(hostile_text(), inner, 0..6)
                 .prop_map(|m| Json::Object(m.into_iter().collect())),
         ]
     })
@@ -109,7 +109,7 @@ fn field() -> impl Strategy<Value = String> {
         "sortDir",
         "include",
     ];
-    prop_oneof![8 => prop::sample::select(known).prop_map(str::to_owned), 1 => nasty_text()]
+    prop_oneof![8 => prop::sample::select(known).prop_map(str::to_owned), 1 => hostile_text()]
 }
 
 fn encode(text: &str) -> String {
@@ -128,7 +128,7 @@ async fn snapshot(server: &Server) -> Vec<Json> {
     server.walk("/posts").await
 }
 
-fn fine(what: &str, reply: &Reply) -> Result<(), TestCaseError> {
+fn check_response(what: &str, reply: &Reply) -> Result<(), TestCaseError> {
     prop_assert!(reply.status < 500, "{what}: {reply:?}");
     if reply.status >= 400 && !reply.body.is_empty() {
         let body = reply.json();
@@ -175,17 +175,17 @@ fn property<S: Strategy>(
 }
 
 #[test]
-fn bodies() {
+fn bodies_cause_no_server_error() {
     let member = || {
-        prop::collection::btree_map(field(), nasty_json(), 0..8)
+        prop::collection::btree_map(field(), hostile_json(), 0..8)
             .prop_map(|m| Json::Object(m.into_iter().collect()))
     };
-    let body = move || prop_oneof![6 => member().prop_map(|j: Json| j.to_string()), 2 => nasty_json().prop_map(|j| j.to_string()), 1 => any::<String>()];
+    let body = move || prop_oneof![6 => member().prop_map(|j: Json| j.to_string()), 2 => hostile_json().prop_map(|j| j.to_string()), 1 => any::<String>()];
     property(body, async |server, body| {
         let before = snapshot(server).await;
         let json = [("content-type", "application/json")];
         let created = server.raw("POST", "/posts", &json, &body).await;
-        fine(&body, &created)?;
+        check_response(&body, &created)?;
         if created.status == 201 {
             server.delete(&server.path(&created.json())).await;
         }
@@ -193,12 +193,12 @@ fn bodies() {
         let patched = server
             .raw("PATCH", &server.path(&before[0]), &json, &body)
             .await;
-        fine(&body, &patched)?;
+        check_response(&body, &patched)?;
         if patched.status >= 400 {
             prop_assert_eq!(&snapshot(server).await, &before, "{}", body);
         }
         for op in ["publish", "retire", "bump", "archive"] {
-            fine(
+            check_response(
                 &body,
                 &server
                     .raw(
@@ -215,7 +215,7 @@ fn bodies() {
 }
 
 #[test]
-fn queries() {
+fn queries_cause_no_server_error() {
     property(
         || {
             let operator = prop::sample::select(vec![
@@ -233,7 +233,7 @@ fn queries() {
                 "[x]",
                 "[",
             ]);
-            prop::collection::vec((field(), operator, nasty_text()), 0..6)
+            prop::collection::vec((field(), operator, hostile_text()), 0..6)
         },
         async |server, pairs| {
             let query: Vec<String> = pairs
@@ -248,7 +248,7 @@ fn queries() {
                 "/posts/slug-taken",
                 "/posts/by-target/a/b",
             ] {
-                fine(&query, &server.get(&format!("{path}?{query}")).await)?;
+                check_response(&query, &server.get(&format!("{path}?{query}")).await)?;
             }
             Ok(())
         },
@@ -256,7 +256,7 @@ fn queries() {
 }
 
 #[test]
-fn raw_queries() {
+fn raw_queries_cause_no_server_error() {
     property(
         || "[ -~]{0,60}",
         async |server, query| {
@@ -269,20 +269,20 @@ fn raw_queries() {
                     )
                 })
                 .collect();
-            fine(&query, &server.get(&format!("/posts?{query}")).await)
+            check_response(&query, &server.get(&format!("/posts?{query}")).await)
         },
     );
 }
 
 #[test]
-fn cursors() {
+fn random_cursors_are_refused() {
     property(
-        || prop_oneof![nasty_text(), "[A-Za-z0-9_-]{0,200}"],
+        || prop_oneof![hostile_text(), "[A-Za-z0-9_-]{0,200}"],
         async |server, cursor| {
             let reply = server
                 .get(&format!("/posts?cursor={}", encode(&cursor)))
                 .await;
-            fine(&cursor, &reply)?;
+            check_response(&cursor, &reply)?;
             prop_assert_eq!(reply.status, 400);
             Ok(())
         },
@@ -290,8 +290,8 @@ fn cursors() {
 }
 
 #[test]
-fn ids() {
-    property(nasty_text, async |server, id| {
+fn ids_cause_no_server_error() {
+    property(hostile_text, async |server, id| {
         let id = encode(&id);
         let json = [("content-type", "application/json")];
         for (method, path) in [
@@ -300,9 +300,9 @@ fn ids() {
             ("GET", format!("/counters/{id}")),
             ("POST", format!("/posts/{id}/publish")),
         ] {
-            fine(&path, &server.raw(method, &path, &[], "").await)?;
+            check_response(&path, &server.raw(method, &path, &[], "").await)?;
         }
-        fine(
+        check_response(
             &id,
             &server
                 .raw("PATCH", &format!("/posts/{id}"), &json, r#"{"title":"x"}"#)

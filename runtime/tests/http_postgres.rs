@@ -1,4 +1,4 @@
-//! The suite of `http_suite`, over a `PostgreSQL` server.
+//! The suite of `http_suite` on a `PostgreSQL` server.
 #![cfg(feature = "postgres")]
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ mod postgres_server;
 use fixture::Fresh;
 use linchpin::store::postgres::{PostgresOptions, PostgresStore};
 
-/// A fresh store in a schema of its own.
+/// A new store in a separate schema.
 fn fresh() -> Fresh {
     (
         std::sync::Arc::new(

@@ -1,4 +1,4 @@
-//! The suite of `http_suite`, over the embedded store.
+//! The suite of `http_suite` on SQLite.
 #![cfg(feature = "sqlite")]
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The OpenAPI document: complete, stable, valid, and true of every response.
+//! The OpenAPI document is complete, stable and valid, and matches every response.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn the_document_satisfies_the_meta_schema() {
     let document = json();
     let faults = against_meta_schema(&document);
     assert!(faults.is_empty(), "{faults:#?}");
-    // The check can fail.
+    // The check would fail for a wrong document.
     let mut broken = document;
     broken["paths"]["/posts"]["get"]["parameters"][0]["in"] = "body".into();
     assert!(!against_meta_schema(&broken).is_empty());
@@ -37,7 +37,7 @@ fn the_document_satisfies_the_meta_schema() {
 fn every_schema_is_a_json_schema_and_every_reference_resolves() {
     let (faults, schemas) = within_itself(&json());
     assert!(faults.is_empty(), "{faults:#?}");
-    assert!(schemas > 50, "only {schemas} schemas looked at");
+    assert!(schemas > 50, "only {schemas} schemas were checked");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_document_is_stable_and_sorted() {
 }
 
 #[test]
-fn bodies_are_judged_as_the_server_judges_them() {
+fn schemas_accept_the_bodies_that_the_server_accepts() {
     let document = json();
     let check = |schema: &str, body: Json| {
         let mut root = document.clone();
@@ -177,7 +177,7 @@ fn bodies_are_judged_as_the_server_judges_them() {
         serde_json::json!({ "dueAt": null })
     ));
     assert!(!check("PostPublishInput", serde_json::json!({})));
-    // The two other entities, named apart.
+    // If the name of an entity is taken, its schemas get another name.
     assert!(check("NewsPostCreate", good.clone()));
     assert!(check("Error2Create", serde_json::json!({ "id": "42" })));
     assert!(!check("Error2Create", serde_json::json!({ "id": 42 })));
@@ -235,7 +235,7 @@ fn errors_security_and_preconditions_follow_the_policy() {
         "title[null]",
         "meta",
     ] {
-        assert!(!names.contains(&name), "{name} is no parameter");
+        assert!(!names.contains(&name), "{name} is not a parameter");
     }
     assert_eq!(
         list["parameters"][2]["schema"]["enum"],
@@ -296,7 +296,7 @@ fn errors_security_and_preconditions_follow_the_policy() {
     );
     assert!(
         operation("/posts/by-slug", "get")["x-linchpin-filter"].is_null(),
-        "it names a private field"
+        "the document names a private field"
     );
 
     let taken = operation("/posts/slug-taken", "head");
@@ -366,7 +366,7 @@ async fn the_document_is_served_with_a_tag() {
 }
 
 #[tokio::test]
-async fn the_page_asks_for_nothing_but_its_own_files() {
+async fn the_docs_page_loads_only_its_own_files() {
     let router = linchpin::openapi::docs_router();
     let page = ask(&router, "/docs", None).await;
     let policy = page.headers()["content-security-policy"]

@@ -1,7 +1,7 @@
-//! Values of every type, from a body through rules and store to an answer and to a Rust struct,
-//! without a change on the way.
+//! Values of every type stay unchanged from a body through constraints and store to a response and
+//! to a Rust struct.
 
-#![allow(missing_docs)] // a test has no readers of its types but the test
+#![allow(missing_docs)] // types of a test
 
 use std::sync::Arc;
 
@@ -88,7 +88,8 @@ impl Fixture {
         ))
     }
 
-    /// Creates from a body; the answer and the stored record, both read back as JSON.
+    /// Creates a record from a body. Returns the response and the stored record, both as JSON,
+    /// and the id.
     fn create(
         &self,
         body: &serde_json::Value,
@@ -200,7 +201,7 @@ fn sample() -> impl Strategy<Value = Sample> {
             at,
             mood,
             tags,
-            // JSON null is no value.
+            // JSON null counts as no value.
             meta: meta.filter(|m| !m.is_null()),
             settings,
             parts,
@@ -219,7 +220,7 @@ fn typed_input_and_its_answer_as_a_body_give_the_same_record() {
         let read = fixture.runtime.block_on(fixture.samples.get(&fixture.cx, typed.id.clone())).map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
         prop_assert_eq!(read.as_ref(), Some(&typed));
 
-        // Its JSON, sent back as the body of another create.
+        // The JSON of the record, sent as the body of another create.
         let form = Form::Json(Arc::new(Projection::readable(DESC)));
         let rows = fixture.runtime.block_on(fixture.table.get(&fixture.cx, linchpin::Value::Text(typed.id.clone()), &form));
         let rows = rows.map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
@@ -234,7 +235,7 @@ fn typed_input_and_its_answer_as_a_body_give_the_same_record() {
 }
 
 #[test]
-fn typed_input_meets_the_same_rules_as_a_body() {
+fn typed_input_is_validated_like_a_body() {
     let fixture = Fixture::new();
     let good = || SampleCreate {
         label: "x".into(),
@@ -340,7 +341,7 @@ fn every_problem_of_a_body_is_in_one_answer_ordered_by_path() {
     assert_eq!(fixture.problems("{}"), ["label required"]);
     let broken = fixture.create_text(r#"{"label":"x","label":"y"}"#);
     assert!(broken.is_err_and(|e| e.code() == Code::MalformedJson));
-    // Nothing of all this was stored.
+    // No refused body was stored.
     let page = fixture
         .runtime
         .block_on(fixture.samples.list(&fixture.cx, SampleListQuery::new()));

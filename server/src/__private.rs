@@ -1,7 +1,8 @@
-//! What expansions name. No promise to users: anything here may change in a patch release.
+//! The items that macro expansions use. They are not public API: anything here may change in a
+//! patch release.
 //!
-//! An expansion starts with `use ::linchpin::__private as __lp;` and is data plus calls into the
-//! functions below.
+//! An expansion starts with `use ::linchpin::__private as __lp;` and consists of data and calls of
+//! the functions below.
 
 pub use crate::Attachment;
 pub use crate::Cx;
@@ -10,7 +11,7 @@ pub use crate::http::{
     Arguments, ByMedia, ByRecord, ByShape, Contents, ContentsOf, ExtraHandler, ExtraRoute,
     ExtraRouteSpec, MiddlewareFn, Otherwise, Probe, ResponseFuture, answered, serve_route,
 };
-/// A request, as extra routes get it.
+/// The request type of extra routes.
 pub type Request = axum::http::Request<axum::body::Body>;
 pub use crate::operation::CustomCall;
 #[cfg(feature = "postgres")]
@@ -28,12 +29,13 @@ pub use linchpin_core::__private::*;
 pub use linchpin_core::package::assert_route_audited;
 pub use linchpin_macros::__operation;
 
-/// A future behind a pointer, as a middleware returns it.
+/// Boxes a future; a middleware returns a boxed future.
 pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> crate::BoxFuture<'a, T> {
     Box::pin(future)
 }
 
-/// An extra route listed with its entity: rustc judges that it belongs there.
+/// The description of an extra route. The bound `Itself<E>` makes rustc check that the route
+/// belongs to the entity under which it is listed.
 pub const fn extra<E: Entity, F: Itself<E>>(route: &ExtraRoute<F>) -> ExtraRouteSpec {
     route.spec()
 }
@@ -68,7 +70,7 @@ macro_rules! __handler {
         ))
     };
 }
-/// A function of a custom operation, by the name of its store: absent if this build lacks the store.
+/// A function of a custom operation for the named store; `None` if this build lacks the store.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_store {
@@ -76,14 +78,14 @@ macro_rules! __on_store {
     ("postgres", $($handler:tt)*) => { $crate::__private::on_postgres!($($handler)*) };
     ($($handler:tt)*) => { $crate::__private::handler!($($handler)*) };
 }
-/// The function on SQLite.
+/// A function for SQLite.
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_sqlite {
     ($($handler:tt)*) => { $crate::__private::handler!("sqlite", $($handler)*) };
 }
-/// The function on SQLite, which this build lacks.
+/// `None`: this build lacks SQLite.
 #[cfg(not(feature = "sqlite"))]
 #[doc(hidden)]
 #[macro_export]
@@ -92,14 +94,14 @@ macro_rules! __on_sqlite {
         ::core::option::Option::None
     };
 }
-/// The function on `PostgreSQL`.
+/// A function for `PostgreSQL`.
 #[cfg(feature = "postgres")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_postgres {
     ($($handler:tt)*) => { $crate::__private::handler!("postgres", $($handler)*) };
 }
-/// The function on `PostgreSQL`, which this build lacks.
+/// `None`: this build lacks `PostgreSQL`.
 #[cfg(not(feature = "postgres"))]
 #[doc(hidden)]
 #[macro_export]
@@ -113,10 +115,11 @@ pub use __on_postgres as on_postgres;
 pub use __on_sqlite as on_sqlite;
 pub use __on_store as on_store;
 
-/// Refuses a function whose call is on another store than the name before it says.
+/// Refuses a function whose `CustomCall` is for another store than the name before the function in
+/// `handler(..)`.
 ///
 /// # Panics
-/// In const evaluation, if the names differ.
+/// At compile time, if the names differ.
 #[track_caller]
 pub const fn assert_on_store<E: Entity, S: crate::store::CustomStore, R>(
     name: &str,
@@ -129,7 +132,7 @@ pub const fn assert_on_store<E: Entity, S: crate::store::CustomStore, R>(
     );
 }
 
-/// An argument of a call that is never made.
+/// An argument in code that is type-checked but never runs.
 pub fn no_argument<T>() -> T {
     unreachable!("the call is only typed")
 }

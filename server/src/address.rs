@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The address that identifies a client in limits: an IPv6 client has a whole /64, so only that part
-/// counts.
+/// The address by which limits identify a client. An IPv6 client usually has a whole /64 network,
+/// so the other 64 bits become 0.
 pub fn one_client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

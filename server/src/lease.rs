@@ -13,7 +13,7 @@ pub(crate) struct Lease(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     begin: Instant,
-    /// The second after `begin` from which this process does not serve.
+    /// The end of the lease, in seconds after `begin`; from then on this process must not serve.
     end: AtomicU64,
 }
 
@@ -46,7 +46,7 @@ impl Lease {
     }
 }
 
-/// The answer while the lease has ended.
+/// The error of requests after the lease has ended.
 #[cold]
 pub(crate) fn ended() -> Error {
     Error::unavailable(

@@ -51,5 +51,5 @@ pub use linchpin_migrate::SchemaCheck;
 pub use permission::{AccessRequest, Decision, Evaluator, RankRequest};
 pub use resource::{Adapter, Adapters, ResultFuture};
 
-// Macro expansions use `::linchpin`; the server declares entities of its own.
+// Macro expansions use `::linchpin`; the server declares its own entities.
 extern crate self as linchpin;

@@ -1,6 +1,6 @@
 //! Permissions: the decision whether an actor may perform an action on a record.
 //!
-//! A policy names actions; an [`Evaluator`] decides whether an actor may perform them. If it
+//! A policy contains actions; an [`Evaluator`] decides whether an actor may perform them. If it
 //! abstains, the owner of a record still has access. The resulting conditions become part of the
 //! statements of the call (`cx::CallConditions`), so that the decision and the change cannot
 //! diverge.
@@ -9,7 +9,8 @@ use std::fmt;
 
 use crate::{Actor, BoxFuture, Cx, Error, Result, Value};
 
-/// The question to an evaluator: may this actor perform this action on records of this resource?
+/// The input of an evaluator, which decides whether this actor may perform this action on records
+/// of this resource.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRequest<'a> {
     /// The call, with its instant and its request id.
@@ -23,12 +24,13 @@ pub struct AccessRequest<'a> {
     /// `create`, `list`, `get`, `update`, `delete`, or the name of the operation or extra route.
     pub route: &'a str,
     /// The value of the field that the policy names as `resource`. `None` means every record of the
-    /// entity: the policy names no resource, or the route works on many records and does not limit
+    /// entity: the policy has no `resource`, or the route works on many records and does not limit
     /// them to one resource.
     pub resource: Option<&'a Value>,
 }
 
-/// The question to the rank hook: does this actor rank above that user, for this record?
+/// The input of [`Evaluator::rank`], which decides whether this actor ranks above the user that a
+/// record is about.
 #[derive(Clone, Copy, Debug)]
 pub struct RankRequest<'a> {
     /// The permission that was granted to the actor.

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::Problem;
 use crate::suggest::did_you_mean;
 
-/// How one variable is read into settings of type `C`. The error completes "must be ..".
+/// Reads one variable into settings of type `C`. The error completes "must be ..".
 pub type Reader<C> = fn(&mut C, &str) -> Result<(), &'static str>;
 
 /// Reads the variables with a prefix into settings. Returns the mistakes: values of another form, and
-/// names that no reader has.
+/// names without a reader.
 ///
 /// ```
 /// use linchpin::settings::{self, Reader};
@@ -67,7 +67,7 @@ pub fn read<C>(
 /// Sets a value that was read.
 ///
 /// # Errors
-/// That of the value.
+/// The error of the value.
 pub fn set<T>(place: &mut T, value: Result<T, &'static str>) -> Result<(), &'static str> {
     *place = value?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::{Code, Error};
 
-/// A start-up error; its text is for the person who starts the app.
+/// Creates a start-up error; the operator of the app reads its text.
 pub(crate) fn startup(text: impl Into<String>) -> Error {
     Error::new(Code::Internal, text.into())
 }

@@ -1,4 +1,5 @@
-//! In-process calls to an app, for tests: no sockets are needed, and the responses are the same.
+//! In-process calls to an app, for tests: they need no sockets, and return the same responses as
+//! over HTTP.
 //!
 //! ```
 //! use linchpin::prelude::*;
@@ -83,7 +84,7 @@ impl Client {
     /// Sends `GET path`; the path may contain a query.
     ///
     /// # Errors
-    /// If the path is malformed. A refusal of the app is an answer, not an error.
+    /// If the path is malformed. An error response of the app is not an error of this method.
     pub async fn get(&self, path: &str) -> Result<Answer> {
         self.send(Method::GET, path, None::<()>).await
     }
@@ -148,7 +149,8 @@ impl Client {
             .transpose()
             .map_err(Error::internal)?;
         let request = Request::builder().method(method).uri(path);
-        // `()` is `null` in JSON, which no route accepts: it means no body.
+        // `()` becomes `null` in JSON. No route accepts `null` as a body, so here it means that
+        // there is no body.
         let request = match body.filter(|text| text != b"null") {
             Some(text) => request
                 .header(CONTENT_TYPE, "application/json")
@@ -159,7 +161,7 @@ impl Client {
     }
 }
 
-/// The response of the app.
+/// A response of the app.
 #[derive(Clone, Debug)]
 pub struct Answer(Response<Bytes>);
 

@@ -26,5 +26,5 @@ pub struct Note {
 
 /// The notes of an owner.
 #[operation(kind = "lookup", fields(owner_id = param(owner_id)), returns = "many")]
-#[allow(dead_code)] // packages of the cases list it
+#[allow(dead_code)] // only packages of the cases use it
 pub const OF_OWNER: Operation<Note>;

@@ -24,24 +24,24 @@ use ::std::vec::Vec;
 /// Shadows the prelude's `FnMut` to test that expansions use full paths.
 pub trait FnMut {}
 
-/// Where a post stands.
+/// The status of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FieldEnum)]
 pub enum Value {
-    /// Not seen by anybody.
+    /// Visible to the author only.
     Draft,
-    /// Seen by all.
+    /// Visible to everyone.
     Live,
-    /// No more.
-    #[deprecated = "nothing is gone"]
+    /// Removed.
+    #[deprecated = "delete the post"]
     Gone,
 }
 
-/// Who does what.
+/// The roles of users.
 #[derive(Clone, Copy, Debug, Roles)]
 pub enum Role {
-    /// Everything.
+    /// May change every post.
     Admin,
-    /// Little.
+    /// May read posts.
     #[deprecated = "write `Admin`"]
     Guest,
 }
@@ -49,14 +49,14 @@ pub enum Role {
 /// One saved version of a post.
 #[derive(Clone, Debug, Embedded)]
 pub struct Revision {
-    /// Its key.
+    /// The key.
     #[field(primary, default = uuid)]
     pub id: String,
-    /// What changed.
+    /// A note about the change.
     #[field(length = 1..=20, default = "none")]
     pub note: Option<String>,
-    /// By whom.
-    #[deprecated = "nobody says so"]
+    /// The name of the editor.
+    #[deprecated = "no longer recorded"]
     pub by: Option<String>,
 }
 
@@ -72,16 +72,16 @@ fn sound(post: &Post) -> ::core::result::Result<(), Problem> {
     }
 }
 
-/// Somebody who writes.
+/// An author of posts.
 #[entity(has_many(texts: Post, key = author_id), visible(open || id == ctx(actor.id)), action("write", open == true))]
 #[derive(Clone, Debug)]
 pub struct Author {
     /// The key.
     #[field(primary)]
     pub id: String,
-    /// Whether everybody sees them.
+    /// Whether everyone sees the author.
     pub open: bool,
-    /// How many posts there are.
+    /// The number of live posts.
     #[field(read_only, default = 0)]
     pub posts: i64,
 }
@@ -117,69 +117,69 @@ pub struct Post {
     /// The key.
     #[field(primary, default = uuid)]
     pub id: String,
-    /// In URLs.
+    /// The name in URLs.
     #[field(pattern = "[a-z-]+", length = ..=80)]
     pub slug: String,
-    /// The slug in small letters.
+    /// The slug in lower case.
     #[field(computed(key, from(slug)))]
     pub slug_key: String,
-    /// What stands on top.
+    /// The title.
     #[field(length = 1..=200, default = "untitled")]
     pub title: String,
-    /// Who wrote it.
+    /// The id of the author.
     #[field(immutable)]
     pub author_id: String,
-    /// Whose it is.
+    /// The id of the owner.
     pub owner_id: String,
-    /// Of whom.
+    /// The id of the tenant.
     pub tenant_id: String,
-    /// Where it stands.
+    /// The status.
     #[field(default = Value::Draft)]
     pub status: Value,
-    /// How often it was seen.
+    /// The number of views.
     #[field(default = 0, range = 0..)]
     pub views: i64,
     /// A flag.
     #[field(default = false)]
     pub aA: bool,
-    /// Another.
+    /// A second flag.
     #[field(default = false)]
     pub b: bool,
-    /// A third.
+    /// A third flag.
     #[field(default = false)]
     pub c: bool,
-    /// A fourth.
+    /// A fourth flag.
     #[field(default = false)]
     pub d: bool,
-    /// Words.
+    /// Tags.
     #[field(items = ..=10, unique_items, each(length = 1..=64))]
     pub tags: Vec<String>,
-    /// Older versions.
+    /// The older versions.
     pub revisions: Vec<Revision>,
-    /// What nobody needs any more.
-    #[deprecated = "nobody needs it"]
+    /// A field that is no longer used.
+    #[deprecated = "no longer used"]
     pub old: Option<String>,
-    /// When it was deleted.
+    /// The time of the deletion.
     pub deleted_at: Option<Timestamp>,
-    /// Born.
+    /// The time of creation.
     #[field(default = now)]
     pub created_at: Timestamp,
-    /// Changed.
+    /// The time of the last change.
     #[field(default = now, on_update = now)]
     pub updated_at: Timestamp,
 }
 
-/// What strangers see of a post.
+/// The public part of a post.
 #[projection(Post)]
 #[derive(Clone, Debug)]
 pub struct Card {
     /// The key.
     pub id: String,
-    /// What stands on top.
+    /// The title.
     pub title: String,
 }
 
-/// What nobody declares any more.
+/// A deprecated entity.
 #[entity]
 #[derive(Clone, Debug)]
 #[deprecated = "write `Post`"]
@@ -191,7 +191,7 @@ pub struct Old {
     pub number: i64,
 }
 
-/// Counts.
+/// Increases the number.
 #[operation(kind = "increment", field = number)]
 #[allow(deprecated)]
 pub const COUNT_OLD: Operation<Old>;
@@ -199,7 +199,7 @@ pub const COUNT_OLD: Operation<Old>;
 /// The post with this slug.
 #[operation(kind = "lookup", fields(slug = param(slug)), filter = (status == Value::Live), returns = "one")]
 pub const BY_SLUG: Operation<Post>;
-/// The same.
+/// The posts with this slug, page by page.
 #[operation(kind = "lookup", fields(slug = param(slug)), returns = "many", paginate, sorts(by_author(asc(author_id), desc(created_at))))]
 #[deprecated = "write `by_slug`"]
 pub const FIND: Operation<Post>;
@@ -209,10 +209,10 @@ pub const TAKEN: Operation<Post>;
 /// Publishes a post.
 #[operation(kind = "transition", field = status, from = Value::Draft, to = Value::Live, set(title = param(title)), unscoped = "editors")]
 pub const PUBLISH: Operation<Post>;
-/// Counts a reader.
+/// Counts a view.
 #[operation(kind = "increment", field = views, unscoped = "readers")]
 pub const READ: Operation<Post>;
-/// Says what it is called.
+/// Changes the title.
 #[operation(
     kind = "field_update",
     set(title, views),
@@ -223,31 +223,31 @@ pub const RENAME: Operation<Post>;
 /// Adds a tag.
 #[operation(kind = "array_push", field = tags, value = param(tag), unscoped = "readers")]
 pub const TAG: Operation<Post>;
-/// Resets what was seen.
+/// Resets the views.
 #[operation(kind = "batch", action = "update", filter = (views > param(least)), set(views = 0), unscoped = "editors")]
 pub const RESET: Operation<Post>;
-/// Creates a post, or changes it.
+/// Creates or updates the post with this slug.
 #[operation(kind = "upsert", match(slug), set(title), on_create(author_id = param(author_id)), returns = "created", unscoped = "editors")]
 pub const IMPORT: Operation<Post>;
-/// Takes a post out.
+/// Removes a post and returns it.
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity", unscoped = "editors")]
 pub const TAKE: Operation<Post>;
-/// Its versions.
+/// The older versions of a post.
 #[operation(kind = "collection", field = revisions, operations(list, add, update, remove, set), unscoped = "editors")]
 pub const REVISIONS: Operation<Post>;
-/// Posts with a text.
+/// The posts whose title contains a text.
 #[operation(kind = "search", fields(title), filter = (tags.has(param(tag))), optional_params(tag), paginate)]
 pub const SEARCH: Operation<Post>;
-/// How posts do.
+/// Statistics of posts by status.
 #[operation(kind = "aggregate", group_by = status, compute(total = count(), seen = sum(views), newest = max(created_at)))]
 pub const STATS: Operation<Post>;
-/// Posts of authors whom everybody sees.
+/// The posts of authors with this value of `open`.
 #[operation(kind = "derive", source(Author, where = (open == param(open)), traverse(Post, on = id, select = author_id)), merge = "union")]
 pub const OPEN: Operation<Post>;
-/// Brings a post back.
+/// Restores a deleted post.
 #[operation(kind = "restore", unscoped = "editors", route(roles = [Role::Admin]))]
 pub const RESTORE: Operation<Post>;
-/// Says what it is given.
+/// Repeats a text.
 #[operation(kind = "custom", params(text: String, times: Option<i64>), output = String, handler(memory = echo, sqlite = echo, postgres = echo))]
 pub const ECHO: Operation<Post>;
 
@@ -264,13 +264,13 @@ async fn echo<S: CustomStore>(
     ))
 }
 
-/// Says hello.
+/// Returns the adapter as text.
 #[route(entity = Post, method = "GET", path = "hello", auth = none)]
 pub async fn hello(posts: PostAdapter) -> String {
     ::std::format!("{posts:?}")
 }
 
-/// All of it.
+/// The package of all entities.
 #[allow(deprecated)]
 pub static STRICT: Package = package!(
     name = "strict",

@@ -1,6 +1,6 @@
 //! The contents of the descriptors of operations, extra routes and packages.
 
-// The declarations are test data.
+// Only tests use the declarations.
 #![allow(missing_docs)]
 
 use linchpin::http::AuthDesc;
@@ -9,7 +9,7 @@ use linchpin::package::find_duplicates;
 use linchpin::prelude::*;
 use linchpin::{FieldEnum, entity, operation, package, route};
 
-/// States.
+/// The status of a post.
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
 pub enum Status {
     /// Not public.
@@ -125,7 +125,7 @@ fn param(operation: Operation<Post>, name: &str) -> &'static ParamSpec {
 }
 
 #[test]
-fn a_transition_says_what_it_needs() {
+fn a_transition_has_its_route_parameters_and_policy() {
     let spec = PUBLISH.spec();
     assert_eq!(
         (spec.name, spec.kind.name(), spec.doc),
@@ -151,7 +151,7 @@ fn a_transition_says_what_it_needs() {
 }
 
 #[test]
-fn a_match_without_id_needs_no_segment() {
+fn a_match_without_the_id_has_no_path_parameter() {
     assert_eq!(
         routes(ARCHIVE),
         [(Method::Post, &[Seg::Lit("archive")][..])]
@@ -160,7 +160,7 @@ fn a_match_without_id_needs_no_segment() {
 }
 
 #[test]
-fn lookups_have_two_forms() {
+fn a_lookup_has_a_query_route_and_a_path_route() {
     let own = Seg::Lit("by-slug");
     assert_eq!(
         routes(BY_SLUG),
@@ -201,13 +201,13 @@ fn optional_parameters_stay_in_the_query() {
 }
 
 #[test]
-fn exists_requires_its_values() {
+fn exists_requires_its_parameters() {
     assert_eq!(routes(SLUG_TAKEN).len(), 2);
     assert!(param(SLUG_TAKEN, "slug").required);
 }
 
 #[test]
-fn increments_by_default_one_and_by_literals() {
+fn an_increment_adds_1_or_the_declared_number() {
     assert!(format!("{:?}", VIEW.spec().kind).contains("by: Int(1)"));
     assert!(format!("{:?}", DOWN.spec().kind).contains("by: Float(-0.5)"));
     assert_eq!(
@@ -263,8 +263,8 @@ fn start_up_lists_every_duplicate() {
     assert!(found[6].contains("GET /api/posts/by-slug/{slug}: operation by_slug of Post at /api/posts/by-slug/{slug} ("), "{}", found[6]);
 }
 
-/// Methods exist with the types declared; nothing runs.
-#[allow(dead_code)] // it compiles: that is the test
+/// Calls the adapter methods with arguments of the declared types. It is compiled and never run.
+#[allow(dead_code)] // the test is that it compiles
 async fn methods(posts: PostAdapter, cx: Cx) -> Result<()> {
     let _: Post = posts.publish(&cx, "p1", "A title").await?;
     let _: bool = posts.archive(&cx, "slug").await?;

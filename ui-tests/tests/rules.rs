@@ -1,12 +1,13 @@
-//! Each folder of `fail/` is an option, and each option has a neighbour in `pass/`: a declaration
-//! that is one step away from a mistake, and compiles.
+//! Checks the folders of the test cases: each folder of `fail/` is an option, and each option has a
+//! neighbour in `pass/`: a declaration that compiles, although it is almost a mistake.
 
-#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Folders below `fail/`; the file below `pass/` with their neighbours, and a text in it.
+/// Each entry: folders below `fail/`, the file below `pass/` with their neighbours, and a text at
+/// the neighbours.
 const NEIGHBOURS: &[(&[&str], &str, &str)] = &[
     (
         &["entity/struct"],
@@ -380,7 +381,7 @@ fn options() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_option_has_a_case_and_a_neighbour() {
+fn every_option_has_a_failing_and_a_passing_case() {
     let found = options();
     let named: BTreeSet<String> = NEIGHBOURS
         .iter()
@@ -397,7 +398,7 @@ fn every_option_has_a_case_and_a_neighbour() {
 }
 
 #[test]
-fn every_neighbour_is_there() {
+fn each_neighbour_exists_in_its_file() {
     for (options, file, text) in NEIGHBOURS {
         let source = std::fs::read_to_string(below("pass").join(file))
             .unwrap_or_else(|e| panic!("{file}: {e}"));

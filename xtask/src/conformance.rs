@@ -1,5 +1,5 @@
-//! `cargo xtask conformance`: a given number of random call sequences, on one store and on the
-//! memory model.
+//! `cargo xtask conformance`: runs random call sequences on one store and on the memory model, and
+//! compares the results.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,40 +9,41 @@ use super::{cargo, step};
 const STORES: [(&str, bool); 3] = [("memory", false), ("sqlite", false), ("postgres", true)];
 
 pub fn run(args: &[String]) -> Result<(), String> {
-    let asked = Asked::read(args)?;
+    let settings = Settings::read(args)?;
     let mut command = cargo(&["test", "--package", "linchpin", "--test", "conformance"]);
-    if asked.feature {
-        command.args(["--features", asked.store]);
+    if settings.feature {
+        command.args(["--features", settings.store]);
     }
-    command.args(["--", "--exact", asked.store, "--nocapture"]);
+    command.args(["--", "--exact", settings.store, "--nocapture"]);
     command
         .env(
             "LINCHPIN_CONFORMANCE_SEQUENCES",
-            asked.sequences.to_string(),
+            settings.sequences.to_string(),
         )
-        .env("LINCHPIN_CONFORMANCE_SEED", asked.seed.to_string());
+        .env("LINCHPIN_CONFORMANCE_SEED", settings.seed.to_string());
     println!(
         "xtask: {} sequences on {} from seed {}",
-        asked.sequences, asked.store, asked.seed
+        settings.sequences, settings.store, settings.seed
     );
     step("conformance", command)
 }
 
 #[derive(Debug, PartialEq)]
-struct Asked {
+struct Settings {
     store: &'static str,
+    /// Whether the store needs the feature of its name.
     feature: bool,
     sequences: u64,
     seed: u64,
 }
 
-impl Asked {
+impl Settings {
     fn read(args: &[String]) -> Result<Self, String> {
-        // A new seed each time, unless a sequence must be repeated.
+        // Each run has a new seed, unless `--seed` repeats an earlier run.
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |d| d.as_secs());
-        let mut asked = Self {
+        let mut settings = Self {
             store: "sqlite",
             feature: false,
             sequences: 2000,
@@ -59,8 +60,8 @@ impl Asked {
                     .map_err(|_| format!("`{name}` needs a number, not `{value}`"))
             };
             match name.as_str() {
-                "--sequences" => asked.sequences = number()?,
-                "--seed" => asked.seed = number()?,
+                "--sequences" => settings.sequences = number()?,
+                "--seed" => settings.seed = number()?,
                 "--store" => {
                     let known = STORES.iter().find(|(store, _)| store == value);
                     let Some((store, feature)) = known else {
@@ -68,7 +69,7 @@ impl Asked {
                             "no store `{value}`; known: memory, sqlite, postgres"
                         ));
                     };
-                    (asked.store, asked.feature) = (store, *feature);
+                    (settings.store, settings.feature) = (store, *feature);
                 }
                 _ => {
                     return Err(format!(
@@ -77,7 +78,7 @@ impl Asked {
                 }
             }
         }
-        Ok(asked)
+        Ok(settings)
     }
 }
 
@@ -85,17 +86,17 @@ impl Asked {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Asked, String> {
+    fn read(text: &str) -> Result<Settings, String> {
         let args: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        Asked::read(&args)
+        Settings::read(&args)
     }
 
     #[test]
-    fn options() {
-        let asked = read("conformance --store postgres --sequences 300 --seed 9");
+    fn options_are_read_and_wrong_ones_refused() {
+        let settings = read("conformance --store postgres --sequences 300 --seed 9");
         assert_eq!(
-            asked,
-            Ok(Asked {
+            settings,
+            Ok(Settings {
                 store: "postgres",
                 feature: true,
                 sequences: 300,

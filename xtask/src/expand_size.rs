@@ -8,7 +8,7 @@ const ENTITY: usize = 200;
 const OPERATION: usize = 40;
 /// Operations above the target, with their maximum number of lines: examples that show many options
 /// at once. Entries are only ever reduced or removed.
-const HELD: &[(&str, usize)] = &[
+const EXCEPTIONS: &[(&str, usize)] = &[
     ("op_aggregate_full", 69),
     ("op_collection_full", 136),
     ("op_lookup_full", 70),
@@ -28,7 +28,7 @@ fn code_lines(body: &str) -> usize {
     body.lines().filter(is_code).count()
 }
 
-/// Columns of an expansion, as `prettyplease` breaks lines.
+/// The maximum number of columns of a line, as `prettyplease` formats it.
 const WIDTH: usize = 89;
 
 /// An expansion without the names in comments after field numbers (`7 /* due_at */`), and without
@@ -165,11 +165,11 @@ pub(crate) fn run() -> Result<(), String> {
             "{name:<40} {lines:>6} {bytes:>8}  {}",
             budget.map_or(String::new(), |b| b.to_string())
         );
-        let held = HELD
+        let exception = EXCEPTIONS
             .iter()
-            .find(|(held, _)| held == name)
+            .find(|(exception, _)| exception == name)
             .map(|(_, lines)| *lines);
-        if budget.is_some_and(|b| *lines > held.unwrap_or(b)) {
+        if budget.is_some_and(|b| *lines > exception.unwrap_or(b)) {
             over.push(format!("{name} ({lines} lines)"));
         }
     }
@@ -191,7 +191,7 @@ pub(crate) fn run() -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn names_of_fields_cost_no_lines() {
+    fn comments_with_field_names_add_no_lines() {
         let named = "a::<\n    Note,\n    3 /* status */,\n>(x)\nb(\n    &[\n        in_id(\"id\", 0 /* id */),\n        c,\n    ],\n)\nd(6 /* e */)\n    .max(50),";
         assert_eq!(
             super::unbroken(named),
@@ -200,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_stay_as_they_are() {
+    fn other_lines_are_unchanged() {
         let other = "f(\n    a,\n    b,\n)\ng\n    .h()\n/** doc */";
         assert_eq!(super::unbroken(other), other);
     }
 
     #[test]
-    fn documentation_is_not_code() {
+    fn doc_comments_do_not_count_as_code() {
         assert_eq!(
             super::code_lines("a\n  /// b\n/**c\nd*/\ne\n/** f */\ng"),
             3

@@ -13,7 +13,7 @@ const ORDER: &str = include_str!("../layers.txt");
 /// A section of the file: the layer of each name.
 type Layers<'a> = BTreeMap<&'a str, usize>;
 
-/// Fails if a dependency points upwards, or if a crate or module is not listed.
+/// Fails if a dependency does not point to a lower layer, or if a crate or module is not listed.
 pub(crate) fn run() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = Vec::new();
@@ -26,7 +26,7 @@ pub(crate) fn run() -> Result<(), String> {
         found.extend(faults(section, layers, &uses));
     }
     if found.is_empty() {
-        println!("xtask: layers: no arrow points up");
+        println!("xtask: layers: every dependency points to a lower layer");
         Ok(())
     } else {
         Err(format!(
@@ -36,8 +36,8 @@ pub(crate) fn run() -> Result<(), String> {
     }
 }
 
-/// The names of a section without a line, and the dependencies on a name that is not on a line
-/// above.
+/// Returns a message for each crate or module that has no line in a section, and for each
+/// dependency on a name of the same line or of a later line.
 fn faults(
     section: &str,
     layers: &Layers<'_>,
@@ -52,7 +52,11 @@ fn faults(
         let up = targets
             .iter()
             .filter(|to| layers.get(to.as_str()).is_some_and(|layer| layer >= own));
-        found.extend(up.map(|to| format!("an arrow points up: {section}: {from} -> {to}")));
+        found.extend(
+            up.map(|to| {
+                format!("{section}: {from} depends on {to}, which is not in a lower layer")
+            }),
+        );
     }
     found
 }
@@ -168,7 +172,7 @@ fn re_exports(lib: &str) -> BTreeMap<String, String> {
         let Some((module, names)) = path.split_once("::") else {
             continue;
         };
-        // Modules on the way to a name are no names of the crate root.
+        // The modules in the path of a name are not names of the crate root.
         for name in names.split([',', '{', '}']) {
             let name = name.rsplit([':', ' ']).next().unwrap_or(name).trim();
             if !name.is_empty() {
@@ -254,7 +258,7 @@ mod tests {
     use super::{depth, faults, named, re_exports, read, without_tests};
 
     #[test]
-    fn the_order_has_layers() {
+    fn layers_are_read_in_order() {
         let sections = read("# a comment\n[crates]\na\nb c\n");
         let (name, layers) = &sections[0];
         assert_eq!(
@@ -266,13 +270,19 @@ mod tests {
             faults(name, layers, &BTreeMap::from([(from.to_owned(), targets)]))
         };
         assert!(uses("b", "a").is_empty() && uses("b", "elsewhere").is_empty());
-        assert_eq!(uses("a", "b"), ["an arrow points up: crates: a -> b"]);
-        assert_eq!(uses("b", "c"), ["an arrow points up: crates: b -> c"]);
+        assert_eq!(
+            uses("a", "b"),
+            ["crates: a depends on b, which is not in a lower layer"]
+        );
+        assert_eq!(
+            uses("b", "c"),
+            ["crates: b depends on c, which is not in a lower layer"]
+        );
         assert_eq!(uses("d", "a"), ["`d` has no line under [crates]"]);
     }
 
     #[test]
-    fn files_know_their_distance_from_the_root() {
+    fn the_depth_of_a_file_is_its_number_of_modules() {
         let depth = |path: &str| depth(&Path::new("src").join(path), Path::new("src"));
         assert_eq!(
             ["a.rs", "a/mod.rs", "a/b.rs", "a/b/mod.rs"].map(depth),

@@ -7,6 +7,8 @@ mod conformance;
 mod expand_size;
 mod layers;
 mod peers;
+#[path = "../../runtime/tests/support/ports.rs"]
+mod ports;
 mod postgres;
 mod processor;
 mod rustdoc;
@@ -37,23 +39,23 @@ const EXAMPLE: &str = "declarations";
 const AUTH_FEATURES: [&str; 4] = ["", "breach-check", "providers", "smtp"];
 
 const HELP: &str = "\
-cargo xtask test [--fast]   everything a change must pass; --fast leaves out the ui tests, the instruction counts and search
+cargo xtask test [--fast]   everything a change must pass; --fast omits the ui tests, the instruction counts and search
                             its step \"core for wasm32\" checks linchpin-core for browsers, in a target folder of its own
 cargo xtask test --changed  only what the files can have broken that differ from origin/main (or main) or are not committed;
                             --changed=REF compares with another commit
-cargo xtask services        installs what tests talk to and is missing: Postgres, Redis, NATS, Chromium, Node with an issuer, a mail server, a compiler for wasm32, …
-cargo xtask search          lints and tests of the search provider, a step of `test` of its own: it compiles a full-text engine
-cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write, --only get,list;
+cargo xtask services        installs the missing programs that tests need: Postgres, Redis, NATS, Chromium, Node with an issuer, a mail server, a compiler for wasm32, …
+cargo xtask search          lints and tests of the search provider, a separate step of `test`: it compiles a full-text engine
+cargo xtask bench           the generated server compared with hand-written ones: --rounds N, --seconds S, --write, --only get,list;
                             --kinds for every kind of operation, --postgres for all of it on Postgres
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
 cargo xtask bench --gate           the same of the test build, for the generated server alone, as `test` holds it against budgets of its own
-cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
-cargo xtask bench --cold           the first build of the quickstart beside that of a plain app, from empty target folders: --write
-cargo xtask bench --auth           what a session costs, what others feel of sign-ins, and whether times tell who has an account
-cargo xtask bench --webhooks       deliveries of webhooks beside a loop by hand, their intake and fairness; encryption of push messages: --write
-cargo xtask bench --realtime       memory of idle sockets, fan-out beside two servers by hand, the time from a change to a socket: --write
-cargo xtask bench --migrations     the rate of backfills beside an UPDATE, requests beside a backfill, locks on Postgres, plans of 300 entities: --write
-cargo xtask bench --large          pages, a batch and numbers on one million rows, beside hand-written SQL; --postgres too
+cargo xtask bench --compile        the compile time of entities, against the budgets: --write
+cargo xtask bench --cold           the first build of the quickstart compared with that of a plain app, from empty target folders: --write
+cargo xtask bench --auth           what a session costs, other routes during sign-ins, and whether response times reveal accounts
+cargo xtask bench --webhooks       deliveries of webhooks compared with a hand-written loop, their intake and fairness; encryption of push messages: --write
+cargo xtask bench --realtime       memory of idle sockets, fan-out compared with two hand-written servers, the time from a change to a socket: --write
+cargo xtask bench --migrations     the rate of backfills compared with an UPDATE, requests during a backfill, locks on Postgres, plans of 300 entities: --write
+cargo xtask bench --large          pages, a batch and numbers on one million rows, compared with hand-written SQL; --postgres too
 cargo xtask conformance     random sequences of calls on a store and on the memory model: --sequences N, --store S, --seed S
 cargo xtask expand-size     lines and bytes of each expansion, against the budgets
 cargo xtask layers          the direction of dependencies between crates and modules, against layers.txt

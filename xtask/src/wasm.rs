@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::peers::apt;
-use crate::steps::{cargo, step_beside, target};
+use crate::steps::{cargo, concurrent_step, target};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -24,7 +24,7 @@ const PACKAGES: [&str; 4] = ["--no-remove", "rustc-web", "cargo-web", "rust-web-
 /// Installs Debian's compiler if neither the target nor that compiler is installed.
 ///
 /// # Errors
-/// The compiler cannot be installed. The message names both ways to install one.
+/// If the compiler cannot be installed. The message names both ways to install one.
 pub(crate) fn install() -> Result<(), String> {
     let packages = PACKAGES.join(" ");
     if has_target() || has_debian() {
@@ -39,11 +39,11 @@ pub(crate) fn install() -> Result<(), String> {
     ))
 }
 
-/// Checks core as a step, in a target folder of its own: Debian's compiler has another version than
-/// the toolchain.
+/// Checks core as a step, in a separate target folder, because Debian's compiler has another
+/// version than the toolchain.
 ///
 /// # Errors
-/// Core does not compile, or there is no compiler for the target.
+/// If core does not compile, or if there is no compiler for the target.
 pub(crate) fn check() -> Result<(), String> {
     let arguments = ["check", "-p", "linchpin-core", "--target", TARGET];
     let mut command = if has_target() {
@@ -59,7 +59,7 @@ pub(crate) fn check() -> Result<(), String> {
             .env("RUSTC_BOOTSTRAP", "1");
         debian
     };
-    step_beside(
+    concurrent_step(
         "core for wasm32",
         command.env("CARGO_TARGET_DIR", target().join("wasm")),
     )

@@ -1,6 +1,6 @@
 //! The cost of authentication, and the information in its response times: whether responses take
 //! the same time for known and unknown accounts, what a checked session adds to a request, and how
-//! many concurrent sign-ins slow down other routes.
+//! much concurrent sign-ins slow down other routes.
 //!
 //! `cargo xtask bench --auth` builds and runs it; nothing else should run on the machine. It exits
 //! with 1 if a bound is exceeded. With the number of a route of the first table and a number of
@@ -20,7 +20,8 @@ use linchpin_benches::client::{CONNECTIONS, Load, drive};
 use linchpin_benches::id;
 use linchpin_benches::line::Line;
 use linchpin_benches::times::{
-    CONCEALED, OPEN, Outcome, PASSWORD, Pair, USERS, asked_about, known, post, register, without,
+    CONCEALED, OPEN, Outcome, PASSWORD, Pair, USERS, known, post, register, with_measured_features,
+    without,
 };
 use serde_json::{Value as Json, json};
 
@@ -47,26 +48,25 @@ pub struct Closed {
 
 static ENTRY: Package = package!(name = "bench", entities = [entity(Open), entity(Closed)]);
 
-/// Attempts of each class, alternately: with 200 attempts, the median of a hash is known to 2 ms
-/// only.
-const TRIES: usize = 600;
+/// The number of requests for known and for unknown names; they alternate. With 200 requests, the
+/// median time of a password hash is known to 2 ms only.
+const REQUESTS: usize = 600;
 
-/// The least throughput with a checked session, as a share of that without one.
-const KEPT: f64 = 0.9;
-/// Rounds of each load, whose median counts.
+/// The minimum throughput with a checked session, as a share of that without one.
+const MIN_THROUGHPUT: f64 = 0.9;
+/// Rounds of each load; the median counts.
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(1);
 
-/// The users of the sessions, in turn: as many as connections, because a client has its own
-/// session.
+/// There is one user per connection, because each client has its own session.
 const _: () = assert!(USERS == CONNECTIONS);
 
 /// The number of concurrent sign-ins, and the factor by which they may raise the p99 of other
 /// routes.
-const LOGINS: usize = 64;
-const SLOWER: f64 = 2.0;
-/// Measured alone and beside sign-ins alternately, so that a change of the machine affects both;
-/// rounds of each per turn.
+const SIGN_INS: usize = 64;
+const MAX_SLOWDOWN: f64 = 2.0;
+/// The number of turns, and the number of rounds of each kind in a turn. A turn measures a route
+/// without and then during sign-ins, so that a change of the machine affects both.
 const TURNS: usize = 3;
 const PER_TURN: usize = 3;
 
@@ -97,7 +97,7 @@ async fn start(
         .port(0)
         .database(database);
     Ok(App::new(config)
-        .plugin(asked_about(Auth::new(), concealed))
+        .plugin(with_measured_features(Auth::new(), concealed))
         .plugin(Accounts::default())
         .package(&ENTRY)
         .start()
@@ -127,7 +127,8 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     let address = running.address();
     let mut line = Line::to(address)?;
     let mut tokens = Vec::new();
-    // Instructions are counted of one: hashing a password takes as many as thousands of requests.
+    // Counting uses one user, because hashing a password takes as many instructions as thousands
+    // of requests.
     for user in 0..if count.is_some() { 1 } else { USERS } {
         let (status, body, _) = line.ask(&register(&known(user)))?;
         assert_eq!(status, 201, "{}", String::from_utf8_lossy(body));
@@ -138,7 +139,7 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
                 .to_owned(),
         );
     }
-    // Another user: the number of sessions of an account is limited.
+    // The sign-ins use another user, because an account has a limited number of sessions.
     line.ask(&register("busy@x.test"))?;
     runtime.block_on(async {
         let service = running
@@ -182,7 +183,7 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     if let Some((route, mut requests)) = count {
         let MeasuredRoute {
             name,
-            requests: asked,
+            requests: route_requests,
             ..
         } = routes(&tokens)
             .into_iter()
@@ -190,7 +191,7 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
             .ok_or("there is no such route")?;
         println!("{name}");
         let load = drive(address, CONNECTIONS, |into| {
-            into.extend_from_slice(&asked[0]);
+            into.extend_from_slice(&route_requests[0]);
             requests = requests.saturating_sub(1);
             requests > 0
         })?;
@@ -198,23 +199,23 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
         return Ok(load.failed == 0);
     }
     let mut holds = costs(address, &tokens)?;
-    holds &= beside(address, &tokens)?;
+    holds &= during_sign_ins(address, &tokens)?;
     // The server has closed the idle first connection.
     let mut line = Line::to(address)?;
-    println!("\n## Answers that must not tell whether there is an account\n");
+    println!("\n## Responses that must not reveal whether an account exists\n");
     println!(
-        "| asked | of a known one, ms | of an unknown one, ms | apart | bound |\n|---|---|---|---|---|"
+        "| request | known account, ms | unknown account, ms | difference | bound |\n|---|---|---|---|---|"
     );
     holds &= times(&mut line, &OPEN)?;
-    let hidden = runtime.block_on(start(folder, "concealed.db", true))?;
-    let mut to_hidden = Line::to(hidden.address())?;
+    let concealed_app = runtime.block_on(start(folder, "concealed.db", true))?;
+    let mut concealed_line = Line::to(concealed_app.address())?;
     for user in 0..USERS {
-        to_hidden.ask(&register(&known(user)))?;
+        concealed_line.ask(&register(&known(user)))?;
     }
-    holds &= times(&mut to_hidden, &CONCEALED)?;
-    drop((line, to_hidden));
+    holds &= times(&mut concealed_line, &CONCEALED)?;
+    drop((line, concealed_line));
     runtime.block_on(async {
-        hidden.stop().await?;
+        concealed_app.stop().await?;
         running.stop().await
     })?;
     println!(
@@ -228,11 +229,11 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     Ok(holds)
 }
 
-/// Whether answers about an account take as long as those about none.
+/// Whether responses take the same time for known and for unknown names.
 fn times(line: &mut Line, pairs: &[Pair]) -> Outcome<bool> {
     let mut holds = true;
     for pair in pairs {
-        let times = pair.ask(line, 0, TRIES)?;
+        let times = pair.ask(line, 0, REQUESTS)?;
         let [known, unknown, apart, bound] =
             [times.known, times.unknown, times.apart(), times.bound()].map(millis);
         println!(
@@ -267,15 +268,15 @@ fn round(address: SocketAddr, requests: &[Vec<u8>]) -> Outcome<Load> {
 /// A route whose cost is measured.
 struct MeasuredRoute {
     name: &'static str,
-    /// Of each user.
+    /// One request per user.
     requests: Vec<Vec<u8>>,
     /// The position of the route that does the same without authentication.
-    like: usize,
+    baseline: usize,
 }
 
 /// The routes, each after the route that it is compared with.
 fn routes(tokens: &[String]) -> [MeasuredRoute; 5] {
-    let asked = |name, path: &str, signed: bool, like| {
+    let measured_route = |name, path: &str, signed: bool, baseline| {
         let of = |(user, token): (usize, &String)| {
             get(
                 &path.replace("{id}", &id(user)),
@@ -285,31 +286,27 @@ fn routes(tokens: &[String]) -> [MeasuredRoute; 5] {
         MeasuredRoute {
             name,
             requests: tokens.iter().enumerate().map(of).collect(),
-            like,
+            baseline,
         }
     };
     [
-        asked("a record by its key, `auth = none`", "/open/a", false, 0),
-        asked(
-            "the same, with a token that nobody asks for",
-            "/open/a",
-            true,
-            0,
-        ),
-        asked("the same, `auth = \"userAuth\"`", "/closed/a", true, 0),
-        asked(
-            "what `/auth/me` does, `auth = none`",
+        measured_route("a record by its key, `auth = none`", "/open/a", false, 0),
+        measured_route("the same, with an unnecessary token", "/open/a", true, 0),
+        measured_route("the same, `auth = \"userAuth\"`", "/closed/a", true, 0),
+        measured_route(
+            "the work of `/auth/me`, `auth = none`",
             "/accounts/{id}",
             false,
             3,
         ),
-        asked("`GET /auth/me`", "/auth/me", true, 3),
+        measured_route("`GET /auth/me`", "/auth/me", true, 3),
     ]
 }
 
 /// The cost of a checked session: requests per second with and without it, alternating.
 fn costs(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
     let routes = routes(tokens);
+    // For each round: requests per second, the median and the 99th percentile in microseconds.
     let mut seen: [Vec<(u32, u32, u32)>; 5] = Default::default();
     for _ in 0..ROUNDS {
         for (MeasuredRoute { requests, .. }, seen) in routes.iter().zip(&mut seen) {
@@ -322,9 +319,9 @@ fn costs(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
             ));
         }
     }
-    println!("## What a checked session costs\n");
+    println!("## Cost of a checked session\n");
     println!(
-        "| route | requests/s | of the same with `auth = none` | p50 ms | p99 ms |\n|---|---|---|---|---|"
+        "| route | requests/s | relative to `auth = none` | p50 ms | p99 ms |\n|---|---|---|---|---|"
     );
     let all = |of: fn(&(u32, u32, u32)) -> u32| -> Vec<f64> {
         seen.iter()
@@ -333,9 +330,9 @@ fn costs(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
     };
     let (rates, p50, p99) = (all(|seen| seen.0), all(|seen| seen.1), all(|seen| seen.2));
     let mut holds = true;
-    for (at, MeasuredRoute { name, like, .. }) in routes.iter().enumerate() {
-        let kept = rates[at] / rates[*like];
-        holds &= kept >= KEPT;
+    for (at, MeasuredRoute { name, baseline, .. }) in routes.iter().enumerate() {
+        let kept = rates[at] / rates[*baseline];
+        holds &= kept >= MIN_THROUGHPUT;
         println!(
             "| {name} | {:.0} | {kept:.2} | {:.2} | {:.2} |",
             rates[at],
@@ -346,11 +343,11 @@ fn costs(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
     Ok(holds)
 }
 
-/// The 99th percentile of a route under load, alone and beside sign-ins.
-fn beside(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
-    println!("\n## What other routes feel of {LOGINS} sign-ins at a time\n");
+/// The 99th percentile of a route under load, alone and during sign-ins.
+fn during_sign_ins(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
+    println!("\n## Other routes during {SIGN_INS} concurrent sign-ins\n");
     println!(
-        "| route | alone, p99 ms | beside them, p99 ms | requests/s alone | beside |\n|---|---|---|---|---|"
+        "| route | alone, p99 ms | during sign-ins, p99 ms | alone, requests/s | during sign-ins, requests/s |\n|---|---|---|---|---|"
     );
     let (mut holds, mut meanwhile) = (true, String::new());
     let [open, _, closed, ..] = routes(tokens);
@@ -390,7 +387,7 @@ fn beside(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
                     &json!({ "email": "busy@x.test", "password": PASSWORD }),
                 );
                 move || {
-                    drive(address, LOGINS, |into| {
+                    drive(address, SIGN_INS, |into| {
                         into.extend_from_slice(&login);
                         !stop.load(Ordering::Relaxed)
                     })
@@ -408,13 +405,13 @@ fn beside(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
         }
         let ((alone, alone_rate), (busy, busy_rate)) = (all(&alone), all(&busy));
         println!("| {name} | {alone:.2} | {busy:.2} | {alone_rate} | {busy_rate} |");
-        // A table ends with the first line that is none of it.
+        // Printed after the table, because any other line would end the table.
         write!(
             meanwhile,
-            "\n{done} sign-ins succeeded beside {name}, {}/s; {failed} were answered 503, for the queue is bounded.\n",
+            "\n{done} sign-ins succeeded during {name}, {}/s; the queue refused {failed} (503).\n",
             median(&mut rates)
         )?;
-        holds &= busy <= alone * SLOWER;
+        holds &= busy <= alone * MAX_SLOWDOWN;
     }
     print!("{meanwhile}");
     Ok(holds)

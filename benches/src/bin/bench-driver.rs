@@ -44,7 +44,7 @@ fn load(port: &str, what: &str, seconds: f64, salt: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// As many requests and no more.
+/// Sends exactly this number of requests.
 fn count(port: &str, what: &str, requests: usize) -> Outcome<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse()?));
     let writer = RequestWriter::prepare(address, what, 0)?;
@@ -54,7 +54,8 @@ fn count(port: &str, what: &str, requests: usize) -> Outcome<()> {
         n <= requests && writer.write(n - 1, request)
     })?;
     if load.failed > 0 {
-        Err(format!("{} requests of {what} were refused", load.failed).into())
+        let (failed, status) = (load.failed, load.failed_status);
+        Err(format!("{failed} requests of {what} were refused, the last with {status}").into())
     } else {
         Ok(())
     }
@@ -72,7 +73,8 @@ struct RequestWriter<'a> {
 impl<'a> RequestWriter<'a> {
     fn prepare(address: SocketAddr, what: &'a str, salt: usize) -> Outcome<Self> {
         let mut ids: Vec<usize> = (0..linchpin_benches::ROWS).collect();
-        // A fixed shuffle: neighbours in the table are not neighbours in time.
+        // A shuffle, so that consecutive requests do not use neighbouring rows. The salt determines
+        // the order.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ salt as u64;
         for i in (1..ids.len()).rev() {
             state = state
@@ -97,7 +99,7 @@ impl<'a> RequestWriter<'a> {
         }
     }
 
-    /// A place ten thousand records into the list.
+    /// The cursor after the first 10,000 records of the list.
     fn cursor(&self, address: SocketAddr) -> Outcome<String> {
         let (mut line, mut request, mut path) = (
             Line::to(address)?,
@@ -106,7 +108,7 @@ impl<'a> RequestWriter<'a> {
         );
         let mut cursor = String::new();
         for _ in 0..100 {
-            self.text("GET", &path, "", &mut request);
+            self.write_text("GET", &path, "", &mut request);
             let (_, body, _) = line.ask(&request)?;
             let page: serde_json::Value = serde_json::from_slice(body)?;
             let Some(next) = page["nextCursor"].as_str() else {
@@ -124,11 +126,12 @@ impl<'a> RequestWriter<'a> {
         let Some((method, path, body)) = self.request(n) else {
             return false;
         };
-        self.text(method, &path, &body, into);
+        self.write_text(method, &path, &body, into);
         true
     }
 
-    fn text(&self, method: &str, path: &str, body: &str, into: &mut Vec<u8>) {
+    /// Writes the head and the body of a request.
+    fn write_text(&self, method: &str, path: &str, body: &str, into: &mut Vec<u8>) {
         // Writing to a Vec cannot fail.
         let _ = write!(
             into,
@@ -154,90 +157,90 @@ impl<'a> RequestWriter<'a> {
             deep,
             ..
         } = self;
-        let one = ids[n % ids.len()];
-        let (id, owner) = (linchpin_benches::id(one), one % 1000);
-        let ask = |method: &'static str, path: String, body: String| Some((method, path, body));
+        let key = ids[n % ids.len()];
+        let (id, owner) = (linchpin_benches::id(key), key % 1000);
+        let request = |method: &'static str, path: String, body: String| Some((method, path, body));
         let none = String::new;
         match *what {
-            "get" => ask("GET", format!("/posts/{id}"), none()),
-            "list" => ask("GET", "/posts".to_owned(), none()),
-            "deep" => ask("GET", format!("/posts?cursor={deep}"), none()),
-            "create" => ask(
+            "get" => request("GET", format!("/posts/{id}"), none()),
+            "list" => request("GET", "/posts".to_owned(), none()),
+            "deep" => request("GET", format!("/posts?cursor={deep}"), none()),
+            "create" => request(
                 "POST",
                 "/posts".to_owned(),
                 format!(
                     r#"{{"title":"A title {n}","slug":"new-{salt}-{n}","body":"A body of some eighty characters, as short posts and comments have, and no more.","authorId":"author"}}"#
                 ),
             ),
-            "patch" => ask(
+            "patch" => request(
                 "PATCH",
                 format!("/posts/{id}"),
                 format!(r#"{{"title":"Title {n}"}}"#),
             ),
-            // A load that can use each record once ends with the records.
+            // These loads use each record once, so they end after the last record.
             "publish" | "redeem" if n >= ids.len() => None,
-            "publish" => ask("POST", format!("/posts/{id}/publish"), none()),
-            "lookup" => ask("GET", format!("/items/by-code?code=code-{one}"), none()),
-            "lookup20" => ask(
+            "publish" => request("POST", format!("/posts/{id}/publish"), none()),
+            "lookup" => request("GET", format!("/items/by-code?code=code-{key}"), none()),
+            "lookup20" => request(
                 "GET",
                 format!("/items/of-owner?owner=owner-{owner}"),
                 none(),
             ),
-            "exists" => ask("GET", format!("/items/code-taken?code=code-{one}"), none()),
-            "increment" => ask("POST", format!("/items/{id}/sold"), none()),
-            "fieldUpdate" => ask(
+            "exists" => request("GET", format!("/items/code-taken?code=code-{key}"), none()),
+            "increment" => request("POST", format!("/items/{id}/sold"), none()),
+            "fieldUpdate" => request(
                 "PATCH",
                 format!("/items/{id}/reschedule"),
                 r#"{"dueAt":"2030-01-02T03:04:05.000Z"}"#.to_owned(),
             ),
-            "arrayPush" => ask(
+            "arrayPush" => request(
                 "POST",
                 format!("/items/{id}/tag"),
                 r#"{"tag":"d"}"#.to_owned(),
             ),
-            "arrayPull" => ask("DELETE", format!("/items/{id}/untag?tag=b"), none()),
-            "arraySet" => ask(
+            "arrayPull" => request("DELETE", format!("/items/{id}/untag?tag=b"), none()),
+            "arraySet" => request(
                 "PUT",
                 format!("/items/{id}/retag"),
                 r#"{"tags":["x","y"]}"#.to_owned(),
             ),
             "upsert" => {
                 let body = format!(
-                    r#"{{"code":"code-{one}","owner":"owner-{owner}","title":"Title {n}","quantity":7}}"#
+                    r#"{{"code":"code-{key}","owner":"owner-{owner}","title":"Title {n}","quantity":7}}"#
                 );
-                ask("POST", "/items/import".to_owned(), body)
+                request("POST", "/items/import".to_owned(), body)
             }
-            "search" => ask("GET", format!("/items/find?q=item%20{}", one % 100), none()),
-            "collection" => ask(
+            "search" => request("GET", format!("/items/find?q=item%20{}", key % 100), none()),
+            "collection" => request(
                 "PATCH",
                 format!("/items/{id}/lines-update/two"),
                 format!(r#"{{"quantity":{}}}"#, n + 1),
             ),
-            "redeem" => ask(
+            "redeem" => request(
                 "POST",
                 "/items/redeem".to_owned(),
-                format!(r#"{{"code":"code-{one}"}}"#),
+                format!(r#"{{"code":"code-{key}"}}"#),
             ),
-            "derive" => ask(
+            "derive" => request(
                 "GET",
                 format!(
                     "/items/related?owner=owner-{owner}&code=code-{}",
-                    (one + 1) % ids.len()
+                    (key + 1) % ids.len()
                 ),
                 none(),
             ),
-            "aggregate" => ask(
+            "aggregate" => request(
                 "GET",
                 format!("/items/by-state?owner=owner-{owner}"),
                 none(),
             ),
-            "batch" => ask(
+            "batch" => request(
                 "POST",
                 "/items/restock".to_owned(),
                 format!(r#"{{"owner":"owner-{owner}"}}"#),
             ),
-            "custom" => ask("GET", format!("/items/top/owner-{owner}"), none()),
-            "computed" => ask(
+            "custom" => request("GET", format!("/items/top/owner-{owner}"), none()),
+            "computed" => request(
                 "POST",
                 "/owners/recount".to_owned(),
                 format!(r#"{{"id":"owner-{owner}"}}"#),

@@ -25,8 +25,8 @@ async fn main() -> linchpin::Result<()> {
         .plugin(JwtAuth::new())
         .package(&posts::POSTS)
         .package(&items::ITEMS);
-    // The cost of event consumers, which ignore what they get: each change stores an event in the
-    // outbox, unless all of them are live.
+    // Event consumers that ignore their events, to measure their cost. Each change stores an event
+    // in the outbox, unless all consumers are live.
     let app = match std::env::var("BENCH_EVENTS").as_deref() {
         Ok("live") => app.event_sink("bench", IgnoreEvents { live: true }),
         Ok(consumers) => (0..consumers.parse().unwrap_or(1)).fold(app, |app, n| {

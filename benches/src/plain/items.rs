@@ -11,7 +11,7 @@ use sqlx::Row as _;
 use sqlx::types::Json as Stored;
 
 use crate::db::{self, Line, Row};
-use crate::server::{App, Failure, User, check};
+use crate::server::{App, Failure, User, check_length};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,10 +43,10 @@ fn read(row: &Row) -> Item {
     }
 }
 
-const GONE: Failure = Failure(StatusCode::NOT_FOUND, "not_found");
+const NOT_FOUND: Failure = Failure(StatusCode::NOT_FOUND, "not_found");
 
-fn found(row: Option<Row>) -> Result<Json<Item>, Failure> {
-    row.map(|row| Json(read(&row))).ok_or(GONE)
+fn item_or_not_found(row: Option<Row>) -> Result<Json<Item>, Failure> {
+    row.map(|row| Json(read(&row))).ok_or(NOT_FOUND)
 }
 
 #[derive(Deserialize)]
@@ -129,7 +129,7 @@ async fn sold(
     Path(id): Path<String>,
 ) -> Result<Json<Item>, Failure> {
     let text = "UPDATE items SET quantity = quantity + 1 WHERE id = $1 RETURNING *";
-    found(
+    item_or_not_found(
         sqlx::query(text)
             .bind(id)
             .fetch_optional(&app.writer)
@@ -153,7 +153,7 @@ async fn reschedule(
     let date = date
         .map_err(|_| Failure(StatusCode::BAD_REQUEST, "validation_failed"))?
         .map(db::at);
-    found(
+    item_or_not_found(
         sqlx::query("UPDATE items SET due_at = $2 WHERE id = $1 RETURNING *")
             .bind(id)
             .bind(date)
@@ -174,7 +174,7 @@ async fn tag(
     Path(id): Path<String>,
     Json(input): Json<Tag>,
 ) -> Result<Json<Item>, Failure> {
-    found(
+    item_or_not_found(
         sqlx::query(db::TAG)
             .bind(id)
             .bind(input.tag)
@@ -189,7 +189,7 @@ async fn untag(
     Path(id): Path<String>,
     Query(query): Query<Tag>,
 ) -> Result<Json<Item>, Failure> {
-    found(
+    item_or_not_found(
         sqlx::query(db::UNTAG)
             .bind(id)
             .bind(query.tag)
@@ -211,7 +211,7 @@ async fn retag(
     Json(input): Json<Tags>,
 ) -> Result<Json<Item>, Failure> {
     let text = "UPDATE items SET tags = $2 WHERE id = $1 RETURNING *";
-    found(
+    item_or_not_found(
         sqlx::query(text)
             .bind(id)
             .bind(db::of_tags(input.tags))
@@ -234,7 +234,7 @@ async fn import(
     _user: User,
     Json(input): Json<Import>,
 ) -> Result<(StatusCode, Json<Item>), Failure> {
-    check(&input.title)?;
+    check_length(&input.title)?;
     let id = uuid::Uuid::now_v7().to_string();
     let text = "INSERT INTO items (id, code, owner, title, state, quantity, tags, lines, created_at) VALUES ($1, $2, $3, $4, 'open', $5, $6, $7, $8) \
                 ON CONFLICT (code) DO UPDATE SET owner = excluded.owner, title = excluded.title, quantity = excluded.quantity RETURNING *";
@@ -290,7 +290,7 @@ async fn line(
     Path((id, sku)): Path<(String, String)>,
     Json(input): Json<Quantity>,
 ) -> Result<Json<Item>, Failure> {
-    found(
+    item_or_not_found(
         sqlx::query(db::LINE)
             .bind(id)
             .bind(sku)
@@ -405,7 +405,7 @@ async fn recount(
         .bind(input.id)
         .fetch_optional(&app.writer)
         .await?
-        .ok_or(GONE)?;
+        .ok_or(NOT_FOUND)?;
     Ok(Json(Counted { value: row.get(0) }))
 }
 

@@ -24,6 +24,7 @@ pub async fn connect(url: &str) -> sqlx::Result<(Pool, Pool)> {
 /// program has none.
 pub struct At(i64);
 
+/// The milliseconds from 1970 to 2000.
 const EPOCH: i64 = 946_684_800_000;
 
 impl Type<Postgres> for At {
@@ -66,7 +67,7 @@ pub fn of_tags(tags: Vec<String>) -> Vec<String> {
     tags
 }
 
-/// Items of a list in the form of this database.
+/// An element of the column `lines`, which is a JSON array.
 #[derive(Serialize, Deserialize)]
 pub struct Line {
     pub sku: String,

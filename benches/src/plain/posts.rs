@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 
 use crate::db::{self, Row};
-use crate::server::{App, Failure, User, check};
+use crate::server::{App, Failure, User, check_length};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -121,8 +121,8 @@ async fn create(
     _user: User,
     Json(input): Json<Create>,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Post>), Failure> {
-    check(&input.title)?;
-    check(&input.slug)?;
+    check_length(&input.title)?;
+    check_length(&input.slug)?;
     let post = Post {
         id: uuid::Uuid::now_v7().to_string(),
         title: input.title,
@@ -163,7 +163,7 @@ async fn patch(
     Path(id): Path<String>,
     Json(input): Json<Patch>,
 ) -> Result<Json<Post>, Failure> {
-    check(&input.title)?;
+    check_length(&input.title)?;
     let row =
         sqlx::query("UPDATE posts SET title = $1 WHERE id = $2 RETURNING id, title, slug, body, status, views, author_id, created_at")
             .bind(input.title)

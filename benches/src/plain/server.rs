@@ -55,7 +55,8 @@ impl FromRequestParts<App> for User {
     }
 }
 
-pub fn check(text: &str) -> Result<(), Failure> {
+/// Refuses a text that is empty or has more than 200 characters.
+pub fn check_length(text: &str) -> Result<(), Failure> {
     if (1..=200).contains(&text.chars().count()) {
         Ok(())
     } else {

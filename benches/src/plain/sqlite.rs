@@ -55,7 +55,7 @@ pub fn of_tags(tags: Vec<String>) -> Json<Vec<String>> {
     Json(tags)
 }
 
-/// Items of a list in the form of this database.
+/// An element of the column `lines`, which is a JSON array.
 #[derive(Serialize, Deserialize)]
 pub struct Line {
     pub sku: String,

@@ -101,8 +101,8 @@ pub const fn expect_kind(kind: Kind, kinds: u16, message: &'static str) {
     assert!(bit(kind) & kinds != 0, "{}", message);
 }
 
-/// Fails to compile with `message` unless the items of a list have a string or integer member with
-/// this wire name.
+/// Fails to compile with `message` unless the items of a list have a required string or integer
+/// member with this wire name.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
@@ -119,24 +119,33 @@ pub const fn expect_key<F: Field>(wire: &str, message: &'static str) {
     panic!("{}", message);
 }
 
-/// Fails to compile unless a field has the type of an entity's ids. The message is `text` if the
-/// ids are texts, else `whole`.
+/// Fails to compile unless a field has the type of an entity's ids. The message is `not_text` if
+/// the ids are texts, and `not_integer` if they are integers.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
 #[track_caller]
-pub const fn expect_relation<F: Field>(of: &EntityDesc, text: &'static str, whole: &'static str) {
-    related(<F::Ty as FieldType>::KIND, of, text, whole);
+pub const fn expect_relation<F: Field>(
+    of: &EntityDesc,
+    not_text: &'static str,
+    not_integer: &'static str,
+) {
+    assert_key_type(<F::Ty as FieldType>::KIND, of, not_text, not_integer);
 }
 
 #[track_caller]
-const fn related(key: Kind, of: &EntityDesc, text: &'static str, whole: &'static str) {
+const fn assert_key_type(
+    key: Kind,
+    of: &EntityDesc,
+    not_text: &'static str,
+    not_integer: &'static str,
+) {
     if of.poisoned {
         return;
     }
     let (key, id) = (bit(key), bit(of.fields[of.primary].kind));
-    assert!(id & TEXTS == 0 || key & TEXTS != 0, "{}", text);
-    assert!(id & INTEGERS == 0 || key & INTEGERS != 0, "{}", whole);
+    assert!(id & TEXTS == 0 || key & TEXTS != 0, "{}", not_text);
+    assert!(id & INTEGERS == 0 || key & INTEGERS != 0, "{}", not_integer);
 }
 
 #[track_caller]
@@ -201,7 +210,7 @@ pub const fn expect_context_type<V: ContextValue>() {
     let fits = bit(V::DESC.kind) & SCALARS != 0 && !<V::Value as FieldType>::OPTIONAL;
     assert!(
         fits,
-        "linchpin: a value of the context is a String, bool, i64, f64, Timestamp or enum; that there is none, who provides it says"
+        "linchpin: a context value is a String, bool, i64, f64, Timestamp or enum, without `Option`: a plugin provides `None` for a missing value"
     );
 }
 
@@ -241,15 +250,15 @@ pub const fn expect_below(entity: &EntityDesc, path: &str) {
     while i < own.len() && i < below.len() && own[i] == below[i] {
         i += 1;
     }
-    let itself = start > 0 && below.len() == own.len();
-    if i < own.len() || !(itself || (below.len() > own.len() && below[i] == b'/')) {
+    let is_own_path = start > 0 && below.len() == own.len();
+    if i < own.len() || !(is_own_path || (below.len() > own.len() && below[i] == b'/')) {
         return;
     }
     let mut text = Sentence::new();
-    text.push("linchpin: this path stands below `/");
+    text.push("linchpin: this path is already relative to `/");
     text.push(entity.path);
-    text.push("` already\nhelp: `path = \"");
-    let (_, rest) = below.split_at(if itself { i } else { i + 1 });
+    text.push("`\nhelp: `path = \"");
+    let (_, rest) = below.split_at(if is_own_path { i } else { i + 1 });
     if let Ok(rest) = std::str::from_utf8(rest) {
         text.push(rest);
     }
@@ -269,17 +278,17 @@ pub const fn expect_links(entity: &EntityDesc, message: &'static str) {
 /// Returns the number of other records that decide whether a record is visible. In a tree, each
 /// ancestor counts with its own gates.
 const fn links(entity: &EntityDesc) -> u32 {
-    let (mut beside, mut depth, mut i) = (0, 0, 0);
+    let (mut gates, mut depth, mut i) = (0, 0, 0);
     while i < entity.gates.len() {
         let gate = &entity.gates[i];
         if gate.depth == 0 {
-            beside += 1 + links(gate.target);
+            gates += 1 + links(gate.target);
         } else {
             depth += gate.depth;
         }
         i += 1;
     }
-    beside + depth * (1 + beside)
+    gates + depth * (1 + gates)
 }
 
 /// Fails to compile if records of an entity expire.
@@ -291,9 +300,10 @@ pub const fn expect_lasting(entity: &EntityDesc, message: &'static str) {
     assert!(entity.ttl.is_none() || entity.poisoned, "{}", message);
 }
 
-/// Fails to compile unless an entity has a field of this name that holds the ids of another, and
-/// its list filters by the field or is below it. `words` are the messages for a field that is not a
-/// text, not an integer, not filterable, or hidden.
+/// Fails to compile unless `entity` has a field named `key` that holds ids of `of`, and its list
+/// can be restricted to one id: callers can filter by the field, or the field is a path parameter
+/// of the list. `messages` are the messages for a field that is not a text, not an integer, not
+/// filterable, or not in the responses of the list.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
@@ -302,12 +312,12 @@ pub const fn expect_many(
     entity: &EntityDesc,
     key: &str,
     of: &EntityDesc,
-    words: [&'static str; 4],
+    messages: [&'static str; 4],
 ) {
     if entity.poisoned {
         return;
     }
-    let [text, whole, page, hidden] = words;
+    let [not_text, not_integer, not_filterable, hidden] = messages;
     let mut at = 0;
     while at < entity.fields.len() && !same(entity.fields[at].name, key) {
         at += 1;
@@ -315,7 +325,7 @@ pub const fn expect_many(
     if at == entity.fields.len() {
         unknown_field(entity, key);
     }
-    related(entity.fields[at].kind, of, text, whole);
+    assert_key_type(entity.fields[at].kind, of, not_text, not_integer);
     let mut i = 0;
     while i < entity.scope.len() {
         if entity.scope[i].field == at
@@ -330,7 +340,7 @@ pub const fn expect_many(
             .flags
             .has(Flags::FILTERABLE.or(Flags::PRIMARY)),
         "{}",
-        page
+        not_filterable
     );
     let [_, list, ..] = entity.routes;
     let output = if list.output.is_some() {
@@ -347,9 +357,10 @@ pub const fn expect_many(
     }
 }
 
-/// Fails to compile unless an entity has a field of this name that can store the number of records
-/// of another: a required integer that no client writes. `key` is the field with its id, and
-/// `restricted` says whether a record can only name a record that its writer may see.
+/// Fails to compile unless `entity` has a field of this name that can store the number of records
+/// of `of`: a required integer with a default, which no client writes. `key` is the field of `of`
+/// with the id of the record that stores the counter. If `restricted` is true, callers can only
+/// store there the ids of records that they may see.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
@@ -376,21 +387,21 @@ pub const fn expect_kept(
         refuse(
             entity,
             name,
-            " is no field for a number of records\nhelp: `#[field(read_only, default = 0)]` on an `i64`",
+            " cannot store a number of records\nhelp: `#[field(read_only, default = 0)]` on an `i64`",
         );
     }
     if field.optional || !field.default.is_some() {
         refuse(
             entity,
             name,
-            " begins with no number\nhelp: `i64` with `#[field(read_only, default = 0)]`",
+            " must start with a number\nhelp: `i64` with `#[field(read_only, default = 0)]`",
         );
     }
     if !field.flags.has(Flags::READ_ONLY) {
         refuse(
             entity,
             name,
-            " can be written by clients, and a counter owns it\nhelp: `#[field(read_only, default = 0)]`",
+            " is written by a counter, so clients must not write it\nhelp: `#[field(read_only, default = 0)]`",
         );
     }
     if restricted {
@@ -460,7 +471,7 @@ pub const fn same(a: &str, b: &str) -> bool {
 pub const fn check_pagination(limits: &Pagination) {
     assert!(
         limits.default_limit >= 1,
-        "linchpin: default_limit is 0, it is at least 1"
+        "linchpin: default_limit must be at least 1"
     );
     assert!(
         limits.default_limit <= limits.max_limit,
@@ -493,15 +504,15 @@ pub const fn named<F: Field>(variants: &[usize], all: bool) -> bool {
     !all || variants.len() == desc.variants.len()
 }
 
-/// Fails to compile with `message` if all of the grounds are true.
+/// Fails to compile with `message` if all of the conditions are true.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
 #[track_caller]
-pub const fn refuse_if(grounds: &[bool], message: &'static str) {
+pub const fn refuse_if(conditions: &[bool], message: &'static str) {
     let mut i = 0;
-    while i < grounds.len() {
-        if !grounds[i] {
+    while i < conditions.len() {
+        if !conditions[i] {
             return;
         }
         i += 1;

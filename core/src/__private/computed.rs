@@ -2,13 +2,15 @@
 
 use std::marker::PhantomData;
 
-/// The digest of a function of a record of `Self`. `NAME` is the function's name as a number.
+/// The digest of a function with `#[computed]` that takes a record of `Self`. `NAME` is the
+/// function's name as a number.
 pub trait ComputedBody<const NAME: u64> {
     /// The SHA-256 digest of the function's tokens.
     const BODY: &'static str;
 }
 
-/// The digest of a function of a record of `E`, also if there is none.
+/// The digest of a function that takes a record of `E`; an empty text if the function has no
+/// `#[computed]`.
 pub struct BodyOf<E, const NAME: u64>(PhantomData<E>);
 
 impl<E: ComputedBody<NAME>, const NAME: u64> BodyOf<E, NAME> {

@@ -2,8 +2,8 @@
 
 #![allow(unexpected_cfgs)] // rust-analyzer sets its own
 
-/// Tells editors the meaning of the words in a declaration: fields are members of a record, options
-/// are names in a module below.
+/// Lets editors resolve the words in a declaration: fields are members of a record, options are
+/// names in a module below.
 #[cfg(rust_analyzer)]
 #[doc(hidden)]
 #[macro_export]
@@ -22,7 +22,7 @@ macro_rules! __editor {
     };
 }
 
-/// Nothing.
+/// Expands to nothing outside of rust-analyzer.
 #[cfg(not(rust_analyzer))]
 #[doc(hidden)]
 #[macro_export]
@@ -99,21 +99,21 @@ pub mod field {
         primary
         /// Keeps its first value
         immutable
-        /// Written by code and operations alone
+        /// Written only by code and operations, never by clients
         read_only
-        /// In no answer
+        /// Accepted from clients, never in a response
         write_only
-        /// Unknown to HTTP
+        /// Only for code of the server: neither in bodies nor in responses
         private
         /// The list filters by it
         filterable
         /// The list sorts by it
         sortable
-        /// Clients may set it although the server makes one
+        /// Clients may supply the value instead of the generated default
         client_set
         /// Not in logs
         sensitive
-        /// A list that a body must send
+        /// A list that bodies must contain; without this option, an omitted list is empty
         required
         /// `default = uuid`, `now`, `ctx(actor.id)`, a literal or a path
         default
@@ -137,7 +137,7 @@ pub mod field {
         format
         /// `items = ..=10`
         items
-        /// No item twice
+        /// Refuses equal items
         unique_items
         /// `each(length = 1..=64)`
         each
@@ -169,7 +169,7 @@ macro_rules! options {
 }
 
 options! {
-    // Before the kind is known.
+    // Completed while the declaration does not contain the kind yet.
     operation { kind }
     lookup { kind fields returns sort sorts limit paginate filter strict_params optional_params deleted }
     exists { kind fields check }

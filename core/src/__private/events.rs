@@ -10,9 +10,9 @@ use crate::package::Sentence;
 ///
 /// The attribute gives the error text for an event that names the operation of another entity.
 #[diagnostic::on_unimplemented(
-    message = "an operation of `{Self}` is named as one of `{E}`",
+    message = "`{E}` has no such operation: it belongs to `{Self}`",
     label = "belongs to `{Self}`",
-    note = "name its own entity before it"
+    note = "write its own entity before it: `{Self}`"
 )]
 pub trait OperationOf<E> {}
 
@@ -40,32 +40,32 @@ pub const fn is_poisoned(operation: &OpSpec) -> bool {
 }
 
 /// Fails to compile if every route of an operation only reads. An operation without routes is
-/// checked at start-up.
+/// checked at start-up. `declared` is the name of the event in the declaration, for the message.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
 #[track_caller]
-pub const fn assert_changes(operation: &OpSpec, shown: &str) {
+pub const fn assert_changes(operation: &OpSpec, declared: &str) {
     if is_poisoned(operation) || !only_reads(operation) {
         return;
     }
     let mut text = Sentence::new();
     text.push("linchpin: `");
-    text.push(shown);
-    text.push("` is no event: the operation only reads\nhelp: an operation that changes records");
+    text.push(declared);
+    text.push("` is not an event, because the operation only reads\nhelp: name an operation that changes records");
     text.stop()
 }
 
 const fn only_reads(operation: &OpSpec) -> bool {
-    let (mut part, mut any) = (0, !operation.routes.is_empty());
+    let (mut part, mut has_routes) = (0, !operation.routes.is_empty());
     while part < operation.parts.len() {
-        any = true;
+        has_routes = true;
         if !all_get(operation.parts[part]) {
             return false;
         }
         part += 1;
     }
-    any && all_get(operation)
+    has_routes && all_get(operation)
 }
 
 const fn all_get(operation: &OpSpec) -> bool {
@@ -80,12 +80,13 @@ const fn all_get(operation: &OpSpec) -> bool {
 }
 
 /// Fails to compile if the payload of a generated route's event has a field without a schema. The
-/// events of operations are checked at start-up.
+/// events of operations are checked at start-up. `declared` is the name of the event in the
+/// declaration, for the message.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
 #[track_caller]
-pub const fn assert_schema(entity: &EntityDesc, change: Change, shown: &str) {
+pub const fn assert_schema(entity: &EntityDesc, change: Change, declared: &str) {
     let policy = match change {
         Change::Created => &entity.routes[0],
         Change::Updated => &entity.routes[3],
@@ -110,7 +111,7 @@ pub const fn assert_schema(entity: &EntityDesc, change: Change, shown: &str) {
         if shows && field.readable() && is_untyped(field) {
             let mut text = Sentence::new();
             text.push("linchpin: event `");
-            text.push(shown);
+            text.push(declared);
             text.push("` has no schema: `json` field `");
             text.push(field.name);
             text.push("` needs a type\nhelp: `Json<T>` of a struct, `private`, or `event(payload(..))` without it");

@@ -1,6 +1,6 @@
 //! Cycles of gates. The descriptor of an entity contains the descriptors of its gates' targets, and
-//! const evaluation cannot build a cyclic value. So cycles are detected before, in a bounded number
-//! of links that only name entities.
+//! const evaluation cannot build a cyclic value. So cycles are detected earlier, in links that
+//! contain only the names of entities and have a bounded length.
 
 use std::marker::PhantomData;
 
@@ -10,6 +10,7 @@ use crate::entity::{Entity, EntityDesc};
 pub struct Links {
     /// The source location of its declaration.
     id: &'static str,
+    /// The targets of its gates, with their own links.
     next: &'static [&'static Self],
 }
 
@@ -32,18 +33,18 @@ macro_rules! levels {
     ($($level:ident)*) => {
         /// An entity with gates on others: its links up to a number of steps.
         pub trait Gated {
-            $(/// So many.
+            $(/// The links up to the number of steps in the name.
             const $level: &'static Links;)*
         }
 
         impl<T: Gated> Along<T> {
-            $(/// So many.
+            $(/// The links up to the number of steps in the name.
             pub const $level: &'static Links = T::$level;)*
         }
 
         /// An entity without gates: the fallback of [`Along`].
         pub trait Open {
-            $(/// So many.
+            $(/// No links.
             const $level: &'static Links = Links::END;)*
         }
     };
@@ -80,14 +81,14 @@ macro_rules! __gated {
 pub use __gated as gated;
 
 /// The descriptor of a gate's target. In a cycle, which is reported, it is an empty descriptor.
-pub const fn target<T: Entity>(is_circle: bool) -> &'static EntityDesc {
+pub const fn target<T: Entity>(is_cycle: bool) -> &'static EntityDesc {
     static NOTHING: EntityDesc = EntityDesc {
         poisoned: true,
         ..EntityDesc::new("", "", "", &[])
     };
     // A separate function, because const evaluation evaluates all constants of a function that it
     // calls.
-    if is_circle { &NOTHING } else { desc::<T>() }
+    if is_cycle { &NOTHING } else { desc::<T>() }
 }
 
 const fn desc<T: Entity>() -> &'static EntityDesc {
@@ -95,7 +96,7 @@ const fn desc<T: Entity>() -> &'static EntityDesc {
 }
 
 /// Whether gates lead from an entity back to itself.
-pub const fn is_circle(of: &Links) -> bool {
+pub const fn is_cycle(of: &Links) -> bool {
     lead_to(of.next, of.id, false)
 }
 
@@ -104,12 +105,12 @@ pub const fn is_circle(of: &Links) -> bool {
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
 #[track_caller]
-pub const fn expect_no_circle(of: &Links, target: &'static Links, message: &'static str) {
+pub const fn expect_no_cycle(of: &Links, target: &'static Links, message: &'static str) {
     assert!(!lead_to(&[target], of.id, true), "{}", message);
 }
 
-/// Whether links lead to an entity. If `greater` is true, they may only pass entities with a
-/// greater id.
+/// Whether links lead to the entity with this id. If `greater` is true, they may only pass entities
+/// with a greater id, so that only the entity with the smallest id of a cycle reports the cycle.
 const fn lead_to(next: &[&Links], id: &str, greater: bool) -> bool {
     let mut i = 0;
     while i < next.len() {
@@ -122,7 +123,7 @@ const fn lead_to(next: &[&Links], id: &str, greater: bool) -> bool {
     false
 }
 
-/// Compares two texts: 0 if they are equal.
+/// Compares two texts: 0 if they are equal, negative if `a` comes first.
 const fn order(a: &str, b: &str) -> i32 {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut i = 0;

@@ -13,7 +13,7 @@ use crate::{DecodeError, Value, ValueRef};
 ///
 /// The attribute gives the error text for a wrong entity in `package!`.
 #[diagnostic::on_unimplemented(
-    message = "what belongs to `{Self}` is listed with `{E}`",
+    message = "an operation or route of `{Self}` is listed with `{E}`",
     label = "belongs to `{Self}`",
     note = "list it with its own: `entity({Self}, [..])`"
 )]
@@ -31,9 +31,9 @@ impl<E: Entity> Itself<E> for Unnamed {}
 ///
 /// The attribute gives the error text for a route that returns a projection of another entity.
 #[diagnostic::on_unimplemented(
-    message = "a route of `{E}` answers a projection of `{Self}`",
+    message = "a route of `{E}` returns a projection of `{Self}`",
     label = "a projection of `{Self}`",
-    note = "one of its own: `#[projection({E})]`"
+    note = "use a projection of the entity: `#[projection({E})]`"
 )]
 pub trait Shown<E> {}
 

@@ -8,7 +8,7 @@ use crate::{Timestamp, Value};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a value of the field `{F}`, which holds `{T}`",
     label = "`{F}` holds `{T}`",
-    note = "a filter, a default and a binding name a value of the field's own type"
+    note = "filters, defaults and bindings need a value of the field's type"
 )]
 pub trait Fits<T, F> {
     /// Whether it is the field type itself, and not the type inside an `Option`.
@@ -35,7 +35,7 @@ impl<T, F> Fits<Option<T>, F> for T {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a value of the field `{F}`, which holds `{T}`",
     label = "`{F}` holds `{T}`",
-    note = "a filter, a default and a binding name a value that is there, without `Some`"
+    note = "filters, defaults and bindings need a value without `Some`"
 )]
 pub trait FitsSome<T, F> {
     /// Returns the value in the field's type.
@@ -75,7 +75,7 @@ fn fixed<F: Field, V: Fits<F::Ty, F>>(value: V) -> Value {
     const {
         assert!(
             !(V::WHOLE && <F::Ty as FieldType>::OPTIONAL),
-            "linchpin: a value that a declaration names is there: no `Option`"
+            "linchpin: a value in a declaration cannot be an `Option`"
         );
     };
     value.fitting().into_value()

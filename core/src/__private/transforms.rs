@@ -1,4 +1,4 @@
-//! What `#[transform]` and fields with a transform expand to.
+//! The items that `#[transform]` and fields with a transform expand to.
 
 use crate::entity::{
     Field, FieldType, Kind, OldRecord, OldValue, SourceLine, TransformDesc, TransformError,
@@ -7,7 +7,7 @@ use crate::entity::{
 use crate::{Value, ValueRef};
 use linchpin_vocabulary::limit::MAX_INTEGER;
 
-/// A function with `#[transform]`. The enum beside the function implements it.
+/// A function with `#[transform]`. The enum that the macro adds to the function implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transform",
     label = "a function of this name with `#[transform]` was expected"
@@ -58,7 +58,7 @@ impl<T: Transform> Reverses<T::New, T::Old> for T {}
 #[derive(Debug)]
 pub enum AnyTransform {}
 
-/// The descriptor of such a transform.
+/// The descriptor of a transform of type [`AnyTransform`].
 pub static ANY_TRANSFORM: TransformDesc = TransformDesc {
     name: "",
     from: TransformFrom::Record,
@@ -136,8 +136,8 @@ pub const fn field_transform<F: Field, T: Transform<New: StoredAs<F::Ty>>>()
 /// Runs a function of the old value. The compiler checks the function's signature.
 ///
 /// # Errors
-/// If the old value has another type, if the function refuses it, or if no store can hold the new
-/// value.
+/// If the old value has another type, if the function refuses it, or if not every store can hold
+/// the new value.
 pub fn convert<T: FromValue>(
     input: TransformInput<'_>,
     function: fn(T::Value) -> Result<T::Field, TransformError>,
@@ -152,7 +152,7 @@ pub fn convert<T: FromValue>(
 /// Runs a function that fills a new field. The compiler checks the function's signature.
 ///
 /// # Errors
-/// If the function refuses the record, or if no store can hold the new value.
+/// If the function refuses the record, or if not every store can hold the new value.
 pub fn run_fill<T: IntoField>(
     input: TransformInput<'_>,
     function: fn(&OldRecord<'_>) -> Result<T::Field, TransformError>,

@@ -39,7 +39,7 @@ pub struct EntityDesc {
     pub sort: &'static [SortDesc],
     /// The page sizes.
     pub pagination: Pagination,
-    /// How calls of the list route ask for a page.
+    /// The parameters with which calls of the list route select a page.
     pub paging: Paging,
     /// Optimistic concurrency.
     pub version: Option<VersionDesc>,

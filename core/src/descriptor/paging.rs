@@ -1,6 +1,6 @@
-//! How calls ask for a page.
+//! The parameters with which calls select a page.
 
-/// How calls of a route ask for a page.
+/// The parameters with which calls of a route select a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paging {
     /// With `limit` and `cursor`.

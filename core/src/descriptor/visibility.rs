@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collection_is_in_scope_with_all_its_methods() {
+    fn a_scope_on_a_collection_covers_all_its_methods() {
         let scope = Scope::new(0, ScopeFrom::Path("docId")).apply_to(&["get", "members"]);
         for (route, holds) in [
             ("get", true),

@@ -29,7 +29,7 @@ use crate::field::FieldType;
 #[diagnostic::on_unimplemented(
     message = "a field of type `{T}` cannot be compared with `{Self}`",
     label = "not of the field's type",
-    note = "write a `{T}`, or what turns `Into` one"
+    note = "use a `{T}`, or a type that converts `Into` it"
 )]
 pub trait Comparand<T, M> {
     /// Returns the value in the field's type.
@@ -42,7 +42,7 @@ pub enum Plain {}
 
 /// A [`Comparand`] of an optional field that converts `Into` the type inside the `Option`.
 #[derive(Debug)]
-pub enum Held {}
+pub enum InsideOption {}
 
 /// A [`Comparand`] of an optional field that is an `Option` itself.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl<T: FieldType<Inner = T>, V: Into<T>> Comparand<T, Plain> for V {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: FieldType<Inner = T>, V: Into<T>> Comparand<Option<T>, Held> for V {
+impl<T: FieldType<Inner = T>, V: Into<T>> Comparand<Option<T>, InsideOption> for V {
     fn comparand(self) -> Option<T> {
         Some(self.into())
     }

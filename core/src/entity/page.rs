@@ -35,54 +35,54 @@ pub struct PageArgs {
 }
 
 /// The number of records that page numbers can reach. Calls read later records with a cursor.
-const REACH: u64 = 10_000;
+const NUMBERED_RECORDS: u64 = 10_000;
 
 /// An invalid argument of a page: the parameter, the code and the message.
 pub type Refused = (&'static str, &'static str, String);
 
 impl Paging {
-    /// Returns the page arguments with their defaults: the page size, and the page number unless a
-    /// cursor says where the page begins. `default` is the limit of pages that are not numbered;
-    /// `None` means all records.
+    /// Returns the page arguments with their defaults: the page size, and the page number if there
+    /// is no cursor. `default` is the limit of pages that are not numbered; `None` means all
+    /// records.
     ///
     /// # Errors
     /// If an argument is invalid.
     #[doc(hidden)]
-    pub fn resolve(self, asked: &PageArgs, default: Option<u32>) -> Result<PageArgs, Refused> {
+    pub fn resolve(self, requested: &PageArgs, default: Option<u32>) -> Result<PageArgs, Refused> {
         let at_least_1 = |name| Err((name, "range", "must be at least 1".to_owned()));
-        if asked.sort.is_some() {
+        if requested.sort.is_some() {
             return Err((
                 "sort",
                 "not_allowed",
-                "the records of this route have one order".to_owned(),
+                "this route has only one order: omit the parameter".to_owned(),
             ));
         }
         let Self::Number { most } = self else {
-            return match (asked.page, asked.limit.or(default)) {
+            return match (requested.page, requested.limit.or(default)) {
                 (Some(_), _) => Err((
                     "page",
                     "not_allowed",
-                    "the pages of this route have no numbers".to_owned(),
+                    "this route has no numbered pages: use `cursor`".to_owned(),
                 )),
                 (None, Some(0)) => at_least_1("limit"),
                 (None, limit) => Ok(PageArgs {
                     limit,
-                    cursor: asked.cursor.clone(),
+                    cursor: requested.cursor.clone(),
                     ..PageArgs::default()
                 }),
             };
         };
-        let size = asked.limit.unwrap_or(Self::SIZE).min(most);
-        let page = asked.page.unwrap_or(1);
+        let size = requested.limit.unwrap_or(Self::SIZE).min(most);
+        let page = requested.page.unwrap_or(1);
         if size == 0 {
             return at_least_1("pageSize");
         }
         let limit = Some(size);
-        match (&asked.cursor, asked.page) {
+        match (&requested.cursor, requested.page) {
             (Some(_), Some(_)) => Err((
                 "page",
                 "not_allowed",
-                "a cursor says where the page begins".to_owned(),
+                "cannot be combined with `cursor`".to_owned(),
             )),
             (Some(cursor), None) => Ok(PageArgs {
                 limit,
@@ -90,10 +90,12 @@ impl Paging {
                 ..PageArgs::default()
             }),
             (None, Some(0)) => at_least_1("page"),
-            (None, _) if u64::from(page) * u64::from(size) > REACH => Err((
+            (None, _) if u64::from(page) * u64::from(size) > NUMBERED_RECORDS => Err((
                 "page",
                 "range",
-                format!("page numbers cover the first {REACH} records; continue with `cursor`"),
+                format!(
+                    "page numbers cover the first {NUMBERED_RECORDS} records; continue with `cursor`"
+                ),
             )),
             (None, _) => Ok(PageArgs {
                 limit,
@@ -205,16 +207,16 @@ mod tests {
     use super::{PageArgs, Paging};
 
     #[test]
-    fn numbers_have_bounds() {
+    fn numbered_paging_checks_the_page_and_its_size() {
         let ask = |page, limit, cursor: Option<&str>| {
-            let asked = PageArgs {
+            let requested = PageArgs {
                 limit,
                 cursor: cursor.map(str::to_owned),
                 page,
                 sort: None,
             };
             Paging::NUMBER
-                .resolve(&asked, None)
+                .resolve(&requested, None)
                 .map(|page| (page.page, page.limit))
                 .map_err(|(name, code, _)| (name, code))
         };
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_no_numbers() {
+    fn limit_paging_refuses_page_numbers_and_the_limit_0() {
         let ask = |page, limit| {
             Paging::Limit
                 .resolve(

@@ -57,13 +57,13 @@ impl Change {
     pub fn events(self, entity: &EntityDesc) -> Vec<ChangeEvent> {
         let default = |last: &str| format!("{}.{last}", prefix(entity));
         let [create, _, _, update, delete] = entity.routes;
-        let of = |policy: PolicyDesc, name: &str, doc| {
+        let event = |policy: PolicyDesc, name: &str, doc| {
             ChangeEvent::of(&policy.or(entity.defaults), default(name), doc, false)
         };
         match self {
-            Self::Created => vec![of(create, "created", "A record was created.")],
-            Self::Updated => vec![of(update, "updated", "A record was updated.")],
-            Self::Deleted => vec![of(delete, "deleted", "A record was deleted.")],
+            Self::Created => vec![event(create, "created", "A record was created.")],
+            Self::Updated => vec![event(update, "updated", "A record was updated.")],
+            Self::Deleted => vec![event(delete, "deleted", "A record was deleted.")],
             Self::Operation(_) => self
                 .specs()
                 .flat_map(|spec| {
@@ -74,9 +74,9 @@ impl Change {
                         _ => vec![default(&spec.name.replace('_', "-"))],
                     };
                     let policy = spec.policy.or(entity.defaults);
-                    let of =
+                    let event =
                         |name| ChangeEvent::of(&policy, name, spec.doc, changes == Changes::Many);
-                    let mut events: Vec<ChangeEvent> = names.into_iter().map(of).collect();
+                    let mut events: Vec<ChangeEvent> = names.into_iter().map(event).collect();
                     // One name of the `event` option replaces both of an upsert.
                     events.dedup_by(|one, other| one.name == other.name);
                     events
@@ -85,7 +85,7 @@ impl Change {
         }
     }
 
-    /// The single operations of it that change records.
+    /// The operation itself, or the methods of a collection; only those that change records.
     fn specs(self) -> impl Iterator<Item = &'static OpSpec> {
         let spec = match self {
             Self::Operation(spec) => Some(spec),

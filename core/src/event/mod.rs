@@ -1,9 +1,8 @@
 //! Events of committed changes, and how a statement records them.
 //!
-//! A statement that changes records has a [`Recording`](crate::store::Recording). The store fills it
-//! from the changed rows.
-//! It writes the [entries](Entry) of a commit as one row of its outbox, in the same transaction,
-//! and hands them over after the commit.
+//! A statement that changes records has a [`Recording`](crate::store::Recording). The store fills
+//! it from the changed rows. The store writes the stored [entries](Entry) of a commit as rows of
+//! its outbox, in the same transaction, and hands all entries over after the commit.
 
 mod change;
 mod payload;
@@ -37,10 +36,11 @@ pub struct EntityEvent {
     pub payload: Payload,
     /// The record to read instead of a payload of more than 64 KiB.
     pub payload_ref: Option<RecordRef>,
-    /// The record before the change. For a removed record it has the members of `after`. For an
-    /// update it has the fields that conditions of consumers read (`EventSink::reads`), and only if
-    /// the statement touched one of them. For an event about many records it is an array, as `after`
-    /// is; a record that was not read before is null. It never leaves the server.
+    /// The record before the change. For a removed record it has the members that `after` has for
+    /// other changes. For an update it has the fields that conditions of consumers read
+    /// (`EventSink::reads`), and only if the statement touched one of them. For an event about many
+    /// records it is an array, like `after`; a record that was not read before is null. It never
+    /// leaves the server.
     pub before: Option<Payload>,
     /// The record after the change: the payload, and the other fields that conditions of consumers
     /// read (`EventSink::reads`). `None` if the record was removed. For an event about many records
@@ -58,14 +58,14 @@ pub struct EntityEvent {
     pub at: Timestamp,
     /// The record's version, if it has one.
     pub version: Option<i64>,
-    /// The keys of an event about many records, 500 at most. Empty unless
+    /// The keys of the records of an event about many records, 500 at most. Empty unless
     /// `EventSink::needs_records` or `EventSink::needs_states` of the consumer returns true. They
     /// never leave the server.
     pub keys: Vec<String>,
 }
 
 impl EntityEvent {
-    /// The most bytes of a payload, unless a consumer asks for larger ones.
+    /// The maximum number of bytes of a payload, unless a consumer requests larger payloads.
     pub const PAYLOAD: usize = 64 << 10;
 
     /// The event for a consumer that wants payloads of at most `largest` bytes: a larger payload is
@@ -85,7 +85,8 @@ impl EntityEvent {
         }
     }
 
-    /// The event for a consumer that does not need the records of an event about many.
+    /// The event for a consumer that does not need the single records of an event about many
+    /// records.
     #[must_use]
     pub fn without_records(self: &Arc<Self>) -> Arc<Self> {
         if self.keys.is_empty() {
@@ -126,7 +127,8 @@ pub struct ActorRef {
 /// The fields of an entity that decide who may see its records: tenant, scopes, deletion, expiry,
 /// gates, and the fields of `visible` and `action` conditions.
 ///
-/// A consumer that decides who may hear of a record returns them from `EventSink::reads`.
+/// A consumer that checks which callers may receive the event of a record returns these fields from
+/// `EventSink::reads`.
 pub fn guard_fields(desc: &EntityDesc) -> FieldSet {
     let scopes = desc.tenant.map(|tenant| tenant.field).into_iter();
     let scopes = scopes.chain(desc.scope.iter().map(|scope| scope.field));

@@ -1,4 +1,4 @@
-//! The JSON of an event: kept as text, and parsed when somebody reads a member.
+//! The JSON of an event: stored as text, and parsed when a consumer first reads a member.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,22 +23,27 @@ use serde_json::Value;
 pub struct Payload(Arc<Lazy>);
 
 struct Lazy {
-    whole: Arc<str>,
-    /// The place of the JSON in `whole`.
+    /// The text that several payloads share.
+    shared_text: Arc<str>,
+    /// The range of the JSON in `shared_text`.
     at: Range<usize>,
-    /// The place of an object with further members in `whole`.
-    beyond: Option<Range<usize>>,
+    /// The range of an object with further members in `shared_text`.
+    extra: Option<Range<usize>>,
     value: OnceLock<Value>,
 }
 
 impl Payload {
-    /// JSON within a text that others share. `beyond` is the place of an object whose members are
-    /// added to those at `at`.
-    pub(crate) fn within(whole: &Arc<str>, at: Range<usize>, beyond: Option<Range<usize>>) -> Self {
+    /// JSON within a text that several payloads share. `extra` is the range of an object whose
+    /// members are added to those at `at`.
+    pub(crate) fn within(
+        shared_text: &Arc<str>,
+        at: Range<usize>,
+        extra: Option<Range<usize>>,
+    ) -> Self {
         Self(Arc::new(Lazy {
-            whole: Arc::clone(whole),
+            shared_text: Arc::clone(shared_text),
             at,
-            beyond,
+            extra,
             value: OnceLock::new(),
         }))
     }
@@ -54,29 +59,30 @@ impl Payload {
         NULL.get_or_init(|| Self::of("null")).clone()
     }
 
+    /// Returns a part of the shared text.
     fn part(&self, at: &Range<usize>) -> &str {
-        self.0.whole.get(at.clone()).unwrap_or("null")
+        self.0.shared_text.get(at.clone()).unwrap_or("null")
     }
 
     /// Returns the JSON as text.
     pub fn text(&self) -> Cow<'_, str> {
         let own = self.part(&self.0.at);
-        let Some(beyond) = &self.0.beyond else {
+        let Some(extra) = &self.0.extra else {
             return Cow::Borrowed(own);
         };
-        let beyond = self.part(beyond);
-        match (own, beyond) {
+        let extra = self.part(extra);
+        match (own, extra) {
             (_, "{}") => Cow::Borrowed(own),
-            ("{}", _) => Cow::Borrowed(beyond),
+            ("{}", _) => Cow::Borrowed(extra),
             // Both are objects with members.
-            _ => Cow::Owned([&own[..own.len() - 1], ",", &beyond[1..]].concat()),
+            _ => Cow::Owned([&own[..own.len() - 1], ",", &extra[1..]].concat()),
         }
     }
 
     /// Returns the parsed value.
     pub fn value(&self) -> &Value {
         self.0.value.get_or_init(|| {
-            // It was written by the framework, or checked when it was read.
+            // The text is valid: the framework wrote it, or checked it when it read it.
             serde_json::from_str(&self.text()).unwrap_or(Value::Null)
         })
     }
@@ -102,7 +108,7 @@ impl Deref for Payload {
 impl From<Value> for Payload {
     fn from(value: Value) -> Self {
         let payload = Self::of(&value.to_string());
-        // It is new, so the place is empty.
+        // The payload is new, so its value is not set yet.
         let _ = payload.0.value.set(value);
         payload
     }
@@ -153,7 +159,7 @@ mod tests {
     use super::Payload;
 
     #[test]
-    fn members_beyond_the_payload_are_added_to_it() {
+    fn extra_members_are_added_to_the_payload() {
         let cases = [
             (
                 r#"{"a":1}"#,
@@ -168,21 +174,25 @@ mod tests {
             ("{}", r#"{"b":2}"#, json!({"b": 2})),
             (r#"{"a":{}}"#, "{}", json!({"a": {}})),
         ];
-        for (own, beyond, both) in cases {
-            let whole: Arc<str> = Arc::from([own, beyond].concat());
-            let state = Payload::within(&whole, 0..own.len(), Some(own.len()..whole.len()));
+        for (own, extra, both) in cases {
+            let shared_text: Arc<str> = Arc::from([own, extra].concat());
+            let state = Payload::within(
+                &shared_text,
+                0..own.len(),
+                Some(own.len()..shared_text.len()),
+            );
             assert_eq!(state.value(), &both);
             assert_eq!(
                 serde_json::from_str::<serde_json::Value>(&state.text()).ok(),
                 Some(both)
             );
-            let payload = Payload::within(&whole, 0..own.len(), None);
+            let payload = Payload::within(&shared_text, 0..own.len(), None);
             assert_eq!(payload.text(), own);
         }
     }
 
     #[test]
-    fn a_value_is_taken_out_or_cloned() {
+    fn a_shared_value_is_cloned() {
         let payload = Payload::from(json!([1]));
         let shared = payload.clone();
         assert_eq!(payload.into_value(), json!([1]));

@@ -1,8 +1,8 @@
 //! Events in the form in which a store keeps them.
 //!
-//! A row of the outbox holds the events of one commit. Its text is
-//! `{"v":2,"events":[{..},{..}]}`. Rows of the first form have one event, whose entity is a column
-//! of its own.
+//! A row of the outbox holds events of one commit. A commit with many events has several rows. The
+//! text of a row is `{"v":2,"events":[{..},{..}]}`. Rows of the first format have one event, and
+//! the entity of that event in a separate column.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,33 +12,34 @@ use serde_json::value::RawValue;
 use super::{ActorRef, EntityEvent, Payload, RecordRef};
 use crate::{Timestamp, Uuid};
 
-/// The form of the rows that this release writes.
-const FORM: u32 = 2;
-/// The maximum number of bytes of events in a row.
-const ROW: usize = 128 << 10;
+/// The format of the rows that this release writes.
+const FORMAT: u32 = 2;
+/// The maximum number of bytes of events in a row, unless one event alone has more.
+const MAX_ROW_BYTES: usize = 128 << 10;
 
 /// An event as a statement recorded it.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The event, as all consumers of this process share it.
+    /// The event, which all consumers of this process share.
     pub event: Arc<EntityEvent>,
-    /// Only consumers that need every record receive it.
+    /// Whether only consumers that need every record receive it.
     pub internal: bool,
     /// Whether the outbox stores it. If not, its consumers get it in process after the commit.
     pub stored: bool,
+    /// See [`Entry::text`]. The payload of the event is a range of this text.
     pub(crate) text: Arc<str>,
 }
 
-/// The events of one commit, with their number in the outbox.
+/// Events of one commit, with the number of their row in the outbox.
 #[derive(Clone, Debug)]
 pub struct OutboxRow {
     /// The number of the row; 0 if the events are not stored.
     pub seq: i64,
     /// The events in the order of their statements.
     pub events: Vec<Entry>,
-    /// Why the row cannot be read, if something else wrote it. It has no events then.
+    /// The reason why the row cannot be read, if another program wrote it. `events` is empty then.
     pub unreadable: Option<String>,
-    /// The number of bytes that it takes in memory, roughly.
+    /// The approximate number of bytes that it takes in memory.
     pub bytes: usize,
 }
 
@@ -76,6 +77,8 @@ struct Stored<'a> {
     #[serde(default)]
     tenant: Option<String>,
     request: String,
+    /// `before` or `after`: whether the record had the stored state before or after the change. The
+    /// stored state is `state`, or else the payload with the fields beyond it.
     #[serde(default)]
     of: Option<String>,
     #[serde(default)]
@@ -86,9 +89,11 @@ struct Stored<'a> {
     reference: bool,
     #[serde(default)]
     keys: Vec<String>,
-    /// The whole record, as rows of the first form have it.
+    /// The fields that conditions of consumers read, if the payload is replaced by a reference; the
+    /// states of many records; or the joined record, in rows of the first format.
     #[serde(borrow, default)]
     state: Option<&'a RawValue>,
+    /// The fields beyond the payload that conditions of consumers read.
     #[serde(borrow, default)]
     beyond: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -106,23 +111,32 @@ struct Group<'a> {
 }
 
 impl Entry {
-    /// The JSON that the outbox stores.
+    /// The JSON of the event, as the outbox stores it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
     fn decode(text: &str, row: &StoredText) -> serde_json::Result<Self> {
         let stored: Stored<'_> = serde_json::from_str(text)?;
-        let (payload, beyond) = (stored.payload.get(), stored.beyond.map(RawValue::get));
-        let whole: Arc<str> = Arc::from([payload, beyond.unwrap_or_default()].concat());
-        let at = 0..payload.len();
-        let payload = Payload::within(&whole, at.clone(), None);
-        let state = match (stored.state, beyond) {
-            (Some(state), _) => Payload::of(state.get()),
-            (None, Some(_)) => Payload::within(&whole, at.clone(), Some(at.end..whole.len())),
+        let shared: Arc<str> = Arc::from(text);
+        let range = |part: &RawValue| {
+            // The parser borrowed the part from `text`.
+            let start = part.get().as_ptr().addr() - text.as_ptr().addr();
+            start..start + part.get().len()
+        };
+        let payload_range = range(stored.payload);
+        let payload = Payload::within(&shared, payload_range.clone(), None);
+        let state = match (stored.state, stored.beyond) {
+            (Some(state), _) => Payload::within(&shared, range(state), None),
+            (None, Some(beyond)) => Payload::within(&shared, payload_range, Some(range(beyond))),
             (None, None) => payload.clone(),
         };
-        let (mut before, mut after) = (stored.before.map(|json| Payload::of(json.get())), None);
+        let (mut before, mut after) = (
+            stored
+                .before
+                .map(|json| Payload::within(&shared, range(json), None)),
+            None,
+        );
         match stored.of.as_deref() {
             Some("before") => before = Some(state),
             Some(_) => after = Some(state),
@@ -158,21 +172,22 @@ impl Entry {
             event: Arc::new(event),
             internal: stored.internal,
             stored: true,
-            text: whole,
+            text: shared,
         })
     }
 }
 
 impl StoredText {
-    /// Joins the stored events of a commit to rows. One row holds all of them, up to 128 KiB.
+    /// Joins the stored events of a commit to rows, each with its entries. A row holds at most
+    /// 128 KiB of events, or one larger event.
     pub fn of(entries: &[Entry]) -> Vec<(Self, Vec<Entry>)> {
         let mut rows: Vec<(Self, Vec<Entry>)> = Vec::new();
         for entry in entries.iter().filter(|entry| entry.stored) {
             match rows.last_mut() {
-                Some((row, of)) if row.event.len() + entry.text.len() <= ROW => {
+                Some((row, row_entries)) if row.event.len() + entry.text.len() <= MAX_ROW_BYTES => {
                     row.event.push(',');
                     row.event.push_str(&entry.text);
-                    of.push(entry.clone());
+                    row_entries.push(entry.clone());
                 }
                 _ => {
                     let mut event = String::with_capacity(entry.text.len() + 32);
@@ -209,7 +224,7 @@ impl StoredText {
                 seq,
                 events: Vec::new(),
                 unreadable: Some(format!(
-                    "the events of row {seq} cannot be read: {error}; something else has written to the outbox"
+                    "the events of row {seq} cannot be read: {error}; another program has written to the outbox"
                 )),
                 bytes,
             },
@@ -223,8 +238,8 @@ impl StoredText {
         }
         let group: Group<'_> =
             serde_json::from_str(&self.event).map_err(|error| error.to_string())?;
-        if group.v > FORM {
-            return Err(format!("a later release wrote it, in form {}", group.v));
+        if group.v > FORMAT {
+            return Err(format!("a later release wrote it, in format {}", group.v));
         }
         group.events.iter().map(|event| one(event.get())).collect()
     }
@@ -261,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_the_first_form_is_still_read() {
+    fn a_stored_row_of_the_first_format_can_be_read() {
         let text = r#"{"name":"posts.created","route":"create","actor":"user","actorId":"ann","request":"r","of":"after","version":2,"state":{"id":"7","secret":true},"payload":{"id":"7"}}"#;
         let row = row("posts", text);
         assert_eq!(row.unreadable, None);
@@ -281,7 +296,7 @@ mod tests {
             Some(&json!({"id": "7", "secret": true}))
         );
         assert_eq!((event.version, &event.before), (Some(2), &None));
-        // Without a state of its own, the payload is the state.
+        // Without a separate state, the payload is the state.
         let text = r#"{"name":"n","route":"delete","actor":"system","request":"","of":"before","payload":{"id":"7"}}"#;
         let event = &self::row("posts", text).events[0].event;
         assert_eq!(event.before, Some(Payload::from(json!({"id": "7"}))));
@@ -289,20 +304,36 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_cannot_be_read_says_why() {
+    fn the_text_of_a_read_event_is_its_stored_json() {
+        let text = r#"{"entity":"posts","record":"7","name":"posts.created","route":"create","actor":"user","request":"r","of":"after","beyond":{"secret":true},"before":{"id":"6"},"payload":{"id":"7"}}"#;
+        for row in [
+            row("", &format!(r#"{{"v":2,"events":[{text}]}}"#)),
+            row("posts", text),
+        ] {
+            let entry = &row.events[0];
+            assert_eq!(entry.text(), text);
+            assert_eq!(entry.event.payload.text(), r#"{"id":"7"}"#);
+            let after = json!({"id": "7", "secret": true});
+            assert_eq!(entry.event.after, Some(Payload::from(after)));
+            assert_eq!(entry.event.before, Some(Payload::from(json!({"id": "6"}))));
+        }
+    }
+
+    #[test]
+    fn an_unreadable_row_reports_the_reason() {
         for (entity, event, why) in [
             ("posts", "{}", "missing field"),
             ("", "[", "EOF"),
             (
                 "",
                 r#"{"v":3,"events":[]}"#,
-                "a later release wrote it, in form 3",
+                "a later release wrote it, in format 3",
             ),
         ] {
             let row = row(entity, event);
             assert!(row.events.is_empty());
-            let told = row.unreadable.expect("unreadable");
-            assert!(told.contains(why) && told.contains("row 3"), "{told}");
+            let reason = row.unreadable.expect("unreadable");
+            assert!(reason.contains(why) && reason.contains("row 3"), "{reason}");
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{FieldType, Kind};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a value of the request context",
     label = "not a context value",
-    note = "`linchpin::context!` declares one; the actor's are `ctx(actor.id)` and its like"
+    note = "declare it with `linchpin::context!`; values of the actor are `ctx(actor.id)`, `ctx(actor.tenantId)` and so on"
 )]
 pub trait ContextValue: Copy + Send + Sync + 'static {
     /// The Rust type of the value.

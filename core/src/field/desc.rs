@@ -258,7 +258,7 @@ impl Flags {
 pub struct Rules {
     /// The length in Unicode scalar values, inclusive.
     pub length: (Option<u32>, Option<u32>),
-    /// The inclusive bounds of integers, numbers and dates (as a `Timestamp` value).
+    /// The inclusive bounds of integers, numbers and dates (in milliseconds since the epoch).
     pub range: (Option<Bound>, Option<Bound>),
     /// A linear-time regular expression that must match the whole value.
     pub pattern: Option<&'static str>,

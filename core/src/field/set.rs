@@ -35,7 +35,7 @@ impl FieldSet {
         self
     }
 
-    /// Whether the two have a field in common.
+    /// Whether the two sets have a field in common.
     pub const fn meets(self, other: Self) -> bool {
         let mut word = 0;
         while word < 4 {
@@ -59,7 +59,7 @@ mod tests {
     use super::FieldSet;
 
     #[test]
-    fn sets_hold_what_was_put_in() {
+    fn a_set_contains_the_inserted_fields() {
         let set: FieldSet = [0, 63, 64, 199].into_iter().collect();
         for field in 0..256 {
             assert_eq!(set.has(field), [0, 63, 64, 199].contains(&field), "{field}");

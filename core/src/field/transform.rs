@@ -180,7 +180,7 @@ impl<'a> OldRecord<'a> {
 
 /// The reason why a transform has no new value for a record.
 ///
-/// The message appears in the report of the migration, beside the key of the record. It must not
+/// The message appears in the report of the migration, with the key of the record. It must not
 /// contain the value of a sensitive field.
 ///
 /// ```

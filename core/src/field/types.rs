@@ -13,7 +13,7 @@ use crate::{DecodeError, Timestamp, Value, ValueRef};
 /// struct, and `Option` of each.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an entity field",
-    label = "not a field type; an enum of yours is one with `#[derive(FieldEnum)]`, and a whole number is an `i64`",
+    label = "not a field type; derive `FieldEnum` for an enum, and use `i64` for integers",
     note = "use String, Uuid, bool, i64, f64, Timestamp, Vec<String>, Json<T>, a #[derive(FieldEnum)] enum, a Vec of a #[derive(Embedded)] struct, or an Option of one",
     note = "if `{Self}` is an entity, its key is the field: `author_id: String`, with `#[entity(belongs_to(author: {Self}, key = author_id))]`"
 )]
@@ -55,7 +55,7 @@ pub trait FieldType: Sized {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an enum field",
     label = "not a `FieldEnum`",
-    note = "`transition` moves a field between the variants of a `#[derive(FieldEnum)]` enum, or between values of a bool, i64 or String"
+    note = "`transition` changes a `#[derive(FieldEnum)]` enum, a bool, an i64 or a String"
 )]
 pub trait FieldEnum: Sized + Copy + 'static {
     /// The wire names of the variants.
@@ -80,7 +80,7 @@ pub trait FieldEnum: Sized + Copy + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an item of an entity field",
     label = "not an item struct",
-    note = "put #[derive(Embedded)] on it if it is a struct of yours; plain values that are no texts are a `Json<Vec<{Self}>>`",
+    note = "put #[derive(Embedded)] on it if it is a struct of yours; use `Json<Vec<{Self}>>` for a list of plain values that are not strings",
     note = "if `{Self}` is an entity, its records name this one: `#[entity(has_many(items: {Self}, key = owner_id))]`"
 )]
 pub trait Embedded: Sized + Serialize + DeserializeOwned {
@@ -303,10 +303,10 @@ impl<T: FieldType> FieldType for Option<T> {
     }
 }
 
-// If a type's `Serialize` fails (for example a map with non-string keys), null is stored, and
-// validation then refuses it.
+// If a type's `Serialize` fails (for example a map with non-string keys), the value gets another
+// kind, which validation refuses. Null would be stored in an optional field.
 fn to_json<T: Serialize>(value: &T) -> Value {
-    serde_json::to_value(value).map_or(Value::Null, |v| Value::Json(v.to_string()))
+    serde_json::to_value(value).map_or(Value::Bool(false), |v| Value::Json(v.to_string()))
 }
 
 fn from_json<T: DeserializeOwned>(

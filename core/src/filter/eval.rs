@@ -74,7 +74,8 @@ pub fn contains_folded(text: &str, folded: &str) -> bool {
 fn fold_char(c: char) -> char {
     match c {
         'ı' => c,
-        // Equal through a capital of several code points, which the mapping below does not find.
+        // Both letters of an arm have the same capital of several code points, which the mapping
+        // below does not find.
         '\u{1fd3}' => '\u{390}',
         '\u{1fe3}' => '\u{3b0}',
         '\u{fb05}' => '\u{fb06}',
@@ -101,7 +102,7 @@ fn single(c: char, mut mapping: impl Iterator<Item = char>) -> char {
 ///
 /// It cannot read other records: see [`matches_among`].
 pub fn matches(filter: &Filter, row: &(impl Row + ?Sized), args: &[Value]) -> bool {
-    matches_among(filter, row, args, &Nobody)
+    matches_among(filter, row, args, &NoOthers)
 }
 
 /// The other records that conditions can use.
@@ -110,9 +111,9 @@ pub trait Others {
     fn any(&self, linked: &Linked, value: ValueRef<'_>, args: &[Value]) -> bool;
 }
 
-struct Nobody;
+struct NoOthers;
 
-impl Others for Nobody {
+impl Others for NoOthers {
     fn any(&self, _: &Linked, _: ValueRef<'_>, _: &[Value]) -> bool {
         false
     }
@@ -138,9 +139,9 @@ pub fn matches_among(
             field,
             key,
             value,
-            held,
+            must_exist,
         } => resolve(value, args)
-            .is_some_and(|value| holds_item(row.value(*field), key, value) == *held),
+            .is_some_and(|value| holds_item(row.value(*field), key, value) == *must_exist),
     }
 }
 
@@ -278,7 +279,7 @@ fn holds_item(stored: ValueRef<'_>, key: &str, value: ValueRef<'_>) -> bool {
     })
 }
 
-/// Returns the number of elements of a list; `None` for null.
+/// Returns the number of elements of a list. Null has none. `None` if the value is not a list.
 fn length(stored: ValueRef<'_>) -> Option<i64> {
     let length = match stored {
         ValueRef::Null => 0,

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::*;
 use crate::Timestamp;
 
-/// `field op operand -> expected`; the row has only this field.
+/// Whether a row whose only field has the value `stored` matches the condition `field op operand`.
 fn holds(stored: &Value, op: Op, operand: &Operand) -> bool {
     matches(
         &Filter::cond(0, op, operand.clone()),
@@ -13,6 +13,8 @@ fn holds(stored: &Value, op: Op, operand: &Operand) -> bool {
         &[],
     )
 }
+
+// Short constructors of values, so that a row of the tables below fits on one line.
 
 fn t(text: &str) -> Value {
     Value::Text(text.to_owned())
@@ -44,7 +46,7 @@ const F: Value = Value::Bool(false);
 const MAX: i64 = (1 << 53) - 1;
 
 #[test]
-fn one_value() {
+fn comparisons_with_one_value_match_the_table() {
     use Op::{Contains, Eq, Gt, Gte, Has, Lt, Lte, Ne};
     #[rustfmt::skip]
     let table: Vec<(Value, Op, Value, bool)> = vec![
@@ -264,7 +266,7 @@ fn one_value() {
 }
 
 #[test]
-fn membership() {
+fn membership_conditions_match_the_table() {
     #[rustfmt::skip]
     let table: Vec<(Value, Vec<Value>, bool)> = vec![
         (t("a"), vec![t("a"), t("b")], true),
@@ -349,7 +351,7 @@ fn as_one(list: &[Value]) -> Value {
 }
 
 #[test]
-fn groups() {
+fn groups_of_conditions_match_the_table() {
     let row = [t("a"), i(5), N];
     let yes = || Filter::cond(0, Op::Eq, Operand::One(Source::Value(t("a"))));
     let no = || Filter::cond(1, Op::Gt, Operand::One(Source::Value(i(5))));
@@ -387,7 +389,7 @@ fn groups() {
 }
 
 #[test]
-fn an_unbound_source_matches_nothing() {
+fn a_condition_with_an_unbound_source_matches_nothing() {
     let row = [t("a")];
     for source in [
         Source::Now,
@@ -446,7 +448,8 @@ fn null_is_smallest_and_the_order_is_total() {
 #[test]
 fn folding_agrees_with_the_unicode_tables() {
     use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
-    // The standard library's tables may be newer than those of the test's reference.
+    // The tables of the standard library may be newer than those of `regex-syntax`, with which this
+    // test compares the folding.
     let known = regex::Regex::new(r"^\p{age:16.0}$").unwrap_or_else(|e| panic!("{e}"));
     let cased = |c: &char| c.to_lowercase().ne([*c]) || c.to_uppercase().ne([*c]);
     let mut seen = 0;
@@ -471,7 +474,7 @@ fn folding_agrees_with_the_unicode_tables() {
             assert_eq!(
                 fold(other.encode_utf8(&mut [0; 4])),
                 folded,
-                "{c} and {other}"
+                "{c} and {other} must have the same folded form"
             );
         }
     }
@@ -479,7 +482,7 @@ fn folding_agrees_with_the_unicode_tables() {
 }
 
 #[test]
-fn a_text_holds_what_its_folded_form_holds() {
+fn folded_contains_agrees_with_contains() {
     let texts = [
         "",
         "a",

@@ -31,7 +31,7 @@ pub enum Filter {
         /// The value of the member, a text or an integer.
         value: Source,
         /// Whether such an item must exist. If false, no such item may exist.
-        held: bool,
+        must_exist: bool,
     },
     /// Whether a related record exists. Used for visibility; an operation cannot use it.
     Linked(Box<Linked>),
@@ -81,8 +81,8 @@ pub enum Source {
     Now,
     /// A fixed value.
     Value(Value),
-    /// The argument of the statement at a position. All other sources become this one before a
-    /// store gets the filter.
+    /// The argument of the statement at a position. Before a store gets the filter, all other
+    /// sources except fixed values become this one.
     ///
     /// `nullable` tells renderers whether the argument may be null.
     Arg {
@@ -166,18 +166,19 @@ impl Filter {
                 field,
                 key,
                 value,
-                held,
+                must_exist,
             } => Self::Item {
                 field,
                 key,
                 value: map(field, Op::Eq, value),
-                held,
+                must_exist,
             },
             // The conditions are on fields of another entity.
             Self::Linked(linked) => Self::Linked(Box::new(Linked {
                 filter: linked.filter.map_sources(map),
                 ..*linked
             })),
+            // The condition has no field, so the position is meaningless.
             Self::Given(source) => Self::Given(map(0, Op::Ne, source)),
         }
     }

@@ -9,7 +9,7 @@ use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// The maximum number of groups in a response. More are refused, because a response that grows with
 /// the table can become too large for memory.
-pub const MOST_GROUPS: u32 = 100_000;
+pub const MAX_GROUPS: u32 = 100_000;
 
 /// A key that records are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +53,7 @@ pub struct Output {
     pub name: &'static str,
     /// The function; `None` counts the records of each value.
     pub function: Option<Function>,
-    /// The field; counts ignore it.
+    /// The field; [`Function::Count`] ignores it.
     pub field: usize,
     /// The condition on the records of this member.
     pub filter: Option<FilterSpec>,
@@ -180,8 +180,8 @@ impl Kind for Aggregate {
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // This includes counts by value, so all numbers of a response belong to the same point in
-        // time.
+        // One statement computes all values, including counts by value, so all numbers of a
+        // response belong to the same point in time.
         Some(1)
     }
 }

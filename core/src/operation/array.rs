@@ -14,7 +14,8 @@ pub struct ArrayWrite {
     pub field: usize,
     /// The element; for `array_set` the list.
     pub value: SourceSpec,
-    /// The fields that identify the record: the primary key or a whole unique.
+    /// The fields that identify the record: the primary key, or all fields of one unique
+    /// constraint.
     pub matches: &'static [AssignSpec],
 }
 
@@ -26,7 +27,7 @@ pub enum ArrayAction {
         /// Whether an element that is already in the list is not added again.
         dedupe: bool,
     },
-    /// Removes all equal elements.
+    /// Removes all elements that are equal to the given one.
     Pull,
     /// Replaces the list.
     Set {
@@ -47,7 +48,7 @@ impl ArrayWrite {
         }
     }
 
-    /// Removes equal elements.
+    /// Removes all elements that are equal to `value`.
     pub const fn pull(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
         Self {
             action: ArrayAction::Pull,

@@ -1,5 +1,5 @@
-//! `batch`: changes or removes every visible record that matches, in one statement. Or it claims
-//! the first of them for code.
+//! `batch`: changes or removes every visible record that matches, in one statement. A claim changes
+//! only the first matching records, up to a maximum number, and returns them.
 
 use super::spec::written;
 use super::{Answer, AssignSpec, Kind, Options};

@@ -20,7 +20,8 @@ pub struct ComputedAggregate {
     pub object: bool,
     /// The entity of the written record; `None` means the operation's own entity.
     pub target: Option<&'static EntityDesc>,
-    /// The fields that identify the written record: the primary key or all fields of a unique.
+    /// The fields that identify the written record: the primary key, or all fields of one unique
+    /// constraint.
     pub matches: &'static [AssignSpec],
     /// The written field.
     pub field: usize,

@@ -1,4 +1,5 @@
-//! `consume`: takes exactly one record that matches, once.
+//! `consume`: removes at most one record that matches, and returns it. Of concurrent calls, only
+//! one gets a record.
 
 use super::{Answer, Kind, Options};
 use crate::filter::FilterSpec;
@@ -11,7 +12,8 @@ pub struct Consume {
     pub filter: FilterSpec,
     /// The position of the date after which a record can no longer be taken.
     pub expiry: Option<usize>,
-    /// Whether the response is a boolean (was a record taken?) instead of the record.
+    /// Whether the response is a boolean instead of the record. The boolean says whether a record
+    /// was taken.
     pub boolean: bool,
 }
 

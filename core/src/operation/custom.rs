@@ -8,7 +8,7 @@ use crate::entity::{self, EntityDesc, FieldDesc};
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// The maximum number of stores for which one operation has functions.
-pub const MOST_HANDLERS: usize = 8;
+pub const MAX_HANDLERS: usize = 8;
 
 /// The name of a store, and the function of a custom operation for it.
 pub type StoreHandler = (&'static str, crate::Attachment);
@@ -26,7 +26,7 @@ pub struct Custom {
     /// refuses one.
     pub texts: &'static [&'static str],
     /// The functions with the names of their stores.
-    pub handlers: [Option<StoreHandler>; MOST_HANDLERS],
+    pub handlers: [Option<StoreHandler>; MAX_HANDLERS],
 }
 
 /// The form of an answer.
@@ -56,7 +56,7 @@ pub enum Shape {
 /// `Json<T>`, `#[derive(Embedded)]` structs, and `Option` and `Vec` of each. For the entity itself,
 /// an `Option` or a `Vec` of it, the function returns keys.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be answered by a custom operation",
+    message = "`{Self}` cannot be the output of a custom operation",
     label = "not an output",
     note = "use a #[derive(Embedded)] struct, a plain value, Json<T>, an Option or a Vec of one, or the operation's own entity"
 )]
@@ -102,14 +102,14 @@ impl<T: Output> Output for Vec<T> {
 
 #[doc(hidden)]
 impl Custom {
-    /// Returns a result of this form.
+    /// An operation with a result of this form.
     pub const fn new(output: Shape) -> Self {
         Self {
             output,
             reads: false,
             by_id: false,
             texts: &[],
-            handlers: [None; MOST_HANDLERS],
+            handlers: [None; MAX_HANDLERS],
         }
     }
 
@@ -137,13 +137,14 @@ impl Custom {
         }
     }
 
-    /// Accepts the type check of the function in the next call.
+    /// Does nothing at run time: the argument is an expression that makes the compiler check the
+    /// type of the function in the next call, [`on`](Self::on).
     #[must_use]
     pub const fn checked(self, (): ()) -> Self {
         self
     }
 
-    /// Adds the function of a store. `None` if this build lacks the store.
+    /// Adds the function of a store. `handler` is `None` if this build lacks the store.
     ///
     /// # Panics
     /// In const evaluation if more than eight stores have functions.
@@ -153,8 +154,8 @@ impl Custom {
         while self.handlers[free].is_some() {
             free += 1;
             assert!(
-                free < MOST_HANDLERS,
-                "linchpin: at most 8 stores have functions of one operation"
+                free < MAX_HANDLERS,
+                "linchpin: an operation can have functions for at most 8 stores"
             );
         }
         self.handlers[free] = handler;

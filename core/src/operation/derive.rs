@@ -8,7 +8,7 @@ use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// The maximum number of records of one source. More are refused, because they are merged in
 /// memory.
-pub const MOST_DERIVED: u32 = 10_000;
+pub const MAX_DERIVED: u32 = 10_000;
 
 /// The options of a derive.
 #[derive(Debug)]

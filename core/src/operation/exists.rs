@@ -8,7 +8,7 @@ use linchpin_vocabulary::kind::{self as facts, KindFacts};
 pub struct Exists {
     /// The conditions `field == source`; all parameters are required.
     pub fields: &'static [AssignSpec],
-    /// Further equality checks.
+    /// Further conditions `field == source`.
     pub check: &'static [AssignSpec],
 }
 

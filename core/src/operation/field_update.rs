@@ -11,7 +11,8 @@ use linchpin_vocabulary::kind::{self as facts, KindFacts};
 pub struct FieldUpdate {
     /// The written fields, each with a parameter. An omitted parameter leaves its field unchanged.
     pub set: &'static [AssignSpec],
-    /// The fields that identify the record: the primary key or a whole unique.
+    /// The fields that identify the record: the primary key, or all fields of one unique
+    /// constraint.
     pub matches: &'static [AssignSpec],
 }
 

@@ -12,7 +12,8 @@ pub struct Increment {
     pub field: usize,
     /// The added number.
     pub by: Bound,
-    /// The fields that identify the record: the primary key or a whole unique.
+    /// The fields that identify the record: the primary key, or all fields of one unique
+    /// constraint.
     pub matches: &'static [AssignSpec],
 }
 

@@ -33,7 +33,7 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     /// The form of a successful answer, for OpenAPI and the HTTP layer.
     fn returns(&self) -> Answer;
 
-    /// Whether it changes the one record that its path names, so that `If-Match` can guard it.
+    /// Whether it changes the one record that its path names, so that `If-Match` applies to it.
     fn by_id(&self) -> bool {
         matches!(self.returns(), Answer::Record | Answer::Boolean)
     }
@@ -64,13 +64,14 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
             .collect()
     }
 
-    /// Whether it only reads. An entity may let anonymous callers read records without a tenant.
+    /// Whether it only reads. For example, an entity may let anonymous callers read records without
+    /// a tenant, but not change them.
     fn reads(&self) -> bool {
         self.facts().changes == Changes::Nothing
     }
 
     /// Whether it works only on deleted records.
-    fn deleted(&self) -> bool {
+    fn selects_deleted(&self) -> bool {
         false
     }
 
@@ -79,11 +80,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// The most statements that a call sends, without retries after a concurrent change. `None` if
-    /// a function of the app decides.
+    /// The maximum number of statements of a call, without retries after a concurrent change.
+    /// `None` if a function of the app decides.
     fn statements(&self, on: &EntityDesc) -> Option<usize> {
         let _ = on;
-        // If the first one changes no record, a second one finds the reason.
+        // If the first statement changes no record, a second one finds the reason.
         Some(if self.by_id() && !self.reads() { 2 } else { 1 })
     }
 
@@ -107,11 +108,11 @@ impl dyn Kind {
 
     /// Whether the declaration has a function for this store, so that the store needs no
     /// capability.
-    pub fn brings(&'static self, store: &str) -> bool {
+    pub fn has_handler_for(&'static self, store: &str) -> bool {
         matches!(self.options(), Options::Custom(custom) if custom.handler(store).is_some())
     }
 
-    /// SQL texts that its functions run. Start-up lets the database check them.
+    /// SQL texts that its functions run. The database checks them at start-up.
     pub fn texts(&'static self) -> &'static [&'static str] {
         match self.options() {
             Options::Custom(custom) => custom.texts,
@@ -135,7 +136,7 @@ impl dyn Kind {
         }
     }
 
-    /// How a call asks for a page.
+    /// The parameters with which a call selects a page.
     pub fn paging(&'static self) -> Paging {
         match self.options() {
             Options::Lookup(lookup) => lookup.paging(),
@@ -164,7 +165,7 @@ impl dyn Kind {
         }
     }
 
-    /// The entity of its answer, if that is another one.
+    /// The entity of the record in its response, if it is not the operation's own entity.
     pub fn answers(&'static self) -> Option<&'static EntityDesc> {
         match self.options() {
             Options::ComputedAggregate(computed) => computed.target,
@@ -172,7 +173,7 @@ impl dyn Kind {
         }
     }
 
-    /// The move between states that it makes.
+    /// The declared state transition.
     pub fn transition(&'static self) -> Option<&'static super::Transition> {
         match self.options() {
             Options::Transition(transition) => Some(transition),
@@ -180,7 +181,7 @@ impl dyn Kind {
         }
     }
 
-    /// The numbers that it computes.
+    /// The declared numbers, if it is an aggregate.
     pub fn aggregate(&'static self) -> Option<&'static super::Aggregate> {
         match self.options() {
             Options::Aggregate(aggregate) => Some(aggregate),
@@ -310,7 +311,7 @@ mod tests {
 
     /// A permission on a function never depends on the changes that the function might make.
     #[test]
-    fn functions_work_on_the_record_of_their_path_or_on_none() {
+    fn the_subject_of_a_function_is_the_record_in_its_path() {
         static ID: [ParamSpec; 1] = [crate::__private::in_id("id", 0)];
         static KINDS: [Custom; 5] = [
             Custom::new(Shape::Nothing),

@@ -19,9 +19,9 @@ pub struct Lookup {
     pub paginate: bool,
     /// The sort that replaces the default sort.
     pub sort: Option<SortDesc>,
-    /// The named orders that calls choose from. They replace the one order.
+    /// The named orders that calls choose from. They replace `sort`.
     pub sorts: &'static [NamedSort],
-    /// How calls ask for a page.
+    /// The parameters with which calls select a page.
     pub paging: Paging,
     /// The maximum `limit`, in records.
     pub limit: Option<u32>,
@@ -114,7 +114,7 @@ impl Lookup {
 }
 
 impl Lookup {
-    /// Returns how a call asks for a page: at most `limit` records.
+    /// Returns the parameters with which a call selects a page of at most `limit` records.
     #[must_use]
     pub fn paging(&self) -> Paging {
         self.limit
@@ -135,7 +135,7 @@ impl Kind for Lookup {
         self.fields
     }
 
-    fn deleted(&self) -> bool {
+    fn selects_deleted(&self) -> bool {
         self.deleted
     }
 

@@ -24,7 +24,7 @@ mod spec;
 mod transition;
 mod upsert;
 
-pub use aggregate::{Aggregate, Function, Group, MOST_GROUPS, Output};
+pub use aggregate::{Aggregate, Function, Group, MAX_GROUPS, Output};
 pub use array::{ArrayAction, ArrayWrite};
 pub use batch::Batch;
 pub use collection::{Collection, ItemBounds, Method as CollectionMethod};
@@ -32,8 +32,8 @@ pub use computed_aggregate::ComputedAggregate;
 pub use consume::Consume;
 #[doc(hidden)]
 pub use custom::custom_params;
-pub use custom::{Custom, MOST_HANDLERS, Output as CustomOutput, Shape, StoreHandler};
-pub use derive::{Derive, MOST_DERIVED, Merge, Part, Through};
+pub use custom::{Custom, MAX_HANDLERS, Output as CustomOutput, Shape, StoreHandler};
+pub use derive::{Derive, MAX_DERIVED, Merge, Part, Through};
 pub use exists::Exists;
 pub use extra::ExtraRouteSpec;
 pub use field_update::FieldUpdate;

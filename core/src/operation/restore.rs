@@ -40,7 +40,7 @@ impl Kind for Restore {
         Answer::Record
     }
 
-    fn deleted(&self) -> bool {
+    fn selects_deleted(&self) -> bool {
         true
     }
 

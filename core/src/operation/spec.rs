@@ -88,7 +88,7 @@ pub struct ParamSpec {
     pub name: &'static str,
     /// The position of the field that gives the type.
     pub field: usize,
-    /// The entity of that field, if it is another one.
+    /// The entity of that field, if it is not the entity of the operation.
     pub entity: Option<&'static EntityDesc>,
     /// The position in an HTTP request.
     pub place: Place,

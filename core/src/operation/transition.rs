@@ -19,7 +19,8 @@ pub struct Transition {
     pub to: &'static [fn() -> Value],
     /// The function that chooses one of several values.
     pub chooser: Option<crate::Attachment>,
-    /// The fields that identify the record: the primary key or a whole unique.
+    /// The fields that identify the record: the primary key, or all fields of one unique
+    /// constraint.
     pub matches: &'static [AssignSpec],
     /// The further values that are written.
     pub set: &'static [AssignSpec],

@@ -1,4 +1,5 @@
-//! `upsert`: creates a record, or changes the record with the same key, in one statement.
+//! `upsert`: creates a record, or changes the record with the same `match` values, in one
+//! statement.
 
 use super::spec::written;
 use super::{Answer, AssignSpec, Kind, Options};
@@ -9,7 +10,8 @@ use linchpin_vocabulary::kind::{self as facts, KindFacts};
 /// The options of an upsert.
 #[derive(Debug)]
 pub struct Upsert {
-    /// The fields that identify the existing record: the primary key or one unique.
+    /// The fields that identify the existing record: the primary key, or all fields of one unique
+    /// constraint.
     pub matches: &'static [AssignSpec],
     /// The values that are written on create and on update. An omitted parameter means the field's
     /// default on create and no change on update.

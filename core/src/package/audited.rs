@@ -17,7 +17,7 @@ pub const fn assert_audited(entry: &EntityEntry, actions: &[&str]) {
     let mut i = 0;
     while i < WRITES.len() {
         let (at, name) = WRITES[i];
-        refuse(entry, name, &entry.desc.routes[at], actions);
+        assert_policy_audited(entry, name, &entry.desc.routes[at], actions);
         i += 1;
     }
 }
@@ -32,20 +32,20 @@ pub const fn assert_operation_audited(entry: &EntityEntry, index: usize, actions
     let spec = entry.operations[index];
     let mut part = 0;
     while part < spec.parts.len() {
-        operation(entry, spec.parts[part], actions);
+        check_operation_routes(entry, spec.parts[part], actions);
         part += 1;
     }
     if spec.parts.is_empty() {
-        operation(entry, spec, actions);
+        check_operation_routes(entry, spec, actions);
     }
 }
 
 #[track_caller]
-const fn operation(entry: &EntityEntry, spec: &OpSpec, actions: &[&str]) {
+const fn check_operation_routes(entry: &EntityEntry, spec: &OpSpec, actions: &[&str]) {
     let mut route = 0;
     while route < spec.routes.len() {
         if !matches!(spec.routes[route].method, Method::Get) {
-            refuse(entry, spec.name, &spec.policy, actions);
+            assert_policy_audited(entry, spec.name, &spec.policy, actions);
         }
         route += 1;
     }
@@ -60,7 +60,7 @@ const fn operation(entry: &EntityEntry, spec: &OpSpec, actions: &[&str]) {
 pub const fn assert_route_audited(entry: &EntityEntry, index: usize, actions: &[&str]) {
     let spec = &entry.routes[index];
     if !matches!(spec.route.method, Method::Get) {
-        refuse(entry, spec.name, &spec.policy, actions);
+        assert_policy_audited(entry, spec.name, &spec.policy, actions);
     }
 }
 
@@ -81,26 +81,26 @@ pub const fn assert_action(entities: &[EntityEntry], action: &str) {
     let mut text = Sentence::new();
     text.push("linchpin: no permission of the package names `");
     text.push(action);
-    text.push("`\nhelp: an action of `permission(requires = ..)` or of its `or`, letter by letter");
+    text.push("`\nhelp: write an action exactly as in `permission(requires = ..)` or in its `or`");
     text.stop()
 }
 
 /// Whether a permission of an entity, of one of its operations or of one of its routes names an
 /// action. True for a declaration that does not compile.
 const fn names(entry: &EntityEntry, action: &str) -> bool {
-    let mut found = asks(&entry.desc.defaults, action);
+    let mut found = requires_action(&entry.desc.defaults, action);
     let mut i = 0;
     while i < entry.desc.routes.len() {
-        found = found || asks(&entry.desc.routes[i], action);
+        found = found || requires_action(&entry.desc.routes[i], action);
         i += 1;
     }
     let mut i = 0;
     while i < entry.operations.len() {
         let spec = entry.operations[i];
-        found = found || spec.name.is_empty() || asks(&spec.policy, action);
+        found = found || spec.name.is_empty() || requires_action(&spec.policy, action);
         let mut part = 0;
         while part < spec.parts.len() {
-            found = found || asks(&spec.parts[part].policy, action);
+            found = found || requires_action(&spec.parts[part].policy, action);
             part += 1;
         }
         i += 1;
@@ -108,23 +108,31 @@ const fn names(entry: &EntityEntry, action: &str) -> bool {
     {
         let mut i = 0;
         while i < entry.routes.len() {
-            found =
-                found || entry.routes[i].name.is_empty() || asks(&entry.routes[i].policy, action);
+            found = found
+                || entry.routes[i].name.is_empty()
+                || requires_action(&entry.routes[i].policy, action);
             i += 1;
         }
     }
     found
 }
 
-const fn asks(policy: &PolicyDesc, action: &str) -> bool {
+const fn requires_action(policy: &PolicyDesc, action: &str) -> bool {
     match policy.permission {
         Some(permission) => named(permission, &[action]).is_some(),
         None => false,
     }
 }
 
+/// Fails to compile if the policy of the route `name` requires one of the actions and has no
+/// `audit`. `own` is the policy without the defaults of the entity.
 #[track_caller]
-const fn refuse(entry: &EntityEntry, name: &str, own: &PolicyDesc, actions: &[&str]) {
+const fn assert_policy_audited(
+    entry: &EntityEntry,
+    name: &str,
+    own: &PolicyDesc,
+    actions: &[&str],
+) {
     let policy = own.or(entry.desc.defaults);
     let Some(permission) = policy.permission else {
         return;

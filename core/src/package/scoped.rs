@@ -71,7 +71,7 @@ const fn refuse(entry: &EntityEntry, field: &str, route: &str) -> ! {
     text.push("` applies to `");
     text.push(route);
     text.push(
-        "`, which is no route of the entity and no operation listed here\nhelp: list the operation, or correct the name in `apply_to`",
+        "`, which is neither a route of the entity nor an operation listed here\nhelp: list the operation, or correct the name in `apply_to`",
     );
     text.stop()
 }

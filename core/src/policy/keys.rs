@@ -1,6 +1,6 @@
 //! Types of the keys of a route policy.
 
-/// The callers of a route.
+/// The authentication that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthDesc {
     /// The route is public: `auth = none`.
@@ -128,7 +128,7 @@ pub struct PermissionDesc {
     /// The field whose value the evaluator gets, by its declared name.
     pub resource: Option<&'static str>,
     /// The field with the id of the user whom the record describes, by its declared name. A caller
-    /// with the grant is compared with this user by rank.
+    /// who is granted the action must also rank above this user. Owners need no rank.
     pub rank: Option<&'static str>,
     /// Whether refused callers get 404 instead of 403.
     pub hide: bool,

@@ -42,7 +42,7 @@ pub struct PolicyDesc {
     pub input: Option<&'static [&'static str]>,
     /// The fields in responses, by their declared names.
     pub output: Option<&'static [&'static str]>,
-    /// The name of the projection with these fields, if it is one.
+    /// The name of the projection, if `output` has the fields of a projection.
     pub shape: Option<&'static str>,
     /// Members that the response of a call contains, but no later response. Never inherited.
     pub once: &'static [FieldDesc],

@@ -34,7 +34,7 @@ pub enum Action {
         table: String,
         /// The index.
         index: Index,
-        /// Whether other sessions may write during the build, where the store can do that.
+        /// Whether other sessions may write during the build, if the store supports it.
         concurrently: bool,
     },
     /// Removes an index.
@@ -92,7 +92,8 @@ pub enum Action {
         /// The name of the column.
         column: String,
     },
-    /// Refuses null in a column. A verified check of the same column spares the scan.
+    /// Refuses null in a column. After a verified `NOT NULL` check of the column, the database does
+    /// not scan the table again.
     SetNotNull {
         /// The name of the table.
         table: String,
@@ -121,7 +122,8 @@ pub enum Action {
         check: String,
     },
     /// Renames a check or the constraint of the primary key, such as those that an earlier release
-    /// created without a name. The model has the new name already, unless it is a check of its own.
+    /// created without a name. For the primary key and the checks of enums the model already has
+    /// the new name; the name changes only for a check in [`Table::checks`].
     RenameCheck {
         /// The name of the table.
         table: String,
@@ -139,8 +141,8 @@ pub enum Action {
         /// The name of the new check.
         check: String,
     },
-    /// Puts a filled column in the place of another: removes the old column and the copy of its
-    /// values, and renames the new one.
+    /// Replaces a column by a filled one: removes the old column and the copy of its values, and
+    /// renames the filled column.
     SwapColumn {
         /// The name of the table.
         table: String,
@@ -153,8 +155,8 @@ pub enum Action {
         /// The final name.
         name: String,
     },
-    /// Creates a table anew with another shape, and copies its rows. For stores that cannot alter
-    /// constraints.
+    /// Replaces a table by a new one with other columns or constraints, and copies its rows. For
+    /// stores that cannot alter constraints.
     Rebuild {
         /// The table as it is.
         from: Table,

@@ -4,15 +4,15 @@ use crate::entity::{SourceLine, TransformDesc};
 
 /// The migrations of an app, as `migrations!` embeds them.
 ///
-/// The texts have the form of JSON files and the members of their format. Digests and the order of
-/// the migrations are not checked yet.
+/// `migrations!` has checked that the texts are JSON with the members of their format. It has not
+/// checked the digests and the order of the migrations.
 #[derive(Debug, Clone, Copy)]
 pub struct Chain {
     /// The text of `chain.json`; empty if the app has no migrations.
     pub chain: &'static str,
     /// The files that `chain.json` lists: name and text.
     pub files: &'static [(&'static str, &'static str)],
-    /// The transforms of migrations whose fields do not name them any more.
+    /// The transforms that recorded migrations name, but no field does any more.
     pub transforms: &'static [&'static TransformDesc],
     /// The source location of `migrations!`.
     pub at: SourceLine,

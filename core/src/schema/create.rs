@@ -8,12 +8,12 @@ use crate::{Code, Error};
 
 /// Returns the actions that create a table and its indexes, in order.
 ///
-/// A database reports the first violated unique index that it checks. The order makes that one the
-/// first declared one.
+/// If a record violates several unique indexes, the database reports the one that it checks first.
+/// The order of the actions makes this the one that is declared first.
 pub fn creation(table: &Table, dialect: &dyn Dialect) -> Vec<Action> {
     let (mut unique, plain): (Vec<&Index>, Vec<&Index>) =
         table.indexes.iter().partition(|index| index.unique);
-    // Such a database checks the newest index first.
+    // A database that rebuilds tables, `SQLite`, checks the newest index first.
     if dialect.rebuilds() {
         unique.reverse();
     }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::action::{Action, Tables};
 use super::physical::{Index, Table};
 
-/// How a statement blocks other sessions, for plans that people read.
+/// The lock with which a statement blocks other sessions, for printed plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockLevel {
-    /// The name of the lock in the store's own words, such as `ACCESS EXCLUSIVE`; empty for none.
+    /// The name of the lock in the database, such as `ACCESS EXCLUSIVE`; empty for none.
     pub name: &'static str,
-    /// Whether it lasts for a moment, whatever the size of the table.
+    /// Whether it is short, regardless of the size of the table.
     pub brief: bool,
 }
 
@@ -26,14 +26,14 @@ pub trait Dialect: Send + Sync {
     /// Whether the action runs in a transaction, together with the ledger.
     fn is_transactional(&self, action: &Action) -> bool;
 
-    /// How the action blocks other sessions.
+    /// The lock with which the action blocks other sessions.
     fn lock(&self, action: &Action) -> LockLevel;
 
-    /// Whether a change of a constraint creates the table anew ([`Action::Rebuild`]).
+    /// Whether a change of a constraint rebuilds the table ([`Action::Rebuild`]).
     fn rebuilds(&self) -> bool;
 
     /// Whether an index has another form in `after` than in `before`, because a column that it reads
-    /// allows null in only one of them. Then the index must be created anew after that change.
+    /// allows null in only one of them. Then the index must be created again after that change.
     /// `index` is as in `after`. The default is `false`.
     fn rewrites_index(&self, index: &Index, before: &Table, after: &Table) -> bool {
         let _ = (index, before, after);

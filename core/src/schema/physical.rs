@@ -106,7 +106,7 @@ pub struct Check {
     pub name: String,
     /// The column.
     pub column: String,
-    /// What it requires.
+    /// The rule.
     pub rule: CheckRule,
     /// Whether the database has verified the rows that existed before the check.
     pub valid: bool,

@@ -8,8 +8,8 @@ use crate::Value;
 pub struct RowStatement {
     /// For one row. Its values are the parameters `$1`, `$2` and so on.
     pub one: String,
-    /// For many rows. Their values are the columns `p1`, `p2` and so on of a table `given`, which
-    /// the store puts before it as `WITH given (p1, p2) AS (..)`.
+    /// For many rows. Their values are the columns `p1`, `p2` and so on of a table `given`. The
+    /// store puts `WITH given (p1, p2) AS (..)` before the statement.
     pub many: String,
     /// The kinds of the values of a row.
     pub kinds: Vec<ColumnKind>,

@@ -27,13 +27,14 @@ pub trait SchemaStore: Send + Sync {
         false
     }
 
-    /// Opens a session of its own.
+    /// Opens a new session.
     ///
     /// # Errors
     /// [`SchemaFault::Unreachable`], or another fault of the database.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn SchemaSession>, SchemaError>>;
 
-    /// Takes the lock of the database that only one runner of migrations has. It does not wait.
+    /// Tries to take the migration lock of the database, which only one run of migrations can hold.
+    /// It does not wait.
     ///
     /// # Errors
     /// [`SchemaFault::Unreachable`], or another fault of the database.
@@ -44,24 +45,24 @@ pub trait SchemaStore: Send + Sync {
 pub enum Locking {
     /// The lock is taken for the caller.
     Taken(Box<dyn SchemaLock>),
-    /// Another runner has it. The text describes that runner: host, process id and start.
+    /// Another run holds it. The text describes that run: host, process id and start.
     Busy(String),
 }
 
-/// The lock of a runner. Dropping it frees it; it also ends with the process.
+/// The lock of a run of migrations. It is released on drop, or when the process ends.
 pub trait SchemaLock: Send {
     /// Checks that the lock is still held.
     ///
     /// # Errors
-    /// [`SchemaFault::LockLost`] if another runner may take it; [`SchemaFault::Unreachable`] if the
+    /// [`SchemaFault::LockLost`] if another run may take it; [`SchemaFault::Unreachable`] if the
     /// server does not answer.
     fn check(&mut self) -> BoxFuture<'_, Result<(), SchemaError>>;
 }
 
-/// What a transaction may do.
+/// The allowed statements of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionMode {
-    /// Only reads; all of them see the same state.
+    /// Only reads; all of them see the same state of the database.
     Read,
     /// Reads and writes.
     Write,
@@ -108,7 +109,7 @@ pub trait SchemaSession: Send {
     /// Runs a statement and returns its rows. `columns` are the kinds of its columns.
     ///
     /// # Errors
-    /// Any fault of the database; [`SchemaFault::Other`] if a column holds something else.
+    /// Any fault of the database; [`SchemaFault::Other`] if a column holds values of another kind.
     fn query<'a>(
         &'a mut self,
         sql: &'a str,
@@ -128,9 +129,9 @@ pub trait SchemaSession: Send {
     ) -> BoxFuture<'a, Result<RowsWritten, SchemaError>>;
 
     /// Runs an action. `tables` is the physical model before it. An action that
-    /// [is transactional](Dialect::is_transactional) runs in the open transaction. Another action
-    /// may have been done before a crash: then it is not repeated, and what a crash has left of it
-    /// is removed.
+    /// [is transactional](Dialect::is_transactional) runs in the open transaction. Any other action
+    /// may have run before a crash: if it was complete, it is not repeated; if not, its remains are
+    /// removed first.
     ///
     /// # Errors
     /// Any fault of the database.
@@ -156,7 +157,7 @@ pub trait SchemaSession: Send {
     }
 
     /// Returns every difference between these tables and those of the database. Objects of other
-    /// applications are no differences, except within these tables.
+    /// applications do not count as differences, except within these tables.
     ///
     /// # Errors
     /// Any fault of the database.
@@ -186,7 +187,8 @@ pub trait SchemaSession: Send {
     /// Any fault of the database.
     fn count<'a>(&'a mut self, table: &'a str) -> BoxFuture<'a, Result<RowCount, SchemaError>>;
 
-    /// Returns what identifies the database, so that an approval holds for one database only.
+    /// Returns facts that identify the database, so that an approval is valid for one database
+    /// only.
     ///
     /// # Errors
     /// Any fault of the database.
@@ -203,8 +205,8 @@ pub trait SchemaSession: Send {
         Box::pin(async { Ok(None) })
     }
 
-    /// Returns how far the slowest replica is behind; `None` without replicas, or if the role may
-    /// not know. The default is `None`.
+    /// Returns the delay of the slowest replica; `None` without replicas, or if the role is not
+    /// allowed to read it. The default is `None`.
     ///
     /// # Errors
     /// Any fault of the database.
@@ -213,7 +215,7 @@ pub trait SchemaSession: Send {
     }
 
     /// Returns the space that a rebuild of a table needs, and the free space, in bytes; `None` if
-    /// the store rebuilds no tables or cannot know. The default is `None`.
+    /// the store rebuilds no tables or cannot find out. The default is `None`.
     ///
     /// # Errors
     /// Any fault of the database.
@@ -232,7 +234,7 @@ pub trait SchemaSession: Send {
     fn now(&mut self) -> BoxFuture<'_, Result<Timestamp, SchemaError>>;
 }
 
-/// What identifies a database: facts by name, without hosts and credentials.
+/// Facts that identify a database, by name; without hosts and credentials.
 pub type Locator = BTreeMap<String, String>;
 
 /// Space on the disk of a database.
@@ -269,15 +271,15 @@ pub enum RowCount {
 /// A difference between the physical model and the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What differs.
+    /// The kind of the difference.
     pub code: DifferenceCode,
     /// The table.
     pub table: String,
     /// The column, index or check, if it is not the table itself.
     pub object: Option<String>,
-    /// What the model says; empty for an object that it does not have.
+    /// The definition in the model; empty for an object that the model does not have.
     pub expected: String,
-    /// What the database has; empty for a missing object.
+    /// The definition in the database; empty for a missing object.
     pub found: String,
 }
 
@@ -316,7 +318,7 @@ pub enum DifferenceCode {
     NullabilityDiffers,
     /// The column has another default.
     DefaultDiffers,
-    /// The column compares texts by other rules.
+    /// The column has another collation.
     CollationDiffers,
     /// The index has other keys, another condition, or another uniqueness.
     IndexDiffers,
@@ -400,7 +402,7 @@ pub enum SchemaFault {
     Unreachable,
     /// Another session holds a lock for longer than the statement waits.
     LockTimeout,
-    /// The lock of the runner has ended, or another runner has taken it meanwhile.
+    /// The migration lock has ended, or another run of migrations has taken it meanwhile.
     LockLost,
     /// The database is read-only, or the role may not do this.
     Forbidden,
@@ -410,11 +412,11 @@ pub enum SchemaFault {
     Violation,
     /// The version or a setting of the server is not supported.
     Unsupported,
-    /// A pooler stands before the server and cannot hold the lock of a runner.
+    /// The connection goes through a pooler, which cannot hold the migration lock.
     Pooler,
     /// The database has an object that the model does not have, and the action would remove it.
     Drift,
-    /// The database is damaged, or it is no database.
+    /// The database is damaged, or the file is not a database.
     Damaged,
     /// Anything else.
     Other,

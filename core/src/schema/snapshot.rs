@@ -44,7 +44,8 @@ pub struct EntitySnapshot {
     pub uniques: Vec<IndexSnapshot>,
     /// The counters that records of other entities keep of this entity's records.
     pub counters: Vec<CounterSnapshot>,
-    /// The records of other entities that fields must name: gates and enforced relations.
+    /// The fields that must name an existing record of another entity: gates and enforced
+    /// relations.
     pub checks: Vec<ReferenceSnapshot>,
     /// How deleted records are marked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +116,7 @@ pub enum FieldDefault {
     },
     /// A generated value: `{"kind": "uuid"}`, `cuid` or `now`.
     Generated {
-        /// What generates it.
+        /// The generator: `uuid`, `cuid` or `now`.
         kind: String,
     },
 }
@@ -188,7 +189,8 @@ pub struct ReferenceSnapshot {
 pub struct SoftDeleteSnapshot {
     /// The field of the mark.
     pub field: String,
-    /// The value of an enum that marks a deleted record. Absent: any date does.
+    /// The enum value that marks a deleted record. It is absent for a date field, in which any date
+    /// marks the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
@@ -232,7 +234,7 @@ impl Snapshot {
         }
     }
 
-    /// Takes the storage facts of declarations.
+    /// Returns the storage facts of declarations.
     pub fn of<'d>(entities: impl IntoIterator<Item = &'d EntityDesc>) -> Self {
         Self {
             format: Self::FORMAT,
@@ -253,11 +255,11 @@ impl Snapshot {
 }
 
 impl EntitySnapshot {
-    /// Takes the storage facts of a declaration.
+    /// Returns the storage facts of a declaration.
     pub fn of(desc: &EntityDesc) -> Self {
         let name = |at: usize| desc.fields[at].name.to_owned();
         let stored = layout::indexes(desc);
-        let of_index = |index: &StoredIndex| IndexSnapshot {
+        let index_snapshot = |index: &StoredIndex| IndexSnapshot {
             name: index.name(desc),
             keys: index
                 .keys
@@ -272,7 +274,7 @@ impl EntitySnapshot {
         };
         let (uniques, mut indexes): (Vec<_>, Vec<_>) = {
             let (unique, plain): (Vec<_>, Vec<_>) = stored.iter().partition(|i| i.unique);
-            let all = |list: Vec<&StoredIndex>| list.into_iter().map(of_index).collect();
+            let all = |list: Vec<&StoredIndex>| list.into_iter().map(index_snapshot).collect();
             (all(unique), all(plain))
         };
         indexes.sort_by(|a: &IndexSnapshot, b| a.name.cmp(&b.name));

@@ -15,7 +15,7 @@ pub fn assign(old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value
     let given = |source: &Source| {
         fixed(source, args)
             .cloned()
-            .ok_or_else(|| Error::internal("an assignment without its argument"))
+            .ok_or_else(|| Error::internal("an assignment lacks its argument"))
     };
     for Assign { field, value } in set {
         let before = &old[*field];
@@ -53,7 +53,7 @@ pub fn assign(old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value
     Ok(new)
 }
 
-/// A list of strings and an element for it.
+/// Returns the old list of strings, which is empty for null, and the text of the element.
 fn elements(old: &Value, element: &Value) -> Result<(Vec<String>, String)> {
     match (old, element) {
         (Value::Null, Value::Text(element)) => Ok((Vec::new(), element.clone())),
@@ -63,21 +63,25 @@ fn elements(old: &Value, element: &Value) -> Result<(Vec<String>, String)> {
             serde_json::from_str(text).map_err(Error::internal)?,
             element.clone(),
         )),
-        _ => Err(Error::internal("only strings stand in lists of strings")),
+        _ => Err(Error::internal(
+            "a list of strings can contain only strings",
+        )),
     }
 }
 
 /// Adds two numbers. The statement checks the bounds of the field, so a request causes no overflow
 /// here.
 fn add(old: &Value, by: &Value) -> Result<Value> {
-    let beyond = || Error::internal("a sum is beyond the range of its field");
+    let out_of_range = || Error::internal("a sum is beyond the range of its field");
     match (old, by) {
         (Value::Null, by) => Ok(by.clone()),
-        (Value::Int(a), Value::Int(b)) => a.checked_add(*b).map(Value::Int).ok_or_else(beyond),
+        (Value::Int(a), Value::Int(b)) => {
+            a.checked_add(*b).map(Value::Int).ok_or_else(out_of_range)
+        }
         (Value::Float(a), Value::Float(b)) => Some(a + b)
             .filter(|sum| sum.is_finite())
             .map(Value::Float)
-            .ok_or_else(beyond),
+            .ok_or_else(out_of_range),
         (Value::Float(a), Value::Int(b)) => Ok(Value::Float(a + *b as f64)),
         _ => Err(Error::internal("only numbers can be added")),
     }

@@ -7,12 +7,11 @@ use crate::schema::{
     Dialect, SchemaError, SchemaSession, Snapshot, Tables, TransactionMode, creation,
 };
 
-/// Creates the tables of entities that do not exist yet, and those of the framework, in one
-/// transaction. Existing tables are not compared, and no ledger is written: an app that starts on
-/// such a database takes it for one that migrations have not made. It is for tests and measurements
-/// of a store without an app.
+/// Creates the missing tables of these entities and of the framework, in one transaction. Existing
+/// tables are not compared, and no ledger is written: an app that starts on such a database treats
+/// it as created without migrations. Use it for tests and measurements of a store without an app.
 ///
-/// A store without a [schema](Store::schema) needs no tables; then it does nothing.
+/// For a store without a [schema](Store::schema), which needs no tables, this does nothing.
 ///
 /// # Errors
 /// Any fault of the database. Then nothing is created.

@@ -3,8 +3,8 @@
 /// A store as a type: the parameter `S` of a `CustomCall<E, S>`, which the function of a custom
 /// operation takes.
 ///
-/// A store in a crate of its own implements it for an empty enum. An operation then names the store
-/// and a function: `handler(toy = count)`.
+/// The crate of a third-party store implements it for an empty enum. An operation then names the
+/// store and a function: `handler(toy = count)`.
 ///
 /// ```
 /// use linchpin::operation::{CustomCall, CustomStore};

@@ -16,7 +16,7 @@ pub fn add(list: &Value, item: &Value) -> Result<Value> {
 /// Returns the list without the item whose member `key` has the value `id`.
 pub fn remove(list: &Value, key: &str, id: &Value) -> Result<Value> {
     changed(list, |items| {
-        items.retain(|item| !is(item, key, id));
+        items.retain(|item| !has_id(item, key, id));
         Ok(())
     })
 }
@@ -24,13 +24,15 @@ pub fn remove(list: &Value, key: &str, id: &Value) -> Result<Value> {
 /// Returns the list with replaced members in the item whose member `key` has the value `id`.
 pub fn change(list: &Value, key: &str, id: &Value, members: &[(&str, Value)]) -> Result<Value> {
     changed(list, |items| {
-        for item in items.iter_mut().filter(|item| is(item, key, id)) {
-            let Json::Object(of) = item else { continue };
+        for item in items.iter_mut().filter(|item| has_id(item, key, id)) {
+            let Json::Object(item_members) = item else {
+                continue;
+            };
             for (name, value) in members {
                 let value = read(value)?;
-                match of.iter_mut().find(|(key, _)| key == name) {
+                match item_members.iter_mut().find(|(key, _)| key == name) {
                     Some(member) => member.1 = value,
-                    None => of.push((Cow::Owned((*name).to_owned()), value)),
+                    None => item_members.push((Cow::Owned((*name).to_owned()), value)),
                 }
             }
         }
@@ -47,14 +49,14 @@ fn changed<'a>(
         Value::Null => Vec::new(),
         list => match read(list)? {
             Json::Array(items) => items,
-            _ => return Err(Error::internal("only lists hold items")),
+            _ => return Err(Error::internal("only a list can contain items")),
         },
     };
     change(&mut items)?;
     let mut out = Vec::with_capacity(128);
     if !Json::Array(items).write_canonical(&mut out) {
         return Err(Error::internal(
-            "an item holds a number that cannot be written",
+            "an item contains a number that JSON cannot represent",
         ));
     }
     String::from_utf8(out)
@@ -69,7 +71,8 @@ fn read(value: &Value) -> Result<Json<'_>> {
     }
 }
 
-fn is(item: &Json<'_>, key: &str, id: &Value) -> bool {
+/// Whether the member `key` of an item has the value `id`.
+fn has_id(item: &Json<'_>, key: &str, id: &Value) -> bool {
     let Json::Object(members) = item else {
         return false;
     };

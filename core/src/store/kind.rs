@@ -38,7 +38,8 @@ pub struct StoreKind {
     pub alone: bool,
     /// Whether records outlive the process.
     pub durable: bool,
-    /// Whether JSON keeps its meaning but not its text: blanks and the order of members may change.
+    /// Whether JSON keeps its meaning but not its text: white space and the order of members may
+    /// change.
     pub respells_json: bool,
     /// The prefixes of environment variables that its provider reads, such as `LINCHPIN_TOY_`.
     pub variables: &'static [&'static str],
@@ -71,7 +72,7 @@ impl StoreKind {
         Self { grants, ..self }
     }
 
-    /// A transaction is the only writer.
+    /// Sets that a transaction is the only writer.
     #[must_use]
     pub const fn alone(self) -> Self {
         Self {
@@ -80,7 +81,7 @@ impl StoreKind {
         }
     }
 
-    /// Records end with the process.
+    /// Sets that records are lost when the process ends.
     #[must_use]
     pub const fn volatile(self) -> Self {
         Self {
@@ -89,7 +90,7 @@ impl StoreKind {
         }
     }
 
-    /// JSON comes back with the same meaning, and perhaps with another text.
+    /// Sets that JSON comes back with the same meaning, and perhaps with another text.
     #[must_use]
     pub const fn respelling_json(self) -> Self {
         Self {
@@ -109,8 +110,8 @@ impl StoreKind {
         self.grants.contains(&capability)
     }
 
-    /// Returns what is wrong with the facts: a name that is no identifier, a scheme that no URL can
-    /// have, an unknown capability.
+    /// Returns the first mistake in the facts: a name that is not an identifier, an invalid or
+    /// missing URL scheme, an unknown capability.
     pub fn flaw(&self) -> Option<String> {
         let Self { name, schemes, .. } = self;
         if !is_identifier(name) {
@@ -119,7 +120,9 @@ impl StoreKind {
             ));
         }
         if schemes.is_empty() {
-            return Some(format!("store `{name}` has no URL scheme: name one"));
+            return Some(format!(
+                "store `{name}` has no URL scheme: add at least one"
+            ));
         }
         if let Some(scheme) = schemes.iter().find(|scheme| !is_scheme(scheme)) {
             return Some(format!(
@@ -192,7 +195,7 @@ pub trait StoreProvider: Send + Sync + 'static {
     }
 
     /// Returns the file of the records, if there is one. Start-up refuses a file whose folder does
-    /// not exist. In development the signing secret is kept beside it.
+    /// not exist. In development the signing secret is stored in the same folder.
     fn file(&self, url: &DatabaseUrl) -> Option<PathBuf> {
         let _ = url;
         None
@@ -220,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flaws_of_the_facts_are_named() {
+    fn each_invalid_store_kind_is_reported() {
         let kind = |name, schemes, grants| StoreKind::new(name, schemes, "toy:").granting(grants);
         let cases: [(StoreKind, Option<&str>); 9] = [
             (kind("toy", &["toy", "toy+tls"], &["transaction"]), None),

@@ -44,7 +44,7 @@ pub use plan::{
 pub use recording::{Audience, Name, Recording, RouteEvent};
 pub use rows::{Note, Notes, Projection, Row, Rows};
 pub use sql::{SqlAnswer, SqlColumns, SqlDriver, SqlQuery, SqlRow, SqlSession, SqlTransaction};
-pub use transaction::{Patience, Transaction};
+pub use transaction::{LockWait, Transaction};
 pub use url::DatabaseUrl;
 
 use crate::entity::EntityDesc;
@@ -72,7 +72,7 @@ pub enum Reply<'a> {
 }
 
 impl Reply<'_> {
-    /// Waits for the rows.
+    /// Returns the reply itself, which is a future: `reply.rows().await` waits for the rows.
     #[must_use]
     pub fn rows(self) -> Self {
         self
@@ -132,8 +132,9 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Whether one statement computes a number over other records and writes it
-    /// ([`AssignValue::Figure`]). If `last` is true, then of concurrent statements that write to
-    /// one record the last one must also include the records that the earlier ones read.
+    /// ([`AssignValue::Figure`]). If `last` is true: whether it also does so for concurrent
+    /// statements that write to one record, such that the number of the last one includes the
+    /// records that the earlier ones read.
     ///
     /// The default is `false`: such numbers are computed and written in a transaction.
     fn computes(&self, last: bool) -> bool {
@@ -159,13 +160,16 @@ pub trait Store: Send + Sync + 'static {
         })
     }
 
-    /// Begins a transaction. `patience` says how long it waits for locks. The default
-    /// implementation ignores `patience`.
+    /// Begins a transaction that waits for locks as long as `lock_wait` allows. The default
+    /// implementation ignores `lock_wait`.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    fn begin_with(&self, patience: Patience) -> crate::BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        let _ = patience;
+    fn begin_with(
+        &self,
+        lock_wait: LockWait,
+    ) -> crate::BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        let _ = lock_wait;
         self.begin()
     }
 
@@ -175,8 +179,8 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Returns what runs SQL of custom operations; `None` if the store takes no SQL, which is the
-    /// default. A store with SQL also implements [`SqlStore`] for its type.
+    /// Returns the driver for SQL of custom operations; `None` if the store takes no SQL, which is
+    /// the default. A store with SQL also implements [`SqlStore`] for its type.
     fn sql(&self) -> Option<Arc<dyn SqlDriver>> {
         None
     }
@@ -187,8 +191,8 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Returns the schema of the database: start-up compares it with the declarations and creates
-    /// an empty one, and migrations change it. `None`, which is the default, is for a store that
-    /// keeps no tables; it makes room for an entity when a statement needs it.
+    /// an empty one, and migrations change it. `None`, which is the default, is for a store without
+    /// tables; such a store adds an entity when a statement first uses it.
     fn schema(&self) -> Option<&dyn crate::schema::SchemaStore> {
         None
     }
@@ -199,7 +203,7 @@ pub trait Store: Send + Sync + 'static {
         let _ = names;
     }
 
-    /// Sets the function that reads the names anew. If the database does not find a table or a
+    /// Sets the function that reads the names again. If the database does not find a table or a
     /// column of a generated statement, the store calls it, and runs the statement once more under
     /// the new names. Within a transaction the statement fails with `schema_pending` instead.
     ///

@@ -2,7 +2,7 @@
 //!
 //! An entity with a renamed table or column is served under the earlier names until the migration
 //! has renamed them in the database. A store renders its statements with the names that were set
-//! last, and renders them anew when the names change.
+//! last, and renders them again when the names change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Names {
     pub tables: BTreeMap<String, TableNames>,
 }
 
-/// The names of one table and its columns in the database now, and what else differs from the
+/// The names of one table and its columns in the database now, and other differences from the
 /// declaration of the entity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableNames {
@@ -55,8 +55,7 @@ pub struct TableNames {
     pub replaced: BTreeMap<String, Replaced>,
 }
 
-/// The columns of a field that has another type than before, while binaries with the earlier type
-/// may serve as well.
+/// The columns of a field whose type changes, while servers with the earlier type may still run.
 ///
 /// The field has three columns: one for its values, the earlier one, and a copy of the earlier
 /// value that the field's value was computed from. A binary with the field's type writes all three.
@@ -90,11 +89,12 @@ pub struct Conversion {
     pub null: Value,
 }
 
-/// Two conversions are equal if they give the same results: by the digest of the function.
+/// Two conversions are equal if their functions have the same name and digest, and their results
+/// for null are equal.
 impl PartialEq for Conversion {
     fn eq(&self, other: &Self) -> bool {
-        let of = |one: &Self| (one.function.name, one.function.body);
-        of(self) == of(other) && self.null == other.null
+        let identity = |one: &Self| (one.function.name, one.function.body);
+        identity(self) == identity(other) && self.null == other.null
     }
 }
 
@@ -102,7 +102,7 @@ impl Conversion {
     /// Converts a value.
     ///
     /// # Errors
-    /// If the function refuses the value. A panic counts as that.
+    /// If the function refuses the value. A panic counts as a refusal.
     pub fn convert(&self, value: ValueRef<'_>) -> Result<Value, TransformError> {
         let takes_null = matches!(self.function.from, TransformFrom::Value(of) if of.optional);
         if value.is_null() && !takes_null {
@@ -134,7 +134,7 @@ pub struct Filler {
     pub kind: ColumnKind,
 }
 
-/// Reads the names anew and passes them to [`Store::set_names`](super::Store::set_names). A store
+/// Reads the names again and passes them to [`Store::set_names`](super::Store::set_names). A store
 /// calls it after the database did not find a table or a column, and waits for it.
 pub type RefreshNames = Arc<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_ranges_is_the_same_as_a_set_of_numbers() {
+    fn a_set_built_from_ranges_equals_the_set_of_their_numbers() {
         // All pairs of ranges up to 12, in both orders.
         for a in 0..12 {
             for b in a..12 {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_the_numbers_that_are_missing() {
+    fn gaps_are_the_missing_number_ranges() {
         assert_eq!(set("").holes(0), [(1, i64::MAX)]);
         assert_eq!(set("1-3,7").holes(0), [(4, 6), (8, i64::MAX)]);
         assert_eq!(set("3-4").holes(1), [(2, 2), (5, i64::MAX)]);

@@ -12,14 +12,14 @@ use crate::event::{Entry, OutboxRow};
 /// The outbox of a store. It contains the events of commits as rows with ascending numbers.
 ///
 /// A store collects the entries of [`Rows::entries`](super::Rows) of all statements of a commit,
-/// and writes those that are [stored](Entry::stored) as one row ([`StoredText::of`]) in the
-/// transaction, so the changes and their events are committed or neither. After the commit it
-/// hands all entries to [`Committed`].
+/// and writes those that are [stored](Entry::stored) as rows ([`StoredText::of`]) in the same
+/// transaction, so the changes and their events are committed together or not at all. After the
+/// commit it hands all entries to [`Committed`].
 ///
 /// [`StoredText::of`]: crate::event::StoredText::of
 pub trait Outbox: Send + Sync {
-    /// Creates missing tables, unless there are no consumers, and sets where events are handed over
-    /// after their commit. A new consumer gets only later events.
+    /// Creates missing tables, unless there are no consumers, and sets the receiver of events after
+    /// their commit. A new consumer gets only later events.
     ///
     /// # Errors
     /// If a table cannot be created, or if an existing table has another form.
@@ -37,7 +37,7 @@ pub trait Outbox: Send + Sync {
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>>;
 
     /// Whether rows are numbered 1, 2, 3 … in the order of commits, without gaps. If so, a row that
-    /// follows the last one can be delivered without a look at the table.
+    /// follows the last one can be delivered without a query.
     fn is_in_commit_order(&self) -> bool;
 
     /// Takes or renews the leadership of consumers for this process. Returns the fencing number of
@@ -45,17 +45,17 @@ pub trait Outbox: Send + Sync {
     /// lease has ended, or whose process is known to have ended, gets a new leader.
     ///
     /// # Errors
-    /// If the store cannot answer. Then the leases of this process end at their time.
+    /// If the store cannot answer. Then the leases of this process expire.
     fn lead<'a>(
         &'a self,
         consumers: &'a [&'a str],
         lease: Duration,
     ) -> BoxFuture<'a, Result<Vec<Option<i64>>>>;
 
-    /// Gives the leadership of these consumers up, so that another process takes over at once.
+    /// Gives up the leadership of these consumers, so that another process takes over at once.
     ///
     /// # Errors
-    /// If the store cannot answer. Then the leases end at their time.
+    /// If the store cannot answer. Then the leases expire.
     fn resign<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>>;
 
     /// Returns the first rows that a consumer has neither settled nor `taken`, in order. Rows in
@@ -71,12 +71,12 @@ pub trait Outbox: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'a, Result<Waiting>>;
 
-    /// Stores that a consumer was told about lost rows, so [`waiting`](Self::waiting) reports them
-    /// no more.
+    /// Stores that the lost rows were reported to a consumer, so [`waiting`](Self::waiting) does
+    /// not report them again.
     ///
     /// # Errors
     /// If the store cannot write it.
-    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>>;
+    fn lost_reported<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>>;
 
     /// Stores that a consumer has processed these rows, so they are not delivered to it again.
     ///
@@ -84,8 +84,8 @@ pub trait Outbox: Send + Sync {
     /// If the store cannot write it.
     fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>>;
 
-    /// Stores an event that a consumer failed to process, for people to look at. Parking it again
-    /// changes nothing.
+    /// Stores an event that a consumer failed to process, so that an operator can inspect it.
+    /// Parking it again changes nothing.
     ///
     /// # Errors
     /// If the store cannot write it.
@@ -109,8 +109,9 @@ pub trait Outbox: Send + Sync {
 /// Receives the events of commits of this process.
 pub trait Committed: Send + Sync {
     /// Takes the rows of a commit: stored ones with their numbers, and one without a number for
-    /// events that are not stored. A store calls it right after the commit, for commits that
-    /// changed the same record in their order. It returns quickly and never calls the store.
+    /// events that are not stored. A store calls it right after the commit. If several commits
+    /// changed the same record, the calls have the order of the commits. It returns quickly and
+    /// never calls the store.
     fn committed(&self, rows: Vec<Arc<OutboxRow>>);
 
     /// Reports that events which are not stored may be lost, because the end of their transaction
@@ -124,14 +125,14 @@ pub struct Waiting {
     /// The rows in the order of their numbers.
     pub rows: Vec<Arc<OutboxRow>>,
     /// The rows that the consumer can never get. They are reported until
-    /// [`told`](Outbox::told), also to the next process that delivers to the consumer.
+    /// [`lost_reported`](Outbox::lost_reported) is called, also to the next process that delivers to the consumer.
     pub lost: Option<Lost>,
 }
 
 /// Rows that were removed before a consumer had them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Their number, at least 1.
+    /// How many rows were removed, at least 1.
     pub count: u64,
     /// The number up to which the consumer gets no more rows; 0 if the store has skipped them
     /// already.

@@ -18,6 +18,7 @@ pub struct Projection {
 #[derive(Debug)]
 struct Column {
     field: usize,
+    /// Whether the field is the primary key.
     id: bool,
     /// `{"id":` or `,"title":`
     key: Box<[u8]>,
@@ -103,12 +104,13 @@ pub struct Rows {
     /// The events that the store writes with the statement.
     pub recording: Option<Box<Recording>>,
     /// All records that the statement wrote or removed, if the caller needs them.
-    witness: Option<Box<Witness>>,
+    changed: Option<Box<ChangedRecords>>,
 }
 
-/// Records in addition to the result of a statement.
+/// The records that a statement wrote or removed, in addition to its result.
 #[derive(Clone, Debug)]
-struct Witness {
+struct ChangedRecords {
+    /// The number of values of a record.
     width: usize,
     records: Vec<Box<[Value]>>,
 }
@@ -131,11 +133,14 @@ pub struct Note {
     pub values: Box<[Value]>,
 }
 
+/// The form in which rows are kept.
 #[derive(Clone, Debug, Default)]
 enum Want {
+    /// Only the number of rows.
     #[default]
     Count,
     Json(Arc<Projection>),
+    /// This number of values of each row.
     Records(usize),
 }
 
@@ -170,7 +175,8 @@ impl Rows {
         }
     }
 
-    /// Keeps at most `limit` rows, and whether there is one more.
+    /// Keeps at most `limit` rows, whether there is one more, and the values of the fields `keys`
+    /// in the last row.
     #[must_use]
     pub fn limit(mut self, limit: usize, keys: Vec<usize>) -> Self {
         self.limit = Some(limit);
@@ -209,20 +215,20 @@ impl Rows {
     /// Keeps each record that the statement writes or removes, in addition to its result.
     #[must_use]
     #[doc(hidden)]
-    pub fn witnessing(mut self, entity: &EntityDesc) -> Self {
-        self.witness = Some(Box::new(Witness {
+    pub fn with_changed_records(mut self, entity: &EntityDesc) -> Self {
+        self.changed = Some(Box::new(ChangedRecords {
             width: entity.fields.len(),
             records: Vec::new(),
         }));
         self
     }
 
-    /// Returns the records kept by [`witnessing`](Self::witnessing).
+    /// Returns the records kept by [`with_changed_records`](Self::with_changed_records).
     #[doc(hidden)]
-    pub fn witnessed(&mut self) -> Vec<Box<[Value]>> {
-        self.witness
+    pub fn take_changed_records(&mut self) -> Vec<Box<[Value]>> {
+        self.changed
             .take()
-            .map(|witness| witness.records)
+            .map(|changed| changed.records)
             .unwrap_or_default()
     }
 
@@ -232,14 +238,14 @@ impl Rows {
     pub fn without_recording(self) -> Self {
         Self {
             recording: None,
-            witness: None,
+            changed: None,
             ..self
         }
     }
 
     /// Whether only the number of rows is needed.
     pub fn only_counts(&self) -> bool {
-        if self.witness.is_some()
+        if self.changed.is_some()
             || self
                 .recording
                 .as_ref()
@@ -252,18 +258,18 @@ impl Rows {
 
     /// Whether the statement needs its own transaction, because its records are recorded or kept.
     pub fn is_recorded(&self) -> bool {
-        self.recording.is_some() || self.witness.is_some()
+        self.recording.is_some() || self.changed.is_some()
     }
 
     /// Records a written row without adding it to the result. [`push`](Self::push) records its row
     /// too.
     pub fn record<R: Row + ?Sized>(&mut self, row: &R) {
         if let Some(recording) = &mut self.recording {
-            recording.take(row);
+            recording.add(row);
         }
-        if let Some(witness) = &mut self.witness {
-            witness.records.push(
-                (0..witness.width)
+        if let Some(changed) = &mut self.changed {
+            changed.records.push(
+                (0..changed.width)
                     .map(|i| row.value(i).to_owned())
                     .collect(),
             );

@@ -65,7 +65,7 @@ pub trait SqlColumns: Debug + Send + Sync {
     /// Reads a column as a value of a kind.
     ///
     /// # Errors
-    /// If there is no such column, or if it holds something else.
+    /// If there is no such column, or if it holds a value of another kind.
     fn value(&self, column: &str, kind: Kind) -> Result<Value>;
 }
 
@@ -82,7 +82,7 @@ impl SqlRow {
     /// Returns the value of a column as a field of this type. Null is allowed only for an `Option`.
     ///
     /// # Errors
-    /// `internal` if there is no such column, or if it holds something else.
+    /// `internal` if there is no such column, or if it holds a value of another type.
     pub fn get<T: FieldType>(&self, column: &str) -> Result<T> {
         let value = self.0.value(column, T::KIND)?;
         T::from_value(value.as_ref())
@@ -128,6 +128,6 @@ impl SqlTransaction {
         self.0
             .as_any()
             .downcast_mut()
-            .ok_or_else(|| Error::internal("the transaction was begun by another store"))
+            .ok_or_else(|| Error::internal("another store began the transaction"))
     }
 }

@@ -7,14 +7,14 @@ use crate::{BoxFuture, Result, Value};
 
 /// How long a transaction waits for locks of other transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Patience {
+pub enum LockWait {
     /// It waits until the timeout of a statement, because it is not retried.
     #[default]
-    Once,
+    UntilTimeout,
     /// It waits for a short time. Then it fails, and the caller retries it.
-    Brief,
-    /// It waits longer than `Brief`, because it failed before. It is a retry.
-    Long,
+    Short,
+    /// It waits longer than `Short`, because it failed before. It is a retry.
+    Extended,
 }
 
 /// An open transaction. Dropping it rolls it back.
@@ -31,21 +31,23 @@ pub trait Transaction: Send {
         rows: Rows,
     ) -> BoxFuture<'a, Result<Rows>>;
 
-    /// Takes the lock with the number `turn` until the transaction ends. It waits while another
-    /// transaction has this lock.
+    /// Takes the advisory lock with the number `key` and holds it until the transaction ends. It
+    /// waits while another transaction holds this lock.
     ///
     /// # Errors
     /// `unavailable` if the transaction is lost.
-    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
-        // By default a store has only one writing transaction, so it needs no lock.
-        let _ = turn;
+    fn take_advisory_lock(&mut self, key: i64) -> BoxFuture<'_, Result<()>> {
+        // The default is for stores with at most one writing transaction at a time. They need no
+        // lock.
+        let _ = key;
         Box::pin(async { Ok(()) })
     }
 
     /// Commits the transaction.
     ///
     /// # Errors
-    /// `unavailable` if the commit fails; then the transaction is rolled back.
+    /// `unavailable` if the commit fails. Then the transaction is rolled back, but if the
+    /// connection was lost during the commit, the result is unknown.
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 
     /// Rolls the transaction back and waits for the end of the rollback. Then all its locks are

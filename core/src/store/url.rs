@@ -25,7 +25,7 @@ pub struct DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Takes a text. Whether a store reads it is checked at start-up.
+    /// Takes a text. Start-up checks whether a store accepts it.
     pub fn new(text: impl Into<String>) -> Self {
         let text = text.into();
         let colon = text.find(':').filter(|colon| is_scheme(&text[..*colon]));
@@ -51,10 +51,10 @@ impl DatabaseUrl {
     /// Replaces the URL and its password in a text.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        let whole = format!("{}:..", self.scheme().unwrap_or("url"));
+        let redacted_url = format!("{}:..", self.scheme().unwrap_or("url"));
         let mut text = text.to_owned();
         if self.colon.is_some() && !self.rest().is_empty() {
-            text = text.replace(&self.text, &whole);
+            text = text.replace(&self.text, &redacted_url);
         }
         for secret in self.secrets().filter(|secret| !secret.is_empty()) {
             let decoded = percent_decode_str(secret).decode_utf8_lossy();
@@ -81,9 +81,12 @@ impl DatabaseUrl {
     /// contain `/`, `?` and `#`, and parameters may contain `@`: both readings are secrets, the
     /// longer one first.
     fn passwords(&self) -> [Option<&str>; 2] {
-        let whole = self.rest().strip_prefix("//").unwrap_or_default();
-        let authority = whole.split(['/', '?', '#']).next().unwrap_or_default();
-        [whole, authority].map(|text| {
+        let after_slashes = self.rest().strip_prefix("//").unwrap_or_default();
+        let authority = after_slashes
+            .split(['/', '?', '#'])
+            .next()
+            .unwrap_or_default();
+        [after_slashes, authority].map(|text| {
             let (user, _) = text.rsplit_once('@')?;
             user.split_once(':').map(|(_, password)| password)
         })

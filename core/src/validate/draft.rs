@@ -14,7 +14,7 @@ pub struct Draft {
     pub values: Vec<Option<Value>>,
     /// The problems found while reading (wrong types, unknown members).
     pub problems: Vec<Problem>,
-    /// The fields that have their default, because the input does not name them.
+    /// The fields that have their default, because the input does not contain them.
     pub defaulted: FieldSet,
 }
 
@@ -28,7 +28,7 @@ impl Draft {
         }
     }
 
-    /// Whether the input names a field, by its marker. A default is not named.
+    /// Whether the input contains a field, by its marker. False for a field with its default.
     pub fn is_given<F: Field>(&self, _: F) -> bool {
         let value = self.values.get(F::INDEX);
         value.is_some_and(Option::is_some) && !self.defaulted.has(F::INDEX)
@@ -60,9 +60,10 @@ impl Draft {
     pub fn from_input(entity: &EntityDesc, input: impl Input) -> Self {
         let mut draft = Self::new(entity);
         input.write(&mut |field, value| {
-            if let (Some(slot), Some(of)) = (draft.values.get_mut(field), entity.fields.get(field))
+            if let (Some(slot), Some(desc)) =
+                (draft.values.get_mut(field), entity.fields.get(field))
             {
-                *slot = Some(canonical_value(of, value));
+                *slot = Some(canonical_value(desc, value));
             }
         });
         draft

@@ -24,7 +24,7 @@ use crate::entity::{EntityDesc, FieldDesc, Flags};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::ParamSpec;
 
-/// Why JSON is not a valid filter of an entity.
+/// The reason why JSON is not a valid filter of an entity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct FilterError {
@@ -50,8 +50,9 @@ impl FilterError {
 impl Filter {
     /// Returns the JSON form. `params` are those of the operation that declares the filter.
     ///
-    /// [`Filter::from_json`] parses it to an equal filter. Two forms cannot be parsed: the filter
-    /// that matches everything, `{}`, and statement arguments, `{ "$arg": position }`.
+    /// [`Filter::from_json`] parses it to an equal filter. It cannot parse the filter that matches
+    /// everything, `{}`, statement arguments, `{ "$arg": position }`, and conditions that only the
+    /// runtime adds.
     pub fn to_json(&self, entity: &EntityDesc, params: &[ParamSpec]) -> Json {
         let group = |name: &str, list: &[Self]| -> Json {
             let list: Vec<Json> = list.iter().map(|f| f.to_json(entity, params)).collect();
@@ -87,10 +88,13 @@ impl Filter {
                     op => json!({ name: { op.as_str(): operand } }),
                 }
             }
-            // A condition of the runtime; no declaration contains one.
+            // Only the runtime adds this condition and the next two; no declaration contains them.
             Self::Item {
-                field, key, held, ..
-            } => json!({ format!("#{field}.{key}"): { "$item": held } }),
+                field,
+                key,
+                must_exist,
+                ..
+            } => json!({ format!("#{field}.{key}"): { "$item": must_exist } }),
             Self::Linked(linked) => {
                 json!({ format!("#{}", linked.field): { "$linked": linked.of.name } })
             }

@@ -12,7 +12,7 @@ pub(super) enum Format {
     /// Lower-case and hyphenated, so that one UUID has one text. Client input is converted to lower
     /// case first.
     Uuid,
-    /// cuid2: a letter, then letters and digits, 2–32 in all.
+    /// cuid2: a lower-case letter, then lower-case letters and digits; 2–32 characters in all.
     Cuid,
     /// `[a-z0-9]+(-[a-z0-9]+)*`
     Slug,
@@ -114,8 +114,8 @@ impl Format {
 }
 
 fn is_email(text: &str) -> bool {
-    // Spaces and control characters are refused, although the general rule allows them: they have
-    // no place in an address and can inject mail headers.
+    // The local part may contain any character except `@`, white space and control characters. The
+    // last can inject mail headers.
     let mut parts = text.split('@');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(local), Some(domain), None) => {
@@ -202,6 +202,7 @@ fn is_base64url(text: &str) -> bool {
         b'_' => Some(63),
         _ => None,
     };
+    // The bits of the last character that encode nothing.
     let unused = match text.len() % 4 {
         0 => 0,
         2 => 0b1111,
@@ -246,7 +247,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_format_has_good_and_bad_texts() {
+    fn formats_accept_valid_texts_and_refuse_others() {
         assert_eq!(CASES.iter().map(|c| c.0).collect::<Vec<_>>(), FORMATS);
         for (name, good, bad) in CASES {
             let format = Format::from_name(name).unwrap_or_else(|| panic!("{name}"));
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_length() {
+    fn formats_enforce_length_limits() {
         let email = |local: usize, domain: &str| {
             Format::Email.accepts(&format!("{}@{domain}", "a".repeat(local)))
         };

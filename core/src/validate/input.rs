@@ -65,9 +65,9 @@ pub fn read_object(bytes: &[u8]) -> Result<Body<'_>> {
 /// Reads the members of a create or update body into a draft.
 ///
 /// The draft contains the valid members, and a problem for each member that is unknown, not
-/// writable here, or of the wrong type. The `Table` checks the rules on values, nulls and missing
-/// fields later, because typed input needs these checks too. `now` is the time of the call, for
-/// `now` defaults inside items.
+/// writable here, or of the wrong type. The `Table` of the server checks the rules on values, nulls
+/// and missing fields later, because typed input needs these checks too. `now` is the time of the
+/// call, for `now` defaults inside items.
 pub fn read_draft(
     entity: &'static EntityDesc,
     body: &Body<'_>,
@@ -86,7 +86,7 @@ pub fn read_draft(
             .filter(|i| !entity.fields[*i].flags.has(Flags::PRIVATE));
         let Some(index) = field else {
             let writable = |f: &&FieldDesc| !f.flags.has(Flags::PRIVATE) && !f.server_owned();
-            unknown(key, reader.problems, || {
+            report_unknown(key, reader.problems, || {
                 entity.fields.iter().filter(writable).map(|f| f.wire)
             });
             continue;
@@ -103,9 +103,10 @@ pub fn read_draft(
     draft
 }
 
-/// Reports an unknown member, with a similar known name. Only the first few short names are
-/// compared, because a comparison costs the product of both lengths.
-fn unknown<'k, K: IntoIterator<Item = &'k str>>(
+/// Reports an unknown member, with a similar known name. Only names of at most 64 bytes are
+/// compared, and only for the first 8 problems, because a comparison costs the product of both
+/// lengths.
+fn report_unknown<'k, K: IntoIterator<Item = &'k str>>(
     key: &str,
     problems: &mut Vec<Problem>,
     known: impl FnOnce() -> K,
@@ -133,7 +134,7 @@ pub fn read_param_members(
     let in_body = |p: &&ParamSpec| p.place == Place::Body;
     for (key, _) in &body.members {
         if !params.iter().filter(in_body).any(|p| p.name == key) {
-            unknown(key, problems, || {
+            report_unknown(key, problems, || {
                 params.iter().filter(in_body).map(|p| p.name)
             });
         }
@@ -216,7 +217,8 @@ pub fn read_whole(
     })
 }
 
-/// A list of a field's type; the elements of a string array's list are strings.
+/// Reads a list parameter. Its elements have the type of the field; for a string array they are
+/// strings.
 fn list(
     reader: &mut Reader<'_>,
     field: &FieldDesc,
@@ -248,8 +250,8 @@ fn list(
 }
 
 impl Reader<'_> {
-    /// Reads a value that no later rule checks. Text with NUL is refused here, because stores must
-    /// not get it.
+    /// Reads the value of a parameter. The rules check it later only if it is written to a field.
+    /// Text with NUL is refused here, because stores must not get it.
     ///
     /// Text for a string array is one element, as for `$has`. If the array itself is written, the
     /// rules refuse the text.

@@ -19,7 +19,7 @@ fn problems(list: &[Problem]) -> Vec<String> {
         .collect()
 }
 
-fn created(json: &str) -> Vec<String> {
+fn create_problems(json: &str) -> Vec<String> {
     problems(&draft(Mode::Create, json).problems)
 }
 
@@ -37,7 +37,7 @@ fn text(t: &str) -> Value {
 }
 
 #[test]
-fn the_body_is_an_object_or_nothing() {
+fn a_body_that_is_not_an_object_is_refused() {
     assert!(read_object(b"").is_ok_and(|b| b.is_empty()));
     assert!(read_object(b"{}").is_ok_and(|b| b.is_empty()));
     assert!(
@@ -67,14 +67,16 @@ fn the_body_is_an_object_or_nothing() {
 }
 
 #[test]
-fn who_may_write_what() {
+fn unknown_and_read_only_fields_are_rejected() {
     let none: [&str; 0] = [];
     assert_eq!(
-        created(r#"{"title":"x","pin":"1","origin":"o","createdat":1}"#),
+        create_problems(r#"{"title":"x","pin":"1","origin":"o","createdat":1}"#),
         ["createdat unknown_field"]
     );
     assert_eq!(
-        created(r#"{"id":"x","createdAt":1,"updatedAt":null,"rating":1,"secret":"s","":1}"#),
+        create_problems(
+            r#"{"id":"x","createdAt":1,"updatedAt":null,"rating":1,"secret":"s","":1}"#
+        ),
         [
             "id read_only",
             "createdAt read_only",
@@ -286,11 +288,14 @@ fn items_are_checked_member_by_member_and_get_their_defaults() {
 }
 
 #[test]
-fn a_hostile_body_gets_a_bounded_answer() {
+fn at_most_100_problems_of_a_body_are_reported() {
     let many: Vec<String> = (0..5000).map(|i| format!("\"k{i}\":1")).collect();
-    assert_eq!(created(&format!("{{{}}}", many.join(","))).len(), 100);
     assert_eq!(
-        created(&format!("{{\"tags\":[{}1]}}", "1,".repeat(5000))).len(),
+        create_problems(&format!("{{{}}}", many.join(","))).len(),
+        100
+    );
+    assert_eq!(
+        create_problems(&format!("{{\"tags\":[{}1]}}", "1,".repeat(5000))).len(),
         100
     );
 }
@@ -401,7 +406,7 @@ fn parameters_come_from_declared_members_only() {
 }
 
 #[test]
-fn query_values() {
+fn query_values_are_parsed_by_field_type() {
     let scalar =
         |wire: &str, t: &str| parse_scalar(&POST.fields[at(wire)], t).map_err(|flaw| flaw.code);
     for (wire, t, expected) in [

@@ -72,7 +72,7 @@ impl Reader<'_> {
             path.report(
                 self.problems,
                 NOT_FINITE.code,
-                "must hold no number beyond the range of a double",
+                "must not contain a number beyond the range of a double",
             );
             return None;
         }

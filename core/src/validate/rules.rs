@@ -41,8 +41,8 @@ struct FieldRules {
 #[derive(Debug)]
 struct TextRules {
     rules: &'static Rules,
-    /// The maximum number of bytes of a text in an index.
-    bytes: Option<usize>,
+    /// The maximum number of bytes of a text in an index; `None` if the field is in no index.
+    max_bytes: Option<usize>,
     pattern: Option<Regex>,
     format: Option<Format>,
 }
@@ -59,7 +59,7 @@ impl Validator {
         };
         let mut fields = compile(entity.fields)?;
         for (rules, bytes) in fields.iter_mut().zip(indexed_bytes(entity)) {
-            rules.text.bytes = bytes;
+            rules.text.max_bytes = bytes;
         }
         Ok(Self { fields, mark })
     }
@@ -72,12 +72,12 @@ impl Validator {
         if self
             .mark
             .as_ref()
-            .is_some_and(|(of, mark)| *of == field && mark == value)
+            .is_some_and(|(marked_field, mark)| *marked_field == field && mark == value)
         {
             problems.push(Problem::new(
                 path,
                 "not_allowed",
-                "marks deleted records: delete the record instead",
+                "is the value of deleted records: delete the record instead",
             ));
         }
         if let Some(rules) = self.fields.get(field) {
@@ -113,7 +113,7 @@ impl Validator {
     /// `validation_failed` with all problems.
     pub fn check_item(&self, field: usize, text: &str) -> Result<()> {
         let mut problems = Vec::new();
-        self.judge_item(field, text, &mut problems);
+        self.collect_item_problems(field, text, &mut problems);
         if problems.is_empty() {
             Ok(())
         } else {
@@ -123,7 +123,7 @@ impl Validator {
 
     /// Checks the members of one item, and adds to the known problems.
     #[doc(hidden)]
-    pub fn judge_item(&self, field: usize, text: &str, problems: &mut Vec<Problem>) {
+    pub fn collect_item_problems(&self, field: usize, text: &str, problems: &mut Vec<Problem>) {
         if let (Some(rules), Ok(Json::Object(members))) =
             (self.fields.get(field), Json::parse(text.as_bytes()))
         {
@@ -190,7 +190,11 @@ impl FieldRules {
             && !reads(value.as_ref())
         {
             let here = path.to_string();
-            if !problems.iter().any(|p| p.path.starts_with(&here)) {
+            let is_below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+            if !problems
+                .iter()
+                .any(|p| p.path.strip_prefix(&here).is_some_and(is_below))
+            {
                 path.report(problems, "type", "does not have the form of this field");
             }
         }
@@ -253,31 +257,32 @@ impl FieldRules {
         }
     }
 
-    /// Elements that already have problems count towards the limits but are not checked again. Of
-    /// duplicates only one counts if they are removed.
+    /// Checks the number of elements and each element. Elements that already have problems count
+    /// towards the limits but are not checked again. If `removes_duplicates` is true, the write
+    /// keeps only one of equal elements, so only one counts and the others are not problems.
     fn check_strings(
         &self,
         list: &[String],
         path: Path<'_>,
-        repeats_go: bool,
+        removes_duplicates: bool,
         problems: &mut Vec<Problem>,
     ) {
         let known = path.reported(problems);
         let others = || list.iter().enumerate().filter(|(i, _)| !known.contains(i));
         let mut seen = HashSet::new();
-        let repeats = if repeats_go {
+        let duplicates = if removes_duplicates {
             others()
                 .filter(|(_, text)| !seen.insert(text.as_str()))
                 .count()
         } else {
             0
         };
-        check_count(self.field.rules, list.len() - repeats, path, problems);
+        check_count(self.field.rules, list.len() - duplicates, path, problems);
         seen.clear();
         for (i, text) in others() {
-            let again =
-                (repeats_go || self.field.rules.unique_items) && !seen.insert(text.as_str());
-            if again && repeats_go {
+            let is_duplicate = (removes_duplicates || self.field.rules.unique_items)
+                && !seen.insert(text.as_str());
+            if is_duplicate && removes_duplicates {
                 continue;
             }
             let path = Path::Index(&path, i);
@@ -286,7 +291,7 @@ impl FieldRules {
                 None if holds_nul(text) => path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message),
                 None => {}
             }
-            if again {
+            if is_duplicate {
                 path.report(problems, "duplicate_item", "is already in the list");
             }
         }
@@ -298,7 +303,9 @@ impl FieldRules {
             return;
         };
         check_count(self.field.rules, list.len(), path, problems);
-        let within = self
+        // `check_count` has reported a list that is longer than the field allows. The limit of the
+        // collection is then not reported as well.
+        let within_field_limit = self
             .field
             .rules
             .items
@@ -307,7 +314,7 @@ impl FieldRules {
         if let Some(most) = self
             .bounds
             .and_then(|b| b.max)
-            .filter(|most| within && list.len() > *most as usize)
+            .filter(|most| within_field_limit && list.len() > *most as usize)
         {
             path.report(
                 problems,
@@ -363,7 +370,8 @@ impl FieldRules {
                 continue;
             };
             let path = Path::Member(&path, rules.field.wire);
-            // The types are already checked, where the item was read or by its Rust type.
+            // The types are already checked, by the reader of the body or by the Rust type of the
+            // item.
             let mut known = Vec::new();
             let value = Reader {
                 problems: &mut known,
@@ -383,10 +391,11 @@ impl TextRules {
         let pattern = match rules.pattern {
             None => None,
             Some(pattern) => {
-                // First compiled alone: the group around it must not make `a)|(b` valid.
-                let whole =
+                // The pattern must also be valid alone: the group around it would make `a)|(b`
+                // valid.
+                let anchored =
                     Regex::new(pattern).and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")));
-                Some(whole.map_err(|e| refuse(format!("pattern does not compile: {e}")))?)
+                Some(anchored.map_err(|e| refuse(format!("pattern does not compile: {e}")))?)
             }
         };
         let format = match rules.format {
@@ -398,7 +407,7 @@ impl TextRules {
         };
         Ok(Self {
             rules,
-            bytes: None,
+            max_bytes: None,
             pattern,
             format,
         })
@@ -411,7 +420,7 @@ impl TextRules {
         }
         if let Some((code, message)) = self.length_flaw(text) {
             path.report(problems, code, message);
-        } else if let Some(most) = self.bytes.filter(|most| text.len() > *most) {
+        } else if let Some(most) = self.max_bytes.filter(|most| text.len() > *most) {
             let Flaw { code, message } = too_long(most);
             path.report(problems, code, message);
         }
@@ -433,6 +442,7 @@ impl TextRules {
         }
     }
 
+    /// Returns the code and the message if the text is too short or too long.
     fn length_flaw(&self, text: &str) -> Option<(&'static str, String)> {
         let (min, max) = self.rules.length;
         if min.is_none() && max.is_none() {

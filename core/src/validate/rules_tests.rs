@@ -29,7 +29,7 @@ fn check(wire: &str, value: &Value) -> Vec<String> {
 }
 
 #[test]
-fn text_rules() {
+fn violated_text_rules_are_reported() {
     #[rustfmt::skip]
     let table: &[(&str, &str, &[&str])] = &[
         ("title", "a", &[]),
@@ -61,7 +61,7 @@ fn text_rules() {
 }
 
 #[test]
-fn number_rules() {
+fn violated_number_rules_are_reported() {
     let int = |wire, n| check(wire, &Value::Int(n));
     let none: [&str; 0] = [];
     assert_eq!(int("rank", 5), none);
@@ -86,7 +86,7 @@ fn number_rules() {
 }
 
 #[test]
-fn lists() {
+fn violated_list_rules_are_reported() {
     let none: [&str; 0] = [];
     let tags = |list: &[&str]| check("tags", &strings(list));
     assert_eq!(tags(&["a", "b"]), none);
@@ -102,19 +102,19 @@ fn lists() {
         ]
     );
     assert_eq!(tags(&["a\0"]), ["tags[0] format"]);
-    // This also holds without rules on elements.
+    // NUL is refused also in a list without rules on elements.
     assert_eq!(check("names", &strings(&["a", "\0"])), ["names[1] format"]);
 }
 
 #[test]
-fn json_and_items() {
+fn violated_rules_of_json_and_items_are_reported() {
     let none: [&str; 0] = [];
     let json = |wire, t: &str| check(wire, &Value::Json(t.to_owned()));
     assert_eq!(json("meta", r#"{"a":"\\u0000"}"#), none);
     assert_eq!(json("meta", r#"{"a":"\\\u0000"}"#), ["meta format"]);
     assert_eq!(json("meta", r#"{"\u0000":1}"#), ["meta format"]);
     assert_eq!(json("meta", "\"\\u0001\""), none);
-    // The Rust type of the field makes the final check.
+    // The value must also be valid for the Rust type of the field, here a `u8`.
     assert_eq!(json("limits", r#"{"most":255}"#), none);
     for wrong in [r#"{"most":256}"#, r#"{"most":1.5}"#, "{}", "[]", "7"] {
         assert_eq!(json("limits", wrong), ["limits type"], "{wrong}");
@@ -142,7 +142,7 @@ fn json_and_items() {
 }
 
 #[test]
-fn a_value_of_another_type_is_a_problem_and_null_is_none() {
+fn a_value_of_another_type_is_a_problem_but_null_is_not() {
     for field in POST.fields {
         assert_eq!(check(field.wire, &Value::Null), Vec::<String>::new());
         let wrong = if matches!(field.kind, Kind::Boolean) {
@@ -155,10 +155,10 @@ fn a_value_of_another_type_is_a_problem_and_null_is_none() {
 }
 
 #[test]
-fn messages_say_what_is_allowed_and_never_the_value() {
+fn messages_contain_the_rule_and_never_the_value() {
     let validator = Validator::new(&POST).unwrap_or_else(|e| panic!("{e:?}"));
     let mut problems = Vec::new();
-    let mut say = |wire: &str, value: Value| {
+    let mut first_message = |wire: &str, value: Value| {
         problems.clear();
         validator.check(at(wire), &value, wire, &mut problems);
         problems
@@ -166,35 +166,44 @@ fn messages_say_what_is_allowed_and_never_the_value() {
             .map(|p| p.message.clone())
             .unwrap_or_default()
     };
-    assert_eq!(say("title", text("")), "must be at least 1 character");
     assert_eq!(
-        say("title", text("hunter2")),
+        first_message("title", text("")),
+        "must be at least 1 character"
+    );
+    assert_eq!(
+        first_message("title", text("hunter2")),
         "must be at most 5 characters"
     );
-    assert_eq!(say("rank", Value::Int(77)), "must be between -5 and 5");
     assert_eq!(
-        say("ratio", Value::Float(-77.5)),
+        first_message("rank", Value::Int(77)),
+        "must be between -5 and 5"
+    );
+    assert_eq!(
+        first_message("ratio", Value::Float(-77.5)),
         "must be between -0.5 and 2"
     );
     assert_eq!(
-        say("dueAt", Value::Date(Timestamp::from_millis(-77))),
+        first_message("dueAt", Value::Date(Timestamp::from_millis(-77))),
         "must be at least 1970-01-01T00:00:00.000Z"
     );
     assert_eq!(
-        say("status", text("hunter2")),
+        first_message("status", text("hunter2")),
         "must be one of draft, published"
     );
-    assert_eq!(say("tags", strings(&[])), "must have at least 1 item");
+    assert_eq!(
+        first_message("tags", strings(&[])),
+        "must have at least 1 item"
+    );
 }
 
 #[test]
-fn a_list_of_faults_is_cut() {
+fn at_most_100_problems_are_reported() {
     let many: Vec<&str> = vec!["\0"; 10_000];
     assert_eq!(check("names", &strings(&many)).len(), 100);
 }
 
 #[test]
-fn patterns_must_be_whole_by_themselves() {
+fn a_pattern_must_compile_without_the_group_that_the_validator_adds() {
     fn broken(pattern: &'static str) -> bool {
         let rules: &'static Rules = Box::leak(Box::new(Rules {
             pattern: Some(pattern),
@@ -210,4 +219,29 @@ fn patterns_must_be_whole_by_themselves() {
     assert!(broken("("));
     assert!(!broken("a|b"));
     assert!(!broken("(?i)a"));
+}
+
+#[test]
+fn a_problem_hides_only_the_form_of_its_own_field() {
+    let validator = Validator::new(&POST).unwrap_or_else(|e| panic!("{e:?}"));
+    let count = |known: &str| {
+        let mut problems = vec![Problem::new(known, "type", "is known")];
+        let value = Value::Json(r#"{"most":"x"}"#.to_owned());
+        validator.check(at("limits"), &value, "limits", &mut problems);
+        problems.len()
+    };
+    for own in ["limits", "limits.most", "limits[0]"] {
+        assert_eq!(count(own), 1, "{own}");
+    }
+    for other in ["limitsOfAll", "limit", "title"] {
+        assert_eq!(count(other), 2, "{other}");
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_written_as_json_is_refused() {
+    use crate::entity::{FieldType as _, Json};
+    let unwritable = std::collections::BTreeMap::from([((1, 2), 3)]);
+    let value = Some(Json(unwritable)).into_value();
+    assert_eq!(check("limits", &value), ["limits type"]);
 }

@@ -12,7 +12,7 @@ pub use linchpin_vocabulary::limit::MAX_INTEGER;
 
 /// Returns the problem of a computed text that is too long for the index of its field.
 #[doc(hidden)]
-pub fn out_of_range_index(
+pub fn too_long_for_index(
     value: &Value,
     entity: &'static EntityDesc,
     field: usize,
@@ -107,7 +107,7 @@ pub(super) const NOT_DATE: Flaw = Flaw::new(
 );
 pub(super) const NOT_LIST: Flaw = Flaw::new("type", "must be a list");
 pub(super) const NOT_OBJECT: Flaw = Flaw::new("type", "must be an object");
-pub(super) const HOLDS_NUL: Flaw = Flaw::new("format", "must not hold the character U+0000");
+pub(super) const HOLDS_NUL: Flaw = Flaw::new("format", "must not contain the character U+0000");
 pub(super) const IS_NULL: Flaw = Flaw::new("null_not_allowed", "must not be null");
 
 /// Reads a scalar from a JSON leaf. The rules check NUL in text, because typed input needs the
@@ -143,7 +143,7 @@ pub(super) fn from_json(field: &FieldDesc, json: &Json<'_>) -> Result<Value, Fla
     }
 }
 
-/// Text without NUL, which one store cannot hold.
+/// Reads a text. NUL is refused, because `PostgreSQL` cannot store it.
 fn plain_text(rules: &Rules, text: &str) -> Result<Value, Flaw> {
     if text.as_bytes().contains(&0) {
         Err(HOLDS_NUL)
@@ -203,7 +203,10 @@ fn variant(desc: &EnumDesc, text: &str) -> Result<Value, Flaw> {
 pub(super) fn too_long(most: usize) -> Flaw {
     Flaw {
         code: "max_length",
-        message: format!("must be at most {most} bytes in UTF-8, as an index holds it").into(),
+        message: format!(
+            "must have at most {most} bytes in UTF-8, because the field is in an index"
+        )
+        .into(),
     }
 }
 

@@ -44,7 +44,7 @@ impl Json<'_> {
             if parser.at == bytes.len() {
                 Ok(value)
             } else {
-                Err("more follows the value")
+                Err("there is text after the value")
             }
         });
         value.map_err(|reason| malformed(reason, parser.at))
@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
             Some(b'f') => self.word("false", Json::Bool(false)),
             Some(b'n') => self.word("null", Json::Null),
             Some(_) => Err("a value was expected"),
-            None => Err("it ends too early"),
+            None => Err("the text ends too early"),
         }
     }
 
@@ -231,7 +231,7 @@ impl<'a> Parser<'a> {
             }
         }
         if has_duplicates(&members) {
-            Err("a key stands twice in one object")
+            Err("an object contains a key twice")
         } else {
             Ok(Json::Object(members))
         }
@@ -246,7 +246,7 @@ impl<'a> Parser<'a> {
             let plain = self.bytes[self.at..]
                 .iter()
                 .position(|&b| b == b'"' || b == b'\\' || b < 0x20);
-            self.at += plain.ok_or("a string does not end")?;
+            self.at += plain.ok_or("a string has no closing quote")?;
             match self.peek() {
                 Some(b'"') => {
                     let rest = &self.text[start..self.at];
@@ -269,13 +269,13 @@ impl<'a> Parser<'a> {
                     }
                     start = self.at;
                 }
-                _ => return Err("a control character stands in a string"),
+                _ => return Err("a string contains a control character"),
             }
         }
     }
 
     fn escape(&mut self) -> Parsed<char> {
-        let byte = self.peek().ok_or("a string does not end")?;
+        let byte = self.peek().ok_or("a string has no closing quote")?;
         self.at += 1;
         Ok(match byte {
             b'"' => '"',
@@ -291,20 +291,20 @@ impl<'a> Parser<'a> {
                 let code = match first {
                     0xd800..0xdc00 => {
                         if !(self.eat(b'\\') && self.eat(b'u')) {
-                            return Err("a surrogate stands alone");
+                            return Err("a string contains an unpaired surrogate");
                         }
                         match self.hex4()? {
                             second @ 0xdc00..0xe000 => {
                                 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
                             }
-                            _ => return Err("a surrogate stands alone"),
+                            _ => return Err("a string contains an unpaired surrogate"),
                         }
                     }
                     code => code,
                 };
-                char::from_u32(code).ok_or("a surrogate stands alone")?
+                char::from_u32(code).ok_or("a string contains an unpaired surrogate")?
             }
-            _ => return Err("an unknown escape stands in a string"),
+            _ => return Err("a string contains an unknown escape"),
         })
     }
 

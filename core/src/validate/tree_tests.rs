@@ -13,7 +13,7 @@ fn canonical(text: &str) -> Option<String> {
 }
 
 #[test]
-fn refuses_what_is_not_strict_json() {
+fn text_that_is_not_strict_json_is_refused() {
     for text in [
         "",
         " ",
@@ -77,19 +77,19 @@ fn refuses_what_is_not_strict_json() {
 }
 
 #[test]
-fn nesting_is_bounded() {
+fn nesting_over_64_levels_is_refused() {
     let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
     assert!(Json::parse(nested(64).as_bytes()).is_ok());
     assert!(Json::parse(nested(65).as_bytes()).is_err());
     assert!(
         Json::parse(format!("{}1{}", "{\"a\":".repeat(65), "}".repeat(65)).as_bytes()).is_err()
     );
-    // Far more than any stack allows.
+    // Such nesting would overflow the stack of a recursive parser without a limit.
     assert!(Json::parse("[".repeat(1_000_000).as_bytes()).is_err());
 }
 
 #[test]
-fn the_canonical_text() {
+fn json_is_written_in_canonical_form() {
     for (text, expected) in [
         (
             r#" { "b" : 1 , "a" : [ true , null ] } "#,
@@ -145,7 +145,7 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn agrees_with_serde_json_on_json(value in any_json()) {
+    fn valid_json_is_parsed_as_by_serde_json(value in any_json()) {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap_or_default()] {
             let tree = Json::parse(text.as_bytes());
             prop_assert_eq!(tree.map(|t| as_serde(&t)).ok(), Some(value.clone()));
@@ -154,22 +154,22 @@ proptest! {
     }
 
     #[test]
-    fn doubles_survive(n in any::<f64>().prop_filter("finite", |n| n.is_finite())) {
+    fn doubles_survive_canonical_json(n in any::<f64>().prop_filter("finite", |n| n.is_finite())) {
         let text = serde_json::Value::from(n).to_string();
         let back: f64 = canonical(&text).and_then(|t| t.parse().ok()).unwrap_or(f64::NAN);
         // Negative zero becomes zero; every other number keeps all bits.
-            prop_assert_eq!(back.to_bits(), (n + 0.0).to_bits());
+        prop_assert_eq!(back.to_bits(), (n + 0.0).to_bits());
     }
 
     #[test]
-    fn never_panics_and_accepts_no_more_than_serde_json(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+    fn any_bytes_are_parsed_without_panic_and_accepted_only_if_valid(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
         if Json::parse(&bytes).is_ok() {
             prop_assert!(serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok());
         }
     }
 
     #[test]
-    fn never_panics_on_almost_json(text in r#"[\[\]{}":,\\u0-9a-fdDeE.+\- ntrl]{0,40}"#) {
+    fn almost_valid_json_is_parsed_without_panic_and_accepted_only_if_valid(text in r#"[\[\]{}":,\\u0-9a-fdDeE.+\- ntrl]{0,40}"#) {
         let ours = Json::parse(text.as_bytes());
         let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&text);
         prop_assert!(ours.is_err() || theirs.is_ok(), "{}", text);

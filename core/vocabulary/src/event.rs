@@ -43,7 +43,7 @@ pub const RESERVED: [&str; 24] = [
 /// begins with them.
 pub const RESERVED_BEGINNINGS: [&str; 2] = ["auth:", "linchpin:"];
 
-/// One more reserved name, beside [`RESERVED`].
+/// A reserved name with a colon, which [`RESERVED`] does not contain.
 const SOCKET_ERROR: &str = "ws:error";
 
 /// The reason why a text is not a valid event name.

@@ -243,7 +243,7 @@ mod tests {
     use crate::store::{FACTORY, is_known};
 
     #[test]
-    fn kinds_have_names_of_their_own_and_known_capabilities() {
+    fn kinds_have_distinct_names_and_known_capabilities() {
         for (at, kind) in KINDS.iter().enumerate() {
             assert!(
                 KINDS[..at].iter().all(|other| other.name != kind.name),

@@ -20,17 +20,17 @@ pub struct StoreFacts {
     pub available: bool,
     /// The capabilities that it grants: names of [`CAPABILITIES`].
     pub grants: &'static [&'static str],
-    /// The reasons why it grants less than others and supports no unique constraints; `None` if it
-    /// does.
+    /// The reasons for missing capabilities and missing unique constraints; `None` if nothing is
+    /// missing.
     pub limits: Option<Limits>,
 }
 
 /// The reasons for missing capabilities of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Why it does not support unique constraints.
+    /// The reason why it does not support unique constraints.
     pub unique: &'static str,
-    /// Why it lacks the other capabilities.
+    /// The reason why it lacks the other capabilities.
     pub other: &'static str,
 }
 

@@ -1,19 +1,19 @@
-//! A noticeboard with accounts: members sign in with a password, a passkey or a local test
-//! provider, and roles decide who writes and who administers.
+//! A noticeboard with accounts. Members sign in with a password, a passkey or a local test
+//! provider. Roles decide who writes and who administers.
 
 use linchpin::axum::response::Html;
 use linchpin::prelude::*;
 use linchpin_auth::{Auth, ProviderSection};
 
 /// The public address of the app, unless `LINCHPIN_AUTH_PUBLIC_URL` sets another one.
-const HERE: &str = "http://localhost:3000";
-/// The provider of this machine, unless `LINCHPIN_AUTH_OAUTH_LOCAL_ISSUER` and its like name
-/// another.
-const ISSUER: &str = "http://127.0.0.1:4000";
+const DEFAULT_ADDRESS: &str = "http://localhost:3000";
+/// The identity provider on this machine, unless the variables `LINCHPIN_AUTH_OAUTH_LOCAL_..` name
+/// another one.
+const DEFAULT_ISSUER: &str = "http://127.0.0.1:4000";
 /// The secret of the app at that provider.
 const CLIENT_SECRET: &str = "a secret of the peer & its client: 100%";
 
-/// Something that members tell each other.
+/// A notice for all members.
 #[entity(
     namespace = "board",
     sort = desc(created_at),
@@ -46,11 +46,11 @@ async fn inside(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
     let items = notices.list(&cx, ListQuery::new()).await?.items;
     let list: String = items
         .iter()
-        .map(|notice| format!("<li>{}</li>\n", escaped(&notice.text)))
+        .map(|notice| format!("<li>{}</li>\n", escape_html(&notice.text)))
         .collect();
     Ok(Html(format!(
         "<!doctype html>\n<title>Notices</title>\n<p>You are signed in; roles: {}.</p>\n<ul>\n{list}</ul>\n",
-        escaped(&roles)
+        escape_html(&roles)
     )))
 }
 
@@ -66,21 +66,21 @@ async fn office(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
 }
 
 /// Escapes a text for HTML.
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
 
-/// Notices, and the pages around them.
+/// The package: notices and their pages.
 pub static BOARD: Package = package!(
     name = "board",
     entities = [entity(Notice, [welcome, inside, office])]
 );
 
 /// The settings of accounts. The environment may set the public address, the page of the
-/// verification link and the local provider. The rest is fixed here, such as passkeys for
+/// verification link and the local provider. All other settings are constant, such as passkeys for
 /// `localhost`.
 fn auth() -> Auth {
     Auth::from_env()
@@ -89,24 +89,24 @@ fn auth() -> Auth {
         .configure(|config| {
             let auth = &mut config.auth;
             auth.app_name = "the noticeboard".to_owned();
-            let here = auth
+            let public_url = auth
                 .public_url
-                .get_or_insert_with(|| HERE.to_owned())
+                .get_or_insert_with(|| DEFAULT_ADDRESS.to_owned())
                 .clone();
             auth.email_verification.enabled = true;
             auth.email_verification
                 .link_base_url
-                .get_or_insert_with(|| format!("{here}/notices/welcome"));
+                .get_or_insert_with(|| format!("{public_url}/notices/welcome"));
             auth.passkeys.enabled = true;
             auth.passkeys.rp_id = "localhost".to_owned();
             if auth.passkeys.origins.is_empty() {
-                auth.passkeys.origins = vec![HERE.to_owned()];
+                auth.passkeys.origins = vec![DEFAULT_ADDRESS.to_owned()];
             }
             auth.oauth.post_redirect = "/notices/welcome".to_owned();
             let local = || {
                 ProviderSection::new("app")
                     .secret(CLIENT_SECRET.to_owned())
-                    .issuer(ISSUER)
+                    .issuer(DEFAULT_ISSUER)
             };
             auth.oauth
                 .providers

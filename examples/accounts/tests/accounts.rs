@@ -1,18 +1,19 @@
-//! The noticeboard over HTTP: its README, mail on the console, and a sign-in at a provider of this
-//! machine.
+//! Tests of the noticeboard over HTTP: its documents, mail on the console, a sign-in with a local
+//! provider, and a change of the secret.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use example_support::markdown::{blocks, links, read, root};
+use example_support::ports::free_port;
 use example_support::session::{Server, command, differences, golden, printed, run};
 use serde_json::Value as Json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_accounts");
 const README: &str = "examples/accounts/README.md";
-const FACTOR: &str = "examples/accounts/second-factor.md";
+const SECOND_FACTOR: &str = "examples/accounts/second-factor.md";
 
-/// A program that ends with the test, whatever becomes of it.
+/// A running program. Dropping it kills it, also if the test panics.
 struct Running(Child);
 
 impl Drop for Running {
@@ -23,28 +24,28 @@ impl Drop for Running {
 }
 
 #[test]
-fn the_readme_is_true() {
-    document_is_true(README, "root@example.test", &[]);
+fn the_readme_matches_the_program() {
+    check_document(README, "root@example.test", &[]);
     for link in links(&read(README)) {
         assert!(
             root().join("examples/accounts").join(&link).exists(),
-            "{README}: {link} leads nowhere"
+            "{README}: {link} has no target"
         );
     }
 }
 
 #[test]
-fn the_document_of_the_second_factor_is_true() {
-    document_is_true(
-        FACTOR,
+fn the_document_of_the_second_factor_matches_the_program() {
+    check_document(
+        SECOND_FACTOR,
         "ada@example.test",
         &[("LINCHPIN_AUTH_MFA_ENABLED", "true")],
     );
 }
 
-/// Checks a document against the app: its first command creates this administrator, the second
-/// serves with these variables, and the session follows.
-fn document_is_true(document: &str, who: &str, variables: &[(&str, &str)]) {
+/// Checks a document against the app. Its first command must create this administrator, and its
+/// second one must start the server with these variables. Then the session must print its output.
+fn check_document(document: &str, administrator: &str, variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
     let commands: Vec<String> = blocks(&read(document))
         .into_iter()
@@ -52,16 +53,16 @@ fn document_is_true(document: &str, who: &str, variables: &[(&str, &str)]) {
         .flat_map(|block| block.text.lines().map(str::to_owned).collect::<Vec<_>>())
         .collect();
     let first = commands[0].replace("cargo run -p accounts --", PROGRAM);
-    assert_ne!(first, commands[0], "a command of the app");
+    assert_ne!(first, commands[0], "the first command runs the app");
     assert_eq!(
         run(&[first], folder.path())[0].output.trim(),
-        format!("account: {who}\nroles: admin")
+        format!("account: {administrator}\nroles: admin")
     );
-    let written: String = variables
+    let prefix: String = variables
         .iter()
         .map(|(name, value)| format!("{name}={value} "))
         .collect();
-    assert_eq!(commands[1], format!("{written}cargo run -p accounts"));
+    assert_eq!(commands[1], format!("{prefix}cargo run -p accounts"));
     let server = Server::start_with(PROGRAM, folder.path(), variables);
     let differences = differences(document, "accounts", &server);
     assert!(
@@ -71,12 +72,9 @@ fn document_is_true(document: &str, who: &str, variables: &[(&str, &str)]) {
 }
 
 #[test]
-fn mail_stands_on_the_console() {
+fn mail_is_printed_on_the_console() {
     let folder = tempfile::tempdir().expect("a folder");
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port();
+    let port = free_port();
     let child = command(PROGRAM, folder.path())
         .env("LINCHPIN_PORT", port.to_string())
         .stdout(Stdio::piped())
@@ -97,21 +95,21 @@ fn mail_stands_on_the_console() {
 }
 
 #[test]
-fn a_provider_of_this_machine_signs_in() {
-    let peer = root().join("plugins/auth/tests/peers/oidc-provider");
+fn sign_in_works_with_a_local_provider() {
+    let provider = root().join("plugins/auth/tests/peers/oidc-provider");
     let child = Command::new("node")
         .arg("server.mjs")
-        .current_dir(peer)
+        .current_dir(provider)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();
-    let mut peer = Running(child.expect("node: cargo xtask test installs the provider"));
+    let mut provider = Running(child.expect("node: cargo xtask test installs the provider"));
     let mut line = String::new();
-    let mut out = BufReader::new(peer.0.stdout.take().expect("its console"));
+    let mut out = BufReader::new(provider.0.stdout.take().expect("its console"));
     out.read_line(&mut line).expect("a line");
-    let told: Json = serde_json::from_str(&line).expect("where the provider is");
-    let text = |name: &str| told[name].as_str().expect("text").to_owned();
+    let addresses: Json = serde_json::from_str(&line).expect("where the provider is");
+    let text = |name: &str| addresses[name].as_str().expect("text").to_owned();
     let (issuer, secret) = (text("issuer"), text("secret"));
     let variables = [
         ("LINCHPIN_AUTH_PUBLIC_URL", "https://app.test"),
@@ -122,7 +120,7 @@ fn a_provider_of_this_machine_signs_in() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start_with(PROGRAM, folder.path(), &variables);
     let here = format!("http://localhost:{}", server.port);
-    // The steps of a browser; `app.test` is this machine.
+    // The requests of a browser. `app.test` stands for this machine.
     let steps = [
         "browser() { curl -s -b jar -c jar -o /dev/null -w '%{redirect_url}' \"$@\"; }".to_owned(),
         format!("curl -s -D head -o /dev/null '{here}/auth/local?returnTo=/notices/welcome'"),
@@ -137,16 +135,16 @@ fn a_provider_of_this_machine_signs_in() {
         ),
         format!("curl -s {here}/auth/me -H \"Authorization: Bearer $TOKEN\""),
     ];
-    let done = run(&steps, folder.path());
+    let results = run(&steps, folder.path());
     assert!(
-        done[5]
+        results[5]
             .output
             .trim()
             .starts_with(&format!("{here}/notices/welcome?code=")),
-        "{done:?}"
+        "{results:?}"
     );
-    let me: Json = serde_json::from_str(done[7].output.trim())
-        .unwrap_or_else(|error| panic!("{error}: {done:?}"));
+    let me: Json = serde_json::from_str(results[7].output.trim())
+        .unwrap_or_else(|error| panic!("{error}: {results:?}"));
     assert_eq!(
         (&me["email"], &me["providers"][0], &me["roles"][0]),
         (&"ada@peer.test".into(), &"local".into(), &"member".into()),
@@ -155,12 +153,12 @@ fn a_provider_of_this_machine_signs_in() {
 }
 
 #[test]
-fn another_secret() {
+fn rekey_moves_stored_data_to_a_new_secret() {
     const OLD: &str = "the-secret-of-before-has-32-bytes";
     const NEW: &str = "the-secret-of-from-now-on-has-32-bytes";
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start_with(PROGRAM, folder.path(), &[("LINCHPIN_SIGNING_SECRET", OLD)]);
-    // The link in her mail is kept, encrypted, for a day.
+    // The app stores the mailed link, encrypted, for a day.
     let register = format!(
         "curl -s localhost:{}/auth/register --json '{{\"email\":\"ada@example.test\",\"password\":\"violet-otter-91-lamp\"}}'",
         server.port
@@ -171,36 +169,40 @@ fn another_secret() {
             .contains("\"token\"")
     );
     drop(server);
-    let without = command(PROGRAM, folder.path())
+    let without_former_key = command(PROGRAM, folder.path())
         .arg("rekey")
         .env("LINCHPIN_SIGNING_SECRET", NEW)
         .output()
         .expect("it runs");
-    let told = String::from_utf8_lossy(&without.stderr);
+    let report = String::from_utf8_lossy(&without_former_key.stderr);
     assert!(
-        !without.status.success() && told.contains("data at rest needs key"),
-        "{told}"
+        !without_former_key.status.success()
+            && report.contains("stored data is encrypted with key"),
+        "{report}"
     );
     let both = format!("{NEW},{OLD}");
-    let done = printed(
+    let report = printed(
         PROGRAM,
         folder.path(),
         &["rekey"],
         &[("LINCHPIN_SIGNING_SECRET", &both)],
     );
-    let (count, rest) = done.split_once(' ').expect("a count");
-    assert!(count.parse::<u64>().is_ok_and(|count| count > 0), "{done}");
+    let (count, rest) = report.split_once(' ').expect("a count");
+    assert!(
+        count.parse::<u64>().is_ok_and(|count| count > 0),
+        "{report}"
+    );
     let mut lines = rest.lines();
     assert_eq!(
         lines.next(),
         Some("stored secrets are under the newest key"),
-        "{done}"
+        "{report}"
     );
     assert!(
         lines
             .next()
             .is_some_and(|line| line.starts_with("no former key is needed any more:")),
-        "{done}"
+        "{report}"
     );
     let again = printed(
         PROGRAM,

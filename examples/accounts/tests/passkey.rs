@@ -1,23 +1,24 @@
-//! A member of the noticeboard adds a passkey and signs in with it: in Chromium, with an
-//! authenticator that Chromium itself plays.
+//! A member of the noticeboard adds a passkey and signs in with it, in Chromium with its virtual
+//! authenticator.
 
 #![allow(missing_docs)]
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use example_support::ports::free_port;
 use example_support::session::command;
 
-/// Other tests use more of this module.
+/// This test uses only a part of the module.
 #[allow(dead_code, clippy::unwrap_used)]
 #[path = "../../../runtime/tests/support/chromium.rs"]
 mod chromium;
 
 use chromium::Browser;
 
-/// A program that ends with the test, whatever becomes of it.
+/// A running program. Dropping it kills it, also if the test panics.
 struct Running(Child);
 
 impl Drop for Running {
@@ -30,10 +31,7 @@ impl Drop for Running {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_signs_in_with_a_passkey() {
     let folder = tempfile::tempdir().expect("a folder");
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port();
+    let port = free_port();
     let origin = format!("http://localhost:{port}");
     let mut program = command(env!("CARGO_BIN_EXE_accounts"), folder.path());
     program
@@ -47,13 +45,15 @@ async fn a_member_signs_in_with_a_passkey() {
             .expect("the application starts"),
     );
     let console = BufReader::new(app.0.stdout.take().expect("its console"));
-    let (tell, mailed) = tokio::sync::oneshot::channel();
+    let (sender, mailed) = tokio::sync::oneshot::channel();
     // Reads all output, so that the program never waits for a reader.
     std::thread::spawn(move || {
-        let mut tell = Some(tell);
+        let mut sender = Some(sender);
         for line in console.lines().map_while(Result::ok) {
-            if let (Some((_, token)), true) = (line.split_once("#token="), tell.is_some()) {
-                let _ = tell.take().map(|tell| tell.send(token.trim().to_owned()));
+            if let (Some((_, token)), true) = (line.split_once("#token="), sender.is_some()) {
+                let _ = sender
+                    .take()
+                    .map(|sender| sender.send(token.trim().to_owned()));
             }
         }
     });
@@ -83,7 +83,7 @@ async fn a_member_signs_in_with_a_passkey() {
         "{}",
         browser.seen().await
     );
-    // A passkey needs a verified mailbox.
+    // Only an account with a verified address can add a passkey.
     let token = mailed.await.expect("a link on the console");
     let proved = browser
         .post(

@@ -3,7 +3,7 @@
 use linchpin::prelude::*;
 use linchpin_auth::Auth;
 
-/// Where a post stands.
+/// The status of a post.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum Status {
     Draft,
@@ -11,7 +11,7 @@ pub enum Status {
     Archived,
 }
 
-/// Something to read.
+/// A blog post.
 #[entity(
     namespace = "blog",
     unique(slug),
@@ -55,11 +55,11 @@ pub const SLUG_TAKEN: Operation<Post>;
 )]
 pub const PUBLISH: Operation<Post>;
 
-/// Counts a reader.
+/// Counts a view.
 #[operation(kind = "increment", field = views, route(auth = none))]
 pub const VIEW: Operation<Post>;
 
-/// Posts and all that is done with them.
+/// Posts and their operations.
 pub static BLOG: Package = package!(
     name = "blog",
     entities = [entity(Post, [BY_SLUG, SLUG_TAKEN, PUBLISH, VIEW])]

@@ -1,4 +1,4 @@
-//! The commands of accounts, beside a server on the same database.
+//! Tests of the commands `user` and `token`, also while a server uses the same database.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::json;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quickstart");
 const PRODUCTION: [(&str, &str); 4] = [
     ("LINCHPIN_ENVIRONMENT", "production"),
-    // Production serves only a database that migrations have made.
+    // A database in memory: production refuses a database whose migrations are not applied.
     ("LINCHPIN_DATABASE_URL", "memory:"),
     (
         "LINCHPIN_SIGNING_SECRET",
@@ -23,8 +23,8 @@ const PRODUCTION: [(&str, &str); 4] = [
     ),
 ];
 
-/// Runs a command of the app with this on its standard input.
-fn tell(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> Output {
+/// Runs a command of the app. `input` is its standard input.
+fn run_command(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> Output {
     let mut command = command(PROGRAM, folder);
     command
         .args(arguments.split_whitespace())
@@ -40,22 +40,22 @@ fn tell(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str)
         .take()
         .expect("its input")
         .write_all(input.as_bytes())
-        .expect("told");
+        .expect("the input is written");
     child.wait_with_output().expect("its end")
 }
 
-/// Its standard output; it must succeed.
+/// Runs a command that must succeed. Returns its standard output.
 #[track_caller]
-fn told(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> String {
-    let output = tell(folder, arguments, variables, input);
+fn output_of(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> String {
+    let output = run_command(folder, arguments, variables, input);
     assert!(output.status.success(), "{arguments}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Its standard error; it must fail.
+/// Runs a command that must fail. Returns its standard error.
 #[track_caller]
-fn refused(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> String {
-    let output = tell(folder, arguments, variables, input);
+fn error_of(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> String {
+    let output = run_command(folder, arguments, variables, input);
     assert!(
         !output.status.success() && output.stdout.is_empty(),
         "{arguments}: {output:?}"
@@ -64,10 +64,10 @@ fn refused(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &s
 }
 
 #[test]
-fn the_first_administrator() {
+fn the_user_command_creates_an_administrator() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(PROGRAM, folder.path());
-    let made = told(folder.path(), "user root@example.com --role admin", &[], "");
+    let made = output_of(folder.path(), "user root@example.com --role admin", &[], "");
     let password = made
         .strip_prefix("account: root@example.com\nroles: admin\npassword: ")
         .expect("a password")
@@ -90,7 +90,7 @@ fn the_first_administrator() {
     assert_eq!(root.ask("DELETE", "/posts/none", "").status, 404);
 
     // An existing account keeps its password. An account with an unverified address gets no roles,
-    // because it may be another person's.
+    // because it may belong to another person.
     let register = json!({"email": "alice@example.com", "password": "violet-otter-91-lamp"});
     assert_eq!(
         anybody
@@ -99,19 +99,19 @@ fn the_first_administrator() {
         201
     );
     assert_eq!(
-        told(folder.path(), "user alice@example.com", &[], ""),
-        "account: alice@example.com (was there already)\nroles: none\n"
+        output_of(folder.path(), "user alice@example.com", &[], ""),
+        "account: alice@example.com (existed already)\nroles: none\n"
     );
     for command in [
         "user Alice@Example.com --role admin",
         "token alice@example.com --role admin",
     ] {
-        let stranger = refused(folder.path(), command, &[], "");
+        let refusal = error_of(folder.path(), command, &[], "");
         assert!(
-            stranger.contains(
+            refusal.contains(
                 "alice@example.com has an account already, and its address is not verified"
             ),
-            "{stranger}"
+            "{refusal}"
         );
     }
     let login = anybody.send("POST", "/auth/login", register);
@@ -121,7 +121,7 @@ fn the_first_administrator() {
         403,
         "{login:?}"
     );
-    let again = refused(
+    let again = error_of(
         folder.path(),
         "user alice@example.com --password-stdin",
         &[],
@@ -131,18 +131,18 @@ fn the_first_administrator() {
 
     // An account that a command created gets roles: the person who ran the command vouches for the
     // address.
-    told(folder.path(), "user bob@example.com", &[], "");
-    let promoted = told(folder.path(), "user Bob@Example.com --role admin", &[], "");
+    output_of(folder.path(), "user bob@example.com", &[], "");
+    let promoted = output_of(folder.path(), "user Bob@Example.com --role admin", &[], "");
     assert_eq!(
         promoted,
-        "account: bob@example.com (was there already)\nroles: admin\n"
+        "account: bob@example.com (existed already)\nroles: admin\n"
     );
 }
 
 #[test]
-fn a_password_of_ones_own() {
+fn the_user_command_reads_a_password_from_standard_input() {
     let folder = tempfile::tempdir().expect("a folder");
-    let made = told(
+    let made = output_of(
         folder.path(),
         "user root@example.com --password-stdin",
         &[],
@@ -166,7 +166,7 @@ fn a_password_of_ones_own() {
         ),
         (401, 200)
     );
-    let nothing = refused(
+    let nothing = error_of(
         folder.path(),
         "user bob@example.com --password-stdin",
         &[],
@@ -176,7 +176,7 @@ fn a_password_of_ones_own() {
         nothing.contains("needs a password on standard input"),
         "{nothing}"
     );
-    let weak = refused(
+    let weak = error_of(
         folder.path(),
         "user bob@example.com --password-stdin",
         &[],
@@ -186,7 +186,7 @@ fn a_password_of_ones_own() {
 }
 
 #[test]
-fn a_token_is_a_session() {
+fn each_token_opens_a_separate_session() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(PROGRAM, folder.path());
     let (alice, root) = (
@@ -219,19 +219,19 @@ fn a_token_is_a_session() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn wrong_command_arguments_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let none: &[(&str, &str)] = &[];
     for (arguments, variables, text) in [
         (
             "token",
             none,
-            "whose account?\nusage: token IDENTIFIER [--role R]…",
+            "the identifier of an account is missing\nusage: token IDENTIFIER [--role R]…",
         ),
         (
             "token alice@example.com --role editor",
             none,
-            "`editor` is no role of this app, which has admin",
+            "`editor` is not a role of this app, which has admin",
         ),
         ("token alice", none, "email: must be an email address"),
         (
@@ -268,30 +268,31 @@ fn what_is_wrong_is_said() {
         (
             "serve",
             &[("LINCHPIN_AUHT_MOUNT", "/auth")],
-            "LINCHPIN_AUHT_MOUNT: is read by nothing in this app",
+            "LINCHPIN_AUHT_MOUNT: is not a known variable of this app",
         ),
     ] {
-        let said = refused(folder.path(), arguments, variables, "");
-        assert!(said.contains(text), "{arguments}: {said}");
+        let error = error_of(folder.path(), arguments, variables, "");
+        assert!(error.contains(text), "{arguments}: {error}");
     }
-    // Another process does not see the memory of this one.
-    let output = tell(
+    // Another process cannot read the memory database of this one, so the command prints a warning.
+    let output = run_command(
         folder.path(),
         "token alice@example.com",
         &[("LINCHPIN_DATABASE_URL", "memory:")],
         "",
     );
     assert!(
-        output.status.success() && String::from_utf8_lossy(&output.stderr).contains("ends with it"),
+        output.status.success()
+            && String::from_utf8_lossy(&output.stderr).contains("are lost when it ends"),
         "{output:?}"
     );
 }
 
-/// The lines about passwords in the log of a start.
+/// The warning is in the log of the start.
 #[test]
-fn short_passwords_are_warned_of() {
+fn a_short_minimum_length_of_passwords_gives_a_warning() {
     let folder = tempfile::tempdir().expect("a folder");
-    let warned = |variables: &[(&str, &str)]| {
+    let logs_warning = |variables: &[(&str, &str)]| {
         let mut serving = command(PROGRAM, folder.path());
         serving
             .envs([("LINCHPIN_PORT", "0"), ("LINCHPIN_LOG", "info")])
@@ -312,14 +313,17 @@ fn short_passwords_are_warned_of() {
             line.contains("a password of 8 characters may be the only protection of an account")
         })
     };
-    assert!(warned(&[]));
-    assert!(!warned(&[("LINCHPIN_AUTH_PASSWORD_MIN_LENGTH", "15")]));
+    assert!(logs_warning(&[]));
+    assert!(!logs_warning(&[(
+        "LINCHPIN_AUTH_PASSWORD_MIN_LENGTH",
+        "15"
+    )]));
 }
 
 #[test]
-fn the_first_administrator_of_production() {
+fn the_user_command_works_in_production() {
     let folder = tempfile::tempdir().expect("a folder");
-    let made = told(
+    let made = output_of(
         folder.path(),
         "user root@example.com --role admin",
         &PRODUCTION,

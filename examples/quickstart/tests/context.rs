@@ -1,5 +1,5 @@
-//! The snippet of `docs/guide.md` about plugins that know something of a request, compiled and
-//! used.
+//! Compiles and tests the snippet of `docs/guide.md` about a plugin that reads a value from a
+//! request.
 
 use linchpin::axum::extract::Request;
 use linchpin::axum::http::HeaderValue;
@@ -24,11 +24,11 @@ pub struct Phrase {
     pub text: String,
 }
 
-/// `GET /phrases/mine`: what is written in the language of whoever calls.
+/// `GET /phrases/mine`: the phrases in the language of the caller.
 #[operation(kind = "lookup", fields(locale = ctx(locale)), returns = "many")]
 pub const MINE: Operation<Phrase>;
 
-/// Knows which language a browser asks for.
+/// Provides the language that the browser requests.
 struct Languages;
 
 impl Plugin for Languages {
@@ -51,7 +51,7 @@ impl Plugin for Languages {
     }
 }
 
-/// Tells caches what answers depend on.
+/// Sets `vary`, so that caches keep one response per language.
 async fn described(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response
@@ -63,7 +63,7 @@ async fn described(request: Request, next: Next) -> Response {
 static PHRASES: Package = package!(name = "phrases", entities = [entity(Phrase, [MINE])]);
 
 #[tokio::test]
-async fn everybody_reads_their_own_language() {
+async fn each_caller_reads_records_in_its_own_language() {
     let config = Config::new()
         .port(0)
         .database("memory:")
@@ -95,7 +95,7 @@ async fn everybody_reads_their_own_language() {
         "Guten Tag"
     );
     assert_eq!(answer.header("vary"), Some("accept-language"));
-    // Somebody without a language, and without a name.
+    // An anonymous caller without a language is refused.
     assert_eq!(
         Client::new(&app)
             .get("/phrases/mine")

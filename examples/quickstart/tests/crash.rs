@@ -1,18 +1,21 @@
-//! Kills the program repeatedly during writes: acknowledged writes are stored, the file opens, and
-//! no write is half done.
+//! Kills the program repeatedly during writes. After each crash the database file must open,
+//! acknowledged writes must be stored, and no write may be partial.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use example_support::ports::free_port;
+
 const SECRET: &str = "a-secret-of-the-crash-test-32-bytes";
 const ROUNDS: u64 = 20;
 const WRITERS: u64 = 8;
 
+/// A running program, without a shutdown at the end.
 struct App {
     child: Child,
     port: u16,
@@ -20,10 +23,7 @@ struct App {
 
 impl App {
     fn start(folder: &Path) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|l| l.local_addr())
-            .expect("a free port")
-            .port();
+        let port = free_port();
         let child = Command::new(env!("CARGO_BIN_EXE_quickstart"))
             .current_dir(folder)
             .env("LINCHPIN_PORT", port.to_string())
@@ -33,7 +33,7 @@ impl App {
             .spawn()
             .expect("the program starts");
         let app = Self { child, port };
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while Instant::now() < deadline {
             if let Some(Ok((200, _))) =
                 Client::connect(app.port).map(|mut c| c.send("GET", "/health/ready", "", ""))
@@ -46,7 +46,7 @@ impl App {
     }
 
     fn kill(mut self) {
-        // SIGKILL: no handler runs, and nothing is flushed.
+        // SIGKILL: no signal handler runs, and no buffer is flushed.
         self.child.kill().expect("killed");
         self.child.wait().expect("gone");
     }
@@ -60,9 +60,7 @@ struct Client {
 impl Client {
     fn connect(port: u16) -> Option<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .ok()?;
+        stream.set_read_timeout(Some(Duration::from_mins(1))).ok()?;
         Some(Self {
             stream: BufReader::new(stream),
         })
@@ -117,7 +115,7 @@ impl Client {
     }
 }
 
-/// A token of an account, whose session has to live through every crash as well.
+/// A token of an account. Its session must survive every crash.
 fn token(folder: &Path) -> String {
     let out = Command::new(env!("CARGO_BIN_EXE_quickstart"))
         .args(["token", "crash@example.com", "--role", "admin"])
@@ -134,7 +132,8 @@ fn token(folder: &Path) -> String {
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
-fn member(json: &str, name: &str) -> String {
+/// The text of a member of a JSON object.
+fn member_text(json: &str, name: &str) -> String {
     let value: serde_json::Value =
         serde_json::from_str(json).unwrap_or_else(|e| panic!("{e} in {json}"));
     value[name]
@@ -153,14 +152,14 @@ fn write(port: u16, token: &str, name: &str, acknowledged: &Mutex<BTreeMap<Strin
             return;
         };
         assert_eq!(status, 201, "{answer}");
-        let id = member(&answer, "id");
+        let id = member_text(&answer, "id");
         acknowledged
             .lock()
             .expect("a lock")
             .insert(id.clone(), "draft");
         let Ok((status, answer)) = client.send("POST", &format!("/posts/{id}/publish"), token, "")
         else {
-            // Killed in between: both states are valid for a write without acknowledgement.
+            // The program was killed before the response, so both states are valid.
             acknowledged.lock().expect("a lock").insert(id, "either");
             return;
         };
@@ -194,14 +193,14 @@ fn acknowledged_writes_survive_kill_9() {
 
         let connection =
             rusqlite::Connection::open(folder.path().join("crash.db")).expect("the file opens");
-        let sound: String = connection
+        let integrity: String = connection
             .query_row("PRAGMA integrity_check", [], |row| row.get(0))
             .expect("an answer");
-        assert_eq!(sound, "ok");
-        let half: i64 = connection
+        assert_eq!(integrity, "ok");
+        let partial_transitions: i64 = connection
             .query_row("SELECT count(*) FROM blog_posts WHERE (status = 'published') <> (published_at IS NOT NULL)", [], |row| row.get(0))
             .expect("a count");
-        assert_eq!(half, 0, "a transition was written in part");
+        assert_eq!(partial_transitions, 0, "a transition was written in part");
         drop(connection);
 
         let app = App::start(folder.path());
@@ -215,7 +214,7 @@ fn acknowledged_writes_survive_kill_9() {
                 "acknowledged {id} is lost in round {round}: {answer}"
             );
             assert!(
-                *status == "either" || member(&answer, "status") == *status,
+                *status == "either" || member_text(&answer, "status") == *status,
                 "{answer}"
             );
             checked += 1;

@@ -1,4 +1,4 @@
-//! Checks the documents: every command runs, every response is the one shown, every snippet is
+//! Checks the documents: every command runs and prints the shown response, every snippet is
 //! compiled code, every compiler message has a ui-test, and every link has a target.
 
 use example_support::client::Client;
@@ -6,9 +6,9 @@ use example_support::markdown::{anchors, blocks, documents, links, paths, prose,
 use example_support::session::{Server, differences, golden, run};
 use serde_json::json;
 
-/// Creates the account of the session.
+/// The command that creates the account of the session.
 const REGISTER: &str = r#"curl localhost:3000/auth/register --json '{"email":"alice@example.com","password":"violet-otter-91-lamp"}'"#;
-/// The application's program.
+/// The program of the application.
 const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
 /// Documents in which a test checks every block.
 const DOCUMENTS: [&str; 4] = [
@@ -17,7 +17,7 @@ const DOCUMENTS: [&str; 4] = [
     "docs/architecture.md",
     "docs/stores.md",
 ];
-/// Sources that contain the snippets, character by character.
+/// Sources that contain the snippets. A snippet must equal its source byte for byte.
 const SOURCES: [&str; 27] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",
@@ -36,7 +36,7 @@ const SOURCES: [&str; 27] = [
     "examples/tenants/src/report.rs",
     "plugins/jobs/tests/acceptance.rs",
     "plugins/push/tests/acceptance/guide.rs",
-    "plugins/realtime/tests/acceptance/bed.rs",
+    "plugins/realtime/tests/acceptance/test_app.rs",
     "plugins/realtime/tests/acceptance/cluster.rs",
     "plugins/webhooks/tests/acceptance/bed.rs",
     "plugins/webhooks/tests/acceptance/metrics.rs",
@@ -48,8 +48,8 @@ const SOURCES: [&str; 27] = [
     "examples/toy-store/tests/conformance.rs",
 ];
 /// The languages of snippets.
-const CODE: [&str; 3] = ["rust", "js", "python"];
-/// The commands of `sh` blocks; the test of the session does the same.
+const CODE_LANGUAGES: [&str; 3] = ["rust", "js", "python"];
+/// The commands of `sh` blocks. The test of the session runs the same ones.
 const COMMANDS: [&str; 4] = [
     "cargo run -p quickstart",
     REGISTER,
@@ -60,11 +60,11 @@ const COMMANDS: [&str; 4] = [
 #[test]
 fn snippets_are_compiled_code() {
     let sources = SOURCES.map(read);
-    let mut seen = 0;
+    let mut checked = 0;
     for document in DOCUMENTS {
         for block in blocks(&read(document))
             .iter()
-            .filter(|b| CODE.contains(&b.kind.as_str()))
+            .filter(|b| CODE_LANGUAGES.contains(&b.kind.as_str()))
         {
             let found = sources.iter().any(|source| source.contains(&block.text));
             assert!(
@@ -74,26 +74,26 @@ fn snippets_are_compiled_code() {
                 SOURCES.join(" or "),
                 block.text
             );
-            seen += 1;
+            checked += 1;
         }
     }
-    assert!(seen > 0);
+    assert!(checked > 0);
 }
 
 #[test]
-fn messages_are_those_of_the_ui_tests() {
+fn compiler_messages_are_those_of_the_ui_tests() {
     let readme = blocks(&read("README.md"));
     let messages: Vec<_> = readme.iter().filter(|b| b.kind == "text").collect();
     assert!(
         messages.len() >= 2,
         "the README shows two errors of the compiler"
     );
-    for of in ["/fail/entity/", "/fail/operation/"] {
+    for folder in ["/fail/entity/", "/fail/operation/"] {
         assert!(
             messages
                 .iter()
-                .any(|b| b.from.as_deref().is_some_and(|from| from.contains(of))),
-            "the README shows one of {of}"
+                .any(|b| b.from.as_deref().is_some_and(|from| from.contains(folder))),
+            "the README shows one of {folder}"
         );
     }
     for block in messages {
@@ -115,13 +115,13 @@ fn every_block_is_of_a_kind_that_is_checked() {
     for document in DOCUMENTS {
         for block in blocks(&read(document)) {
             let known = match block.kind.as_str() {
-                kind if CODE.contains(&kind) => true,
+                kind if CODE_LANGUAGES.contains(&kind) => true,
                 "sh" => block.text.lines().all(|line| COMMANDS.contains(&line)),
                 "console" => document == "README.md",
-                "toml" => block.text.lines().all(is_of_a_manifest),
+                "toml" => block.text.lines().all(is_valid_manifest_line),
                 "json" => serde_json::from_str::<serde_json::Value>(&block.text).is_ok(),
-                // Messages and diagrams. In the guide such a block could hide code that is never
-                // compiled.
+                // Messages and diagrams. Other documents may not use `text`, because such a block
+                // could contain code that is never compiled.
                 "text" => block.from.is_some() || document == "docs/architecture.md",
                 _ => false,
             };
@@ -135,7 +135,7 @@ fn every_block_is_of_a_kind_that_is_checked() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_in_documents_have_targets() {
     let all = documents();
     assert!(
         DOCUMENTS
@@ -155,7 +155,7 @@ fn links_lead_somewhere() {
             } else {
                 folder.join(path)
             };
-            assert!(target.exists(), "{document}: {link} leads nowhere");
+            assert!(target.exists(), "{document}: {link} has no target");
             if !anchor.is_empty() {
                 let found = anchors(&std::fs::read_to_string(&target).expect("a document"))
                     .contains(&anchor.to_owned());
@@ -166,9 +166,9 @@ fn links_lead_somewhere() {
 }
 
 #[test]
-fn files_that_are_named_are_there() {
+fn files_named_in_documents_exist() {
     for document in documents() {
-        // Relative to the root, to the document's folder, or to the sources of its crate.
+        // A path is relative to the root, to the folder of the document, or to these sources.
         let folder = root()
             .join(&document)
             .parent()
@@ -189,25 +189,25 @@ fn files_that_are_named_are_there() {
     }
 }
 
-/// Whether a line of a shown manifest matches this workspace: the paths of our packages, and the
-/// shared versions.
-fn is_of_a_manifest(line: &str) -> bool {
+/// Whether a line of a manifest in a document matches this workspace: paths of its packages, and
+/// versions of shared dependencies.
+fn is_valid_manifest_line(line: &str) -> bool {
     if let Some((package, path)) = line.split_once(" = { path = \"../linchpin/") {
         let path = path.split('"').next().unwrap_or_default();
         return read(&format!("{path}/Cargo.toml")).contains(&format!("name = \"{package}\""));
     }
-    let foreign = ["", "[dependencies]"].contains(&line)
+    let is_foreign = ["", "[dependencies]"].contains(&line)
         || line.starts_with('#')
         || ["tokio = ", "serde_json = "]
             .iter()
-            .any(|own| line.starts_with(own));
-    foreign || read("Cargo.toml").lines().any(|own| own == line)
+            .any(|start| line.starts_with(start));
+    is_foreign || read("Cargo.toml").lines().any(|own| own == line)
 }
 
 #[test]
-fn lines_can_be_read() {
+fn lines_have_at_most_100_characters() {
     for document in documents() {
-        // Its generated lines are written by `cargo xtask bench`.
+        // `cargo xtask bench` generates lines of this document.
         let width = if document == "benches/README.md" {
             140
         } else {
@@ -225,7 +225,7 @@ fn lines_can_be_read() {
 }
 
 #[test]
-fn the_session_goes_as_shown() {
+fn the_session_prints_the_documented_output() {
     let readme = blocks(&read("README.md"));
     let commands = readme
         .iter()
@@ -235,20 +235,20 @@ fn the_session_goes_as_shown() {
         commands.eq(COMMANDS),
         "the README starts the application, registers, and starts it on another database"
     );
-    session(&[]);
+    check_session(&[]);
 }
 
 /// The same session on PostgreSQL.
 #[cfg(feature = "postgres")]
 #[test]
-fn the_session_goes_as_shown_on_postgres() {
-    session(&[(
+fn the_session_prints_the_documented_output_on_postgres() {
+    check_session(&[(
         "LINCHPIN_DATABASE_URL",
         &example_support::postgres::fresh_url(),
     )]);
 }
 
-fn session(variables: &[(&str, &str)]) {
+fn check_session(variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start_with(BINARY, folder.path(), variables);
     let register = REGISTER
@@ -263,12 +263,12 @@ fn session(variables: &[(&str, &str)]) {
     let differences = differences("README.md", "quickstart", &server);
     assert!(
         differences.is_empty(),
-        "README.md does not show what these print:\n{differences}"
+        "README.md shows another output for these commands:\n{differences}"
     );
 }
 
 #[test]
-fn records_survive_a_power_failure() {
+fn records_survive_a_killed_server() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(BINARY, folder.path());
     let alice = Client::user(&server, "alice", &[]);
@@ -285,7 +285,7 @@ fn records_survive_a_power_failure() {
             .body,
         created.body
     );
-    // Her session is a record as well.
+    // A session is a record as well.
     assert_eq!(
         alice
             .at(&server)

@@ -1,4 +1,4 @@
-//! The snippets of `docs/guide.md` that are about several entities at once, compiled and used.
+//! Compiles and tests the snippets of `docs/guide.md` about several entities.
 
 use linchpin::prelude::*;
 use linchpin::testing::Client;
@@ -28,7 +28,7 @@ pub struct Answer {
     pub author_id: String,
 }
 
-/// A room is open, or its owner's alone.
+/// A room: open to all, or visible to its owner only.
 #[entity(visible(open || owner_id == ctx(actor.id)), action("write", closed == false), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Room {
@@ -58,7 +58,7 @@ pub struct Reaction {
     pub message_id: String,
 }
 
-/// Takes a tag away.
+/// Removes a tag.
 #[operation(kind = "array_pull", field = tags, value = param(tag))]
 pub const UNTAG: Operation<Topic>;
 
@@ -78,7 +78,7 @@ pub const RETAG: Operation<Topic>;
 )]
 pub const RECOUNT: Operation<Topic>;
 
-/// The topics that somebody has answered.
+/// The topics that an author has answered.
 #[operation(
     kind = "derive",
     source(Answer, where = (author_id == param(author_id)), traverse(Topic, on = topic_id)),
@@ -98,7 +98,7 @@ pub struct Club {
     pub owners: i64,
 }
 
-/// Somebody in a club.
+/// A member of a club.
 #[entity(
     belongs_to(club: Club, key = club_id, on_delete = "cascade"),
     counter(Club.members, by = club_id),
@@ -138,7 +138,7 @@ pub struct Disc {
     pub tracks: Vec<Track>,
 }
 
-/// What is on it.
+/// The tracks of the record.
 #[operation(
     kind = "collection",
     field = tracks,
@@ -147,7 +147,7 @@ pub struct Disc {
 )]
 pub const TRACKS: Operation<Disc>;
 
-/// What strangers see of a player.
+/// The public fields of a player.
 #[projection(Player)]
 #[derive(Debug, PartialEq)]
 pub struct PlayerCard {
@@ -155,7 +155,7 @@ pub struct PlayerCard {
     pub name: String,
 }
 
-/// Somebody who plays.
+/// A player.
 #[entity(routes(auth = none, get(output = PlayerCard), list(output = PlayerCard)))]
 #[derive(Clone, Debug)]
 pub struct Player {
@@ -194,7 +194,7 @@ async fn answer(
     .await
 }
 
-fn of(id: &str, topic: &str) -> AnswerCreate {
+fn answer_input(id: &str, topic: &str) -> AnswerCreate {
     AnswerCreate {
         id: id.to_owned(),
         topic_id: topic.to_owned(),
@@ -203,7 +203,7 @@ fn of(id: &str, topic: &str) -> AnswerCreate {
 }
 
 #[tokio::test]
-async fn the_guide_does_what_it_says() -> Result<()> {
+async fn the_code_of_the_guide_gives_the_documented_results() -> Result<()> {
     let app = App::new(
         Config::new()
             .port(0)
@@ -231,16 +231,20 @@ async fn the_guide_does_what_it_says() -> Result<()> {
         ["c"]
     );
     assert_eq!(
-        answer(&answers, &topics, &cx, of("1", "t")).await?.answers,
+        answer(&answers, &topics, &cx, answer_input("1", "t"))
+            .await?
+            .answers,
         1
     );
     assert_eq!(
-        answer(&answers, &topics, &cx, of("2", "t")).await?.answers,
+        answer(&answers, &topics, &cx, answer_input("2", "t"))
+            .await?
+            .answers,
         2
     );
-    // The topic is missing, so the answer is not kept either.
+    // The topic does not exist, so the answer is not stored either.
     assert!(
-        answer(&answers, &topics, &cx, of("3", "gone"))
+        answer(&answers, &topics, &cx, answer_input("3", "gone"))
             .await
             .is_err()
     );
@@ -265,8 +269,8 @@ async fn the_guide_does_what_it_says() -> Result<()> {
     members.create(&cx, in_club("bob", false)).await?;
     let club = clubs.get(&cx, "c").await?.ok_or_else(Error::not_found)?;
     assert_eq!((club.members, club.owners), (2, 1));
-    // Code cannot write a counter either.
-    let counted = clubs
+    // Code cannot write a counter, just as a client cannot.
+    let counter_update = clubs
         .update(
             &cx,
             "c",
@@ -278,11 +282,11 @@ async fn the_guide_does_what_it_says() -> Result<()> {
         )
         .await
         .err();
-    let counted = counted.ok_or_else(Error::not_found)?;
+    let counter_update = counter_update.ok_or_else(Error::not_found)?;
     assert_eq!(
         (
-            counted.details()[0].path.as_str(),
-            counted.details()[0].code
+            counter_update.details()[0].path.as_str(),
+            counter_update.details()[0].code
         ),
         ("members", "read_only")
     );
@@ -300,7 +304,7 @@ static ROOMS: Package = package!(
 );
 
 #[tokio::test]
-async fn what_is_said_in_a_room_is_heard_by_those_who_see_it() -> Result<()> {
+async fn messages_of_a_room_reach_callers_who_can_read_the_room() -> Result<()> {
     let app = App::new(
         Config::new()
             .port(0)
@@ -375,7 +379,7 @@ async fn what_is_said_in_a_room_is_heard_by_those_who_see_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn routes_are_where_they_were_moved() -> Result<()> {
+async fn moved_routes_are_served_at_their_new_paths() -> Result<()> {
     let app = App::new(
         Config::new()
             .port(0)
@@ -424,7 +428,7 @@ async fn routes_are_where_they_were_moved() -> Result<()> {
 }
 
 #[tokio::test]
-async fn strangers_see_the_card_of_a_player() -> Result<()> {
+async fn anonymous_callers_can_read_the_public_card_of_a_player() -> Result<()> {
     let app = App::new(
         Config::new()
             .port(0)

@@ -1,5 +1,5 @@
-//! The pages below `docs/reference` agree with the code. `UPDATE_GOLDEN=1` writes their generated
-//! tables.
+//! Compares the pages in `docs/reference` with the code. With `UPDATE_GOLDEN=1` it writes their
+//! generated tables.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use example_support::markdown::{read, root};
 use linchpin_vocabulary::{kind, store};
 
-/// Every Rust source outside of tests.
+/// All Rust sources outside of tests.
 fn sources() -> Vec<PathBuf> {
     fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
         for entry in
@@ -35,8 +35,8 @@ fn sources() -> Vec<PathBuf> {
     out
 }
 
-/// The one source that contains a line.
-fn source(line: &str) -> String {
+/// The only source that contains a line.
+fn source_with_line(line: &str) -> String {
     let texts = sources()
         .into_iter()
         .map(|path| std::fs::read_to_string(path).expect("a source"));
@@ -68,7 +68,7 @@ fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Strin
 }
 
 /// Compares the generated table of a page, or writes it.
-fn hold(page: &str, name: &str, table: &str) {
+fn compare_or_write(page: &str, name: &str, table: &str) {
     let (path, text) = (
         format!("docs/reference/{page}"),
         read(&format!("docs/reference/{page}")),
@@ -96,15 +96,15 @@ fn hold(page: &str, name: &str, table: &str) {
 
 #[test]
 fn generated_tables_match_the_code() {
-    codes();
-    variables();
-    options();
-    grants();
+    check_codes();
+    check_variables();
+    check_options();
+    check_grants();
 }
 
 /// `errors.md`: status, code and meaning of each variant of `Code`.
-fn codes() {
-    let text = source("pub enum Code {");
+fn check_codes() {
+    let text = source_with_line("pub enum Code {");
     let variants = between(&text, "pub enum Code {\n", "\n}\n");
     let names = between(&text, "pub const fn as_str(self)", "\n    }\n");
     let (mut rows, mut doc) = (Vec::new(), String::new());
@@ -135,7 +135,7 @@ fn codes() {
         }
     }
     assert!(rows.len() >= 20, "{rows:?}");
-    hold(
+    compare_or_write(
         "errors.md",
         "codes",
         &table(&["Status", "Code", "Meaning"], rows),
@@ -143,8 +143,8 @@ fn codes() {
 }
 
 /// `configuration.md`: the table in the documentation of `Config`.
-fn variables() {
-    let text = source("pub struct Config {");
+fn check_variables() {
+    let text = source_with_line("pub struct Config {");
     let rows: Vec<Vec<String>> = text
         .lines()
         .filter_map(|line| line.strip_prefix("/// | `LINCHPIN_"))
@@ -156,21 +156,21 @@ fn variables() {
         })
         .collect();
     let listed: BTreeSet<&str> = rows.iter().map(|row| row[0].trim_matches('`')).collect();
-    let known = source("const ALL: &str = \"LINCHPIN_\";");
-    let read: BTreeSet<&str> = known
+    let config_source = source_with_line("const PREFIX: &str = \"LINCHPIN_\";");
+    let read_names: BTreeSet<&str> = config_source
         .split('"')
         .filter(|word| word.starts_with("LINCHPIN_") && word.len() > "LINCHPIN_".len())
         .collect();
-    let read: BTreeSet<&str> = read
+    let read_names: BTreeSet<&str> = read_names
         .into_iter()
         .filter(|word| word.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
         .collect();
     assert!(
-        read.is_subset(&listed),
+        read_names.is_subset(&listed),
         "variables that the documentation of `Config` lacks: {:?}",
-        read.difference(&listed)
+        read_names.difference(&listed)
     );
-    hold(
+    compare_or_write(
         "configuration.md",
         "variables",
         &table(&["Variable", "Meaning", "Default"], rows),
@@ -179,8 +179,8 @@ fn variables() {
 
 /// `declarations.md`: the options that editors complete; a test of the macros compares them with
 /// the options that the macros read.
-fn options() {
-    let text = source("/// Options of `#[entity(..)]`.");
+fn check_options() {
+    let text = source_with_line("/// Options of `#[entity(..)]`.");
     for (module, title) in [("entity", "entity options"), ("field", "field options")] {
         let names = between(
             &text,
@@ -195,7 +195,7 @@ fn options() {
             }
         }
         assert!(rows.len() >= 20, "{rows:?}");
-        hold(
+        compare_or_write(
             "declarations.md",
             title,
             &table(&["Option", "Written as, or meaning"], rows),
@@ -219,7 +219,7 @@ fn options() {
         })
         .collect();
     assert!(rows.len() >= 15, "{rows:?}");
-    hold(
+    compare_or_write(
         "declarations.md",
         "kinds",
         &table(
@@ -230,7 +230,7 @@ fn options() {
 }
 
 /// `stores.md`: every capability, the kinds that need it, and the stores that grant it.
-fn grants() {
+fn check_grants() {
     let rows = store::CAPABILITIES.into_iter().map(|capability| {
         let kinds = kind::KINDS
             .iter()
@@ -245,7 +245,7 @@ fn grants() {
             stores.collect::<Vec<_>>().join(", "),
         ]
     });
-    hold(
+    compare_or_write(
         "stores.md",
         "grants",
         &table(
@@ -255,7 +255,7 @@ fn grants() {
     );
 }
 
-/// A code in a page is a text in the code.
+/// Every code in a page occurs as a string in the sources.
 #[test]
 fn codes_in_details_exist() {
     let code: String = sources()

@@ -1,5 +1,4 @@
-//! A shop: products that a supplier keeps up to date, carts, orders by the week, and vouchers that
-//! work once.
+//! A shop: products that a supplier updates, carts, orders by week, and vouchers that work once.
 
 mod seed;
 
@@ -7,7 +6,7 @@ use linchpin::prelude::*;
 use linchpin_auth::Auth;
 use linchpin_webhooks::{Webhooks, WebhooksConfig, webhook_events};
 
-/// Something to buy. Money is whole cents.
+/// A product. Its price is in whole cents.
 #[entity(
     namespace = "shop",
     unique(sku),
@@ -36,15 +35,15 @@ pub struct Product {
 #[operation(kind = "upsert", match(sku), set(name, category, price_cents), returns = "created", route(roles = ["staff"]))]
 pub const IMPORT: Operation<Product>;
 
-/// Ten more are in.
+/// Adds ten pieces to the stock.
 #[operation(kind = "increment", field = stock, by = 10, route(roles = ["staff"]))]
 pub const RESTOCK: Operation<Product>;
 
-/// One is taken; there are never fewer than none.
+/// Takes one piece from the stock, which never goes below zero.
 #[operation(kind = "increment", field = stock, by = -1, route(roles = ["staff"]))]
 pub const TAKE: Operation<Product>;
 
-/// Products by name.
+/// Searches products by name and category.
 #[operation(kind = "search", fields(name, category), paginate, route(auth = none))]
 pub const FIND: Operation<Product>;
 
@@ -82,7 +81,7 @@ pub struct Order {
 #[operation(kind = "aggregate", group_by = week(placed_at), compute(orders = count(), revenue_cents = sum(total_cents)))]
 pub const BY_WEEK: Operation<Order>;
 
-/// So many of a product.
+/// A line of a cart: a product and its quantity.
 #[derive(Embedded, Clone, Debug)]
 pub struct Line {
     #[field(pattern = "[A-Z]{2}-[0-9]{3}")]
@@ -101,7 +100,7 @@ pub struct Cart {
     pub lines: Vec<Line>,
 }
 
-/// What is in a cart, by the product's number.
+/// The lines of a cart, by product number.
 #[operation(kind = "collection", field = lines, operations(list, add, update, remove), identify_by = sku, max_items = 20)]
 pub const LINES: Operation<Cart>;
 
@@ -123,7 +122,8 @@ pub struct Voucher {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Takes a voucher: of many who send one code, one gets it. Guessing is limited.
+/// Redeems a voucher. If several callers send the same code, exactly one gets it. A rate limit
+/// prevents guessing.
 #[operation(
     kind = "consume",
     filter = (code == param(code)),
@@ -133,7 +133,7 @@ pub struct Voucher {
 )]
 pub const REDEEM: Operation<Voucher>;
 
-/// All that is in the shop.
+/// The package of the shop.
 pub static SHOP: Package = package!(
     name = "shop",
     entities = [
@@ -155,7 +155,7 @@ async fn main() -> linchpin::Result<()> {
         .plugin(auth)
         .plugin(webhooks)
         .package(&SHOP)
-        .command("seed", "fills the shelves", seed::run)
+        .command("seed", "adds sample data", seed::run)
         .run()
         .await
 }

@@ -4,27 +4,27 @@ use linchpin::prelude::*;
 
 use crate::{Order, OrderCreate, Product, Voucher, VoucherCreate};
 
-/// Number, name, category, price.
+/// The number, the name, the category and the price in cents of each product.
 const PRODUCTS: [(&str, &str, &str, i64); 4] = [
     ("MU-001", "Red mug", "kitchen", 950),
     ("MU-002", "Blue mug", "kitchen", 990),
     ("TE-001", "Teapot", "kitchen", 3450),
     ("BK-001", "The blue notebook", "paper", 1200),
 ];
-/// Which product, how many, when.
+/// The position of the product in `PRODUCTS`, the quantity and the time of each order.
 const ORDERS: [(usize, i64, &str); 4] = [
     (0, 2, "2026-03-03T10:00:00Z"),
     (2, 1, "2026-03-06T16:30:00Z"),
     (0, 1, "2026-03-10T09:15:00Z"),
     (3, 5, "2026-03-11T20:00:00Z"),
 ];
-/// Code, worth, and until when.
+/// The code, the value in cents and the expiry date of each voucher.
 const VOUCHERS: [(&str, i64, Option<&str>); 2] = [
     ("WELCOME-5", 500, None),
     ("LAST-YEAR", 1000, Some("2025-12-31T23:59:59Z")),
 ];
 
-/// Fills the shop. A second time it fails at the vouchers, whose codes are taken.
+/// Adds the sample data. A second call fails, because the codes of the vouchers are taken.
 pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
     let (products, orders, vouchers) = (
         adapters.get::<Product>()?,

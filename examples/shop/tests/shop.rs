@@ -1,4 +1,4 @@
-//! The shop over HTTP: on SQLite, on PostgreSQL if it is built in, and the README.
+//! Tests of the shop over HTTP: on SQLite, on PostgreSQL with the feature, and of the README.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -15,28 +15,28 @@ fn start(variables: &[(&str, &str)]) -> Seeded {
 }
 
 #[test]
-fn on_sqlite() {
-    shop(&start(&[]));
+fn the_shop_works_on_sqlite() {
+    check_shop(&start(&[]));
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn on_postgres() {
-    shop(&start(&[(
+fn the_shop_works_on_postgres() {
+    check_shop(&start(&[(
         "LINCHPIN_DATABASE_URL",
         &example_support::postgres::fresh_url(),
     )]));
 }
 
-/// Behaviour that every store has.
-fn shop(app: &Seeded) {
+/// Checks the behaviour on a store.
+fn check_shop(app: &Seeded) {
     let (anybody, alice, staff) = (
         Client::anonymous(&app.server),
         app.user("alice", &[]),
         app.user("sam", &["staff"]),
     );
 
-    // Looking around is free, changing is not.
+    // Anonymous callers may read products, but not change them.
     let found = anybody.ask("GET", "/products/find?q=mug", "").body;
     assert_eq!(
         (&found["items"][0]["sku"], &found["items"][1]["sku"]),
@@ -69,7 +69,7 @@ fn shop(app: &Seeded) {
         "priceCents"
     );
 
-    // Stock: eleven takers of ten pieces.
+    // Stock: eleven concurrent callers take one of ten pieces each.
     let id = created.body["entity"]["id"]
         .as_str()
         .expect("an id")
@@ -95,7 +95,7 @@ fn shop(app: &Seeded) {
     assert_eq!(answers.iter().filter(|&&status| status == 200).count(), 10);
     assert_eq!(answers.iter().filter(|&&status| status == 400).count(), 1);
 
-    // A cart and its lines; other callers do not see it.
+    // A cart and its lines. Other callers cannot read it.
     let cart = alice.send("POST", "/carts", json!({"lines": []}));
     let cart = format!("/carts/{}", cart.body["id"].as_str().expect("an id"));
     assert_eq!(
@@ -250,13 +250,13 @@ fn an_order_reaches_the_warehouse() {
 }
 
 #[test]
-fn the_readme_is_true() {
+fn the_readme_matches_the_program() {
     start(&[]).check_readme("shop");
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn the_readme_is_true_on_postgres() {
+fn the_readme_matches_the_program_on_postgres() {
     start(&[(
         "LINCHPIN_DATABASE_URL",
         &example_support::postgres::fresh_url(),

@@ -1,4 +1,4 @@
-//! A client over a plain connection that returns the response as it arrives.
+//! An HTTP client over a plain connection. It returns the response without changes.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -14,7 +14,7 @@ pub struct Client {
     token: Option<String>,
 }
 
-/// Status, headers in lower case, and the body; null without one.
+/// A response: the status, the headers in lower case, and the body as JSON; null without a body.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// The holder of this token.
+    /// A caller with this token.
     pub fn bearer(&self, token: &str) -> Self {
         Self {
             port: self.port,
@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// The id of their account.
+    /// The id of the account of the caller.
     pub fn id(&self) -> String {
         self.ask("GET", "/auth/me", "").body["id"]
             .as_str()
@@ -68,7 +68,7 @@ impl Client {
             .to_owned()
     }
 
-    /// A request with a body.
+    /// Sends a request with a body.
     pub fn send(&self, method: &str, path: &str, body: Json) -> Reply {
         self.call(method, path, "", &body.to_string())
     }
@@ -78,7 +78,7 @@ impl Client {
         self.call(method, path, headers, "")
     }
 
-    /// A request with a body, for the record at a version.
+    /// Sends a request with a body and the version of the record (`If-Match`).
     pub fn call_with_version(&self, method: &str, path: &str, version: u32, body: Json) -> Reply {
         self.call(
             method,
@@ -88,13 +88,13 @@ impl Client {
         )
     }
 
-    /// The response of a `GET`, head and body, to be read while the server writes it. A wait of 20
-    /// seconds for a byte is an error.
+    /// Sends a `GET` and returns the response as a stream of its head and body. A read fails after
+    /// 20 seconds without a byte.
     pub fn open(&self, path: &str) -> BufReader<TcpStream> {
         let mut stream =
             TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("the application listens");
         stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
+            .set_read_timeout(Some(Duration::from_mins(1)))
             .expect("a limit");
         let token = self.authorization();
         let head =

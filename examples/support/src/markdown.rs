@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The repository's root.
+/// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -12,7 +12,7 @@ pub fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// Every document of the repository, from its root.
+/// The paths of all documents of the repository, relative to its root.
 pub fn documents() -> Vec<String> {
     fn walk(folder: &Path, from: &str, out: &mut Vec<String>) {
         for entry in
@@ -25,10 +25,10 @@ pub fn documents() -> Vec<String> {
             } else {
                 format!("{from}/{name}")
             };
-            let foreign =
+            let is_skipped =
                 name.starts_with('.') || matches!(name.as_str(), "target" | "node_modules");
             if entry.file_type().expect("a type").is_dir() {
-                if !foreign {
+                if !is_skipped {
                     walk(&entry.path(), &path, out);
                 }
             } else if name.ends_with(".md") {
@@ -45,13 +45,13 @@ pub fn documents() -> Vec<String> {
 /// A fenced block.
 #[derive(Debug)]
 pub struct Block {
-    /// `rust`, `sh`, `console`, `text`.
+    /// The language, such as `rust`, `sh`, `console` or `text`.
     pub kind: String,
     /// The path in `<!-- from path -->` on the line before it.
     pub from: Option<String>,
     /// Its text, with a line break at the end.
     pub text: String,
-    /// Its first line.
+    /// The line number of its opening fence.
     pub line: usize,
 }
 
@@ -92,7 +92,7 @@ pub fn blocks(markdown: &str) -> Vec<Block> {
 /// The lines outside fenced blocks, with their numbers.
 pub fn prose(markdown: &str) -> Vec<(usize, &str)> {
     let mut open = false;
-    let outside = |(_, line): &(usize, &str)| {
+    let is_outside = |(_, line): &(usize, &str)| {
         let fence = line.starts_with("```");
         open ^= fence;
         !open && !fence
@@ -101,7 +101,7 @@ pub fn prose(markdown: &str) -> Vec<(usize, &str)> {
         .lines()
         .enumerate()
         .map(|(number, line)| (number + 1, line))
-        .filter(outside)
+        .filter(is_outside)
         .collect()
 }
 
@@ -127,11 +127,12 @@ pub fn paths(markdown: &str) -> Vec<(usize, String)> {
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
         let (first, last) = (text.chars().next(), text.rsplit('.').next());
-        let named = matches!(last, Some("rs" | "md" | "toml" | "yml" | "json" | "stderr"))
-            || text.ends_with('/');
-        plain && named && text.contains('/') && first != Some('/')
+        let is_file_or_folder =
+            matches!(last, Some("rs" | "md" | "toml" | "yml" | "json" | "stderr"))
+                || text.ends_with('/');
+        plain && is_file_or_folder && text.contains('/') && first != Some('/')
     };
-    let named = |(number, line): (usize, &str)| -> Vec<(usize, String)> {
+    let paths_in_line = |(number, line): (usize, &str)| -> Vec<(usize, String)> {
         line.split('`')
             .skip(1)
             .step_by(2)
@@ -139,10 +140,13 @@ pub fn paths(markdown: &str) -> Vec<(usize, String)> {
             .map(|path| (number, path.to_owned()))
             .collect()
     };
-    prose(markdown).into_iter().flat_map(named).collect()
+    prose(markdown)
+        .into_iter()
+        .flat_map(paths_in_line)
+        .collect()
 }
 
-/// The anchors that the headings of a document make.
+/// The anchors of the headings of a document.
 pub fn anchors(markdown: &str) -> Vec<String> {
     let headings = markdown
         .lines()

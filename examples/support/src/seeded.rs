@@ -1,4 +1,4 @@
-//! A running application with seeded data, as a reader of an example's README has it.
+//! A running application with sample data, as the README of an example starts it.
 
 use tempfile::TempDir;
 
@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::markdown::{blocks, read, root};
 use crate::session::{Server, differences, printed};
 
-/// A seeded application in a folder of its own.
+/// An application with sample data in a temporary folder.
 pub struct Seeded {
     pub server: Server,
     /// The folder of the database, removed at the end.
@@ -14,12 +14,12 @@ pub struct Seeded {
 }
 
 impl Seeded {
-    /// Runs `seed`, checks its output, and starts the application.
-    pub fn start(program: &'static str, says: &str, variables: &[(&str, &str)]) -> Self {
+    /// Runs `seed`, whose output must be this line, and starts the application.
+    pub fn start(program: &'static str, expected_output: &str, variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(
             printed(program, folder.path(), &["seed"], variables),
-            format!("{says}\n")
+            format!("{expected_output}\n")
         );
         let server = Server::start_with(program, folder.path(), variables);
         Self {
@@ -33,7 +33,7 @@ impl Seeded {
         Client::user(&self.server, name, roles)
     }
 
-    /// Checks that the README of a package shows what its commands print.
+    /// Checks that the README of a package shows the output of its commands.
     pub fn check_readme(&self, package: &str) {
         let readme = format!("examples/{package}/README.md");
         let start: Vec<_> = blocks(&read(&readme))
@@ -41,7 +41,7 @@ impl Seeded {
             .filter(|b| b.kind == "sh")
             .map(|b| b.text)
             .collect();
-        // The same commands with another database; `Seeded` runs them.
+        // `Seeded` runs these commands, except those for another database.
         let postgres = format!(
             "export LINCHPIN_DATABASE_URL=postgres://user@localhost/{package}\ncargo run -p {package} --features postgres -- seed\n\
              cargo run -p {package} --features postgres\n"
@@ -56,7 +56,7 @@ impl Seeded {
         for link in crate::markdown::links(&read(&readme)) {
             assert!(
                 root().join("examples").join(package).join(&link).exists(),
-                "{readme}: {link} leads nowhere"
+                "{readme}: {link} has no target"
             );
         }
         let differences = differences(&readme, package, &self.server);

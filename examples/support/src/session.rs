@@ -1,7 +1,7 @@
 //! A shell session as a document shows it, run against a real server.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
@@ -11,8 +11,9 @@ use regex::{Captures, Regex};
 use serde_json::Value as Json;
 
 use crate::markdown::{blocks, read, root};
+use crate::ports::free_port;
 
-/// A program in a folder, without the developer's own settings, which the documents do not mention.
+/// A program in a folder, without the environment variables of the developer's settings.
 pub fn command(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     let environment =
@@ -25,7 +26,7 @@ pub fn command(program: &str, folder: &Path) -> Command {
     command
 }
 
-/// The application, running until it is dropped; then it is killed, as a power failure would.
+/// A running application. Dropping it kills it without a shutdown.
 pub struct Server {
     child: Child,
     program: String,
@@ -42,13 +43,13 @@ impl Server {
         Self::start_with(program, folder, &[])
     }
 
-    /// As [`Server::start`], with further variables.
+    /// Like [`Server::start`], with additional environment variables.
     pub fn start_with(program: &str, folder: &Path, variables: &[(&str, &str)]) -> Self {
         Self::try_start(program, folder, variables)
             .unwrap_or_else(|status| panic!("the application ended with {status}"))
     }
 
-    /// As [`Server::start_with`].
+    /// Like [`Server::start_with`], but returns an error if the application ends.
     ///
     /// # Errors
     /// The status of an application that ends instead of serving.
@@ -57,12 +58,7 @@ impl Server {
         folder: &Path,
         variables: &[(&str, &str)],
     ) -> Result<Self, ExitStatus> {
-        // Another process may take the port between here and the start; it would have to be very
-        // quick.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|l| l.local_addr())
-            .expect("a free port")
-            .port();
+        let port = free_port();
         let child = command(program, folder)
             .envs(variables.iter().copied())
             .env("LINCHPIN_PORT", port.to_string())
@@ -81,7 +77,7 @@ impl Server {
             variables,
             port,
         };
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
                 return Err(status);
@@ -97,11 +93,11 @@ impl Server {
 
     /// Stops the application as a supervisor does, and waits for its end.
     pub fn stop(mut self) {
-        let done = Command::new("kill")
+        let kill = Command::new("kill")
             .args(["-TERM", &self.child.id().to_string()])
             .status()
             .expect("kill runs");
-        assert!(done.success(), "the application had ended already");
+        assert!(kill.success(), "the application had ended already");
         let status = self.child.wait().expect("its status");
         assert!(status.success(), "the application ended with {status}");
     }
@@ -139,7 +135,7 @@ pub fn printed(
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The process may have ended already; then there is nothing to kill.
+        // An error means that the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -152,8 +148,8 @@ pub struct Step {
     pub output: String,
 }
 
-/// Reads a `console` block: `$ ` begins a command, `\` at the end of a line continues it, all else
-/// is output.
+/// Reads a `console` block. `$ ` begins a command, `\` at the end of a line continues it, and all
+/// other lines are output.
 pub fn steps(block: &str) -> Vec<Step> {
     let mut out: Vec<Step> = Vec::new();
     let mut continued = false;
@@ -183,7 +179,7 @@ pub fn run(commands: &[String], folder: &Path) -> Vec<Step> {
     run_with(commands, folder, &[])
 }
 
-/// As [`run`], with variables of the environment.
+/// Like [`run`], with environment variables.
 fn run_with(commands: &[String], folder: &Path, variables: &[(String, String)]) -> Vec<Step> {
     const END: &str = "==end of step==";
     let script: String = commands
@@ -218,9 +214,8 @@ fn run_with(commands: &[String], folder: &Path, variables: &[(String, String)]) 
 /// Runs the `console` blocks of a document against an application and returns the differences in
 /// their output.
 ///
-/// `package` is what the document's commands start with `cargo run -q -p PACKAGE --`; they run the
-/// application's program where it runs. With `UPDATE_GOLDEN` in the environment the document is
-/// rewritten instead.
+/// Commands `cargo run -q -p PACKAGE -- ..` run the program of the application, in its folder. With
+/// `UPDATE_GOLDEN` in the environment, the document is rewritten instead.
 pub fn differences(document: &str, package: &str, server: &Server) -> String {
     let text = read(document);
     let expected: Vec<_> = blocks(&text)
@@ -235,19 +230,19 @@ pub fn differences(document: &str, package: &str, server: &Server) -> String {
         .iter()
         .map(|step| {
             step.command
-                .replace(DOCUMENTED, &here)
+                .replace(DOCUMENTED_ADDRESS, &here)
                 .replace(&cargo, &server.program)
         })
         .collect();
-    let done = run_with(&commands, &server.folder, &server.variables);
-    let actual: Vec<String> = done
+    let run_steps = run_with(&commands, &server.folder, &server.variables);
+    let actual: Vec<String> = run_steps
         .iter()
-        .map(|step| step.output.replace(&here, DOCUMENTED))
+        .map(|step| step.output.replace(&here, DOCUMENTED_ADDRESS))
         .collect();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         rewrite(document, &text, &expected, &actual);
     }
-    let (mut shown, mut printed) = (Normal::default(), Normal::default());
+    let (mut shown, mut printed) = (Normalizer::default(), Normalizer::default());
     let mut out = String::new();
     for (expected, actual) in expected.iter().zip(&actual) {
         if shown.text(&expected.output) != printed.text(actual) {
@@ -257,9 +252,9 @@ pub fn differences(document: &str, package: &str, server: &Server) -> String {
     out
 }
 
-/// Compares the API document that a program prints with the file stored in the example.
+/// Compares the OpenAPI document that a program prints with the file `openapi.json` of the example.
 ///
-/// With `UPDATE_GOLDEN` in the environment that one is rewritten instead.
+/// With `UPDATE_GOLDEN` in the environment, the file is rewritten instead.
 pub fn golden(program: &str, example: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let output = command(program, folder.path())
@@ -290,12 +285,12 @@ fn rewrite(document: &str, text: &str, steps: &[Step], actual: &[String]) {
     let mut out = String::new();
     for (step, actual) in steps.iter().zip(actual) {
         let shown = format!("$ {}\n{}", step.command, step.output);
-        let at = rest.find(&shown).expect("the step stands in the document");
+        let at = rest.find(&shown).expect("the document contains the step");
         out += &rest[..at];
         out += &format!("$ {}\n", step.command);
         out += actual
             .lines()
-            .map(wrapped)
+            .map(wrap_json)
             .collect::<Vec<_>>()
             .join("")
             .as_str();
@@ -305,7 +300,7 @@ fn rewrite(document: &str, text: &str, steps: &[Step], actual: &[String]) {
 }
 
 /// Wraps a line of JSON at 118 characters between members; returns any other line unchanged.
-fn wrapped(line: &str) -> String {
+fn wrap_json(line: &str) -> String {
     let mut out = String::new();
     let mut length = 0;
     let json = serde_json::from_str::<Json>(line).is_ok();
@@ -324,12 +319,12 @@ fn wrapped(line: &str) -> String {
 }
 
 /// The address of an application in documents.
-pub const DOCUMENTED: &str = "localhost:3000";
+pub const DOCUMENTED_ADDRESS: &str = "localhost:3000";
 
-/// Replaces values that differ between runs. The same id gets the same placeholder, so a document
-/// cannot confuse ids.
+/// Replaces values that differ between runs. The same id always gets the same placeholder, so two
+/// different ids in a document stay different.
 #[derive(Default)]
-pub struct Normal {
+pub struct Normalizer {
     ids: HashMap<String, usize>,
 }
 
@@ -344,13 +339,12 @@ static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
 static CURSOR: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#""nextCursor":\s*"[^"]*""#).expect("a pattern"));
 
-/// A sign-in that waits for its second factor.
+/// The token of a sign-in that waits for the second factor.
 static PENDING: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#""mfaToken":\s*"[^"]*""#).expect("a pattern"));
 
-impl Normal {
-    /// The text with ids, times, tokens and cursors replaced; as JSON in one spelling when it is
-    /// JSON.
+impl Normalizer {
+    /// The text with ids, times, tokens and cursors replaced. JSON is also formatted in one way.
     pub fn text(&mut self, text: &str) -> String {
         let text = UUID.replace_all(text.trim(), |found: &Captures<'_>| {
             let next = self.ids.len() + 1;

@@ -18,7 +18,7 @@ pub enum State {
     Done,
 }
 
-/// Something to do. It belongs to whoever creates it, and nobody else sees it.
+/// A task. It belongs to the user who creates it, and only that user can read it.
 #[entity(
     namespace = "board",
     scope(owner_id = ctx(actor.id)),
@@ -46,19 +46,19 @@ pub struct Task {
     pub created_at: Timestamp,
 }
 
-/// Takes a task up.
+/// Starts a task.
 #[operation(kind = "transition", field = state, from = [State::Open, State::Blocked], to = State::Doing)]
 pub const START: Operation<Task>;
 
-/// Waits for somebody else.
+/// Marks a task as blocked.
 #[operation(kind = "transition", field = state, from = State::Doing, to = State::Blocked)]
 pub const BLOCK: Operation<Task>;
 
-/// Is through with it.
+/// Finishes a task.
 #[operation(kind = "transition", field = state, from = [State::Open, State::Doing], to = State::Done, set(done_at = now()))]
 pub const FINISH: Operation<Task>;
 
-/// Puts a task off.
+/// Changes or removes the due date of a task.
 #[operation(kind = "field_update", set(due_at), nullable)]
 pub const RESCHEDULE: Operation<Task>;
 
@@ -74,24 +74,24 @@ pub const IN_STATE: Operation<Task>;
 #[operation(kind = "aggregate", compute(tasks = count(), states = count_by(state)))]
 pub const SUMMARY: Operation<Task>;
 
-/// Everybody's tasks that are overdue, or those of one owner.
+/// The overdue tasks of all users, or of one owner.
 #[operation(
     kind = "lookup",
     fields(owner_id = param(owner_id)),
     filter = (state != State::Done && due_at < param(before)),
     returns = "many",
     paginate,
-    unscoped = "administrators look after everybody's board",
+    unscoped = "administrators read the overdue tasks of all users",
     route(roles = ["admin"]),
 )]
 pub const OVERDUE: Operation<Task>;
 
-/// Removes everybody's tasks that were done before a date.
+/// Deletes the tasks of all users that were done before a date.
 #[operation(
     kind = "batch",
     action = "delete",
     filter = (state == State::Done && done_at < param(before)),
-    unscoped = "administrators tidy everybody's board",
+    unscoped = "administrators delete finished tasks of all users",
     route(roles = ["admin"]),
 )]
 pub const CLEAN_UP: Operation<Task>;
@@ -108,7 +108,7 @@ async fn live() -> Html<&'static str> {
     Html(include_str!("live.html"))
 }
 
-/// Tasks and all that is done with them.
+/// Tasks and their operations.
 pub static BOARD: Package = package!(
     name = "board",
     entities = [entity(
@@ -137,7 +137,7 @@ async fn main() -> linchpin::Result<()> {
             );
             Ok(())
         })
-        .command("seed", "fills the boards of alice and bob", seed::run)
+        .command("seed", "adds sample tasks for alice and bob", seed::run)
         .run()
         .await
 }

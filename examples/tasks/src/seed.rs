@@ -7,7 +7,7 @@ use crate::{Task, TaskCreate};
 
 /// The owners of the boards. They have no passwords: the command `token` prints a token for each.
 const OWNERS: [&str; 2] = ["alice@example.com", "bob@example.com"];
-/// Whose, title, tags, due date.
+/// The position of the owner in `OWNERS`, the title, the tags and the due date of each task.
 const TASKS: [(usize, &str, &[&str], Option<&str>); 5] = [
     (0, "Water the plants", &["home"], None),
     (
@@ -26,8 +26,8 @@ const TASKS: [(usize, &str, &[&str], Option<&str>); 5] = [
     (1, "Book the train", &[], None),
 ];
 
-/// Makes the accounts and the tasks, and moves some of them on. A second time it fails: the
-/// accounts are there.
+/// Creates the accounts and the tasks, and changes the state of some tasks. A second call fails,
+/// because the accounts exist.
 pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
     let (tasks, accounts) = (adapters.get::<Task>()?, adapters.provided::<AuthService>()?);
     let mut owners = Vec::new();
@@ -40,7 +40,7 @@ pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
         );
     }
     for (n, (owner, title, tags, due_at)) in TASKS.into_iter().enumerate() {
-        // Called on behalf of the owner, because the owner of a task is the caller.
+        // The owner of a task is the caller who creates it.
         let cx = Cx::actor(Actor::user(owners[owner].as_str()));
         let task = TaskCreate {
             title: title.to_owned(),

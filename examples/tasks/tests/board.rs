@@ -1,4 +1,4 @@
-//! The board over HTTP: on SQLite, on PostgreSQL if it is built in, and the README.
+//! Tests of the board over HTTP: on SQLite, on PostgreSQL with the feature, and of the README.
 
 use std::io::{BufRead, Read};
 
@@ -15,28 +15,28 @@ fn start(variables: &[(&str, &str)]) -> Seeded {
 }
 
 #[test]
-fn on_sqlite() {
-    board(&start(&[]));
+fn the_board_works_on_sqlite() {
+    check_board(&start(&[]));
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn on_postgres() {
-    board(&start(&[(
+fn the_board_works_on_postgres() {
+    check_board(&start(&[(
         "LINCHPIN_DATABASE_URL",
         &example_support::postgres::fresh_url(),
     )]));
 }
 
-/// Behaviour that every store has.
-fn board(app: &Seeded) {
+/// Checks the behaviour on a store.
+fn check_board(app: &Seeded) {
     let (alice, bob, admin) = (
         app.user("alice", &[]),
         app.user("bob", &[]),
         app.user("root", &["admin"]),
     );
 
-    // Scope: each caller has a separate board; the administrator's is empty.
+    // Scope: each caller has a separate board. That of the administrator is empty.
     assert_eq!(
         alice.ask("GET", "/tasks/summary", "").body,
         json!({"tasks": 3, "states": {"doing": 1, "open": 2}})
@@ -48,7 +48,7 @@ fn board(app: &Seeded) {
         Some(3),
         "{overdue:?}"
     );
-    let of_bob = admin.ask(
+    let overdue_of_bob = admin.ask(
         "GET",
         &format!(
             "/tasks/overdue?before=2026-04-02T00:00:00Z&ownerId={}",
@@ -56,7 +56,7 @@ fn board(app: &Seeded) {
         ),
         "",
     );
-    assert_eq!(of_bob.body["items"][0]["title"], "Fix the bicycle");
+    assert_eq!(overdue_of_bob.body["items"][0]["title"], "Fix the bicycle");
     assert_eq!(
         bob.ask("GET", "/tasks/overdue?before=2026-04-02T00:00:00Z", "")
             .status,
@@ -163,11 +163,11 @@ fn board(app: &Seeded) {
 }
 
 /// The names of the next events of a stream, each with the title and the state of its task.
-fn changes(lines: &mut impl Iterator<Item = String>, count: usize) -> Vec<[String; 3]> {
+fn read_changes(lines: &mut impl Iterator<Item = String>, count: usize) -> Vec<[String; 3]> {
     let mut changes = Vec::new();
     let mut name = String::new();
     while changes.len() < count {
-        let line = lines.next().expect("the stream goes on");
+        let line = lines.next().expect("the stream has another event");
         if let Some(event) = line.strip_prefix("event: ") {
             event.clone_into(&mut name);
         } else if let Some(data) = line.strip_prefix("data: ") {
@@ -183,7 +183,7 @@ fn changes(lines: &mut impl Iterator<Item = String>, count: usize) -> Vec<[Strin
 }
 
 #[test]
-fn the_live_page_hears_of_the_changes_of_its_user() {
+fn the_live_page_receives_the_changes_of_its_user() {
     let app = start(&[]);
     let (alice, bob) = (app.user("alice", &[]), app.user("bob", &[]));
     let mut page = String::new();
@@ -213,17 +213,17 @@ fn the_live_page_hears_of_the_changes_of_its_user() {
         ["board.tasks.start", "Paint the fence", "doing"],
         ["board.tasks.deleted", "Paint the fence", "doing"],
     ];
-    assert_eq!(changes(&mut lines, 3), expected);
+    assert_eq!(read_changes(&mut lines, 3), expected);
 }
 
 #[test]
-fn the_readme_is_true() {
+fn the_readme_matches_the_program() {
     start(&[]).check_readme("tasks");
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn the_readme_is_true_on_postgres() {
+fn the_readme_matches_the_program_on_postgres() {
     start(&[(
         "LINCHPIN_DATABASE_URL",
         &example_support::postgres::fresh_url(),
@@ -247,8 +247,8 @@ fn the_readme_shows_the_graph() {
 #[test]
 fn reports_need_no_environment() {
     let folder = tempfile::tempdir().expect("a folder");
-    // A server that is not there, in production, without a secret.
-    let nowhere = [
+    // A database server that does not exist, in production mode and without a secret.
+    let unreachable_database = [
         ("LINCHPIN_ENVIRONMENT", "production"),
         ("LINCHPIN_DATABASE_URL", "sqlite:/nowhere/at/all.db"),
     ];
@@ -256,7 +256,7 @@ fn reports_need_no_environment() {
         PROGRAM,
         folder.path(),
         &["routes", "--json"],
-        &nowhere,
+        &unreachable_database,
     ))
     .expect("JSON");
     let clean_up = routes
@@ -267,7 +267,7 @@ fn reports_need_no_environment() {
         .expect("the route");
     assert_eq!(
         clean_up["unscoped"],
-        "administrators tidy everybody's board"
+        "administrators delete finished tasks of all users"
     );
     assert_eq!(
         (
@@ -278,7 +278,10 @@ fn reports_need_no_environment() {
         (&json!(["admin"]), &json!([]), &json!(1))
     );
     assert_eq!(clean_up["events"], json!(["board.tasks.clean-up"]));
-    assert!(printed(PROGRAM, folder.path(), &["openapi"], &nowhere).contains("/tasks/{id}/start"));
+    assert!(
+        printed(PROGRAM, folder.path(), &["openapi"], &unreachable_database)
+            .contains("/tasks/{id}/start")
+    );
     assert_eq!(
         std::fs::read_dir(folder.path())
             .expect("the folder")

@@ -1,5 +1,5 @@
-//! A help desk for many companies: each sees its own tickets, and its members have roles there and
-//! nowhere else.
+//! A help desk for many companies. Each sees only its own tickets, and the roles of a member are
+//! valid only in that company.
 
 mod members;
 mod report;
@@ -34,7 +34,7 @@ pub enum Role {
     Owner,
 }
 
-/// Somebody in a company. Members see each other; owners invite and dismiss.
+/// A user's membership in a company. Members can list all; owners add and remove members.
 #[entity(
     tenant(company_id),
     unique(user_id),
@@ -49,7 +49,7 @@ pub struct Membership {
     pub role: Role,
 }
 
-/// The company in which a user works at present: one of the companies that the user belongs to.
+/// The current company of a user.
 #[entity(routes(disabled))]
 #[derive(Clone, Debug)]
 pub struct Seat {

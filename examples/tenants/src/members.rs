@@ -27,7 +27,7 @@ impl TenantResolver for Companies {
                 .get(&Cx::system("where somebody works"), &*cx.user_id)
                 .await?;
             let Some(seat) = seat else { return Ok(None) };
-            // The seat may be older than the end of the membership.
+            // The membership may have ended after the user entered the company.
             let member = membership(&cx.services, &cx.user_id, &seat.company_id).await?;
             Ok(member.map(|member| member.company_id))
         })
@@ -48,7 +48,7 @@ impl TenantResolver for Companies {
     }
 }
 
-/// Looks as the application itself, within one company.
+/// Reads the membership of a user in a company, as the application.
 async fn membership(adapters: &Adapters, user: &str, company: &str) -> Result<Option<Membership>> {
     let cx = Cx::system("look for a membership").within(crate::membership::company_id, company);
     adapters.get::<Membership>()?.seat_of(&cx, user).await
@@ -76,8 +76,8 @@ pub async fn found(
     axum::Json(founding): axum::Json<Founding>,
 ) -> Result<axum::Json<Founded>> {
     let user = cx.get_actor_id().ok_or_else(Error::unauthorized)?;
-    // The caller is in no company yet, or in another one, so the application acts for them. All
-    // writes succeed or none.
+    // The caller has no company yet, or another one, so the application writes the records. All
+    // writes succeed, or none.
     let company = Cx::system("found a company")
         .transaction(async |cx| {
             let company = companies
@@ -96,7 +96,7 @@ pub async fn found(
                 role: Role::Owner,
             };
             adapters.get::<Membership>()?.create(&within, owner).await?;
-            sit(&adapters, cx, user, &company.id).await?;
+            store_seat(&adapters, cx, user, &company.id).await?;
             Ok(company)
         })
         .await?;
@@ -104,21 +104,21 @@ pub async fn found(
     Ok(axum::Json(Founded { id: company.id }))
 }
 
-/// Goes to work in another company that the caller is a member of.
+/// Enters another company that the caller is a member of.
 #[route(entity = Company, method = "POST", path = "{id}/enter")]
 pub async fn enter(adapters: Adapters, cx: Cx, Path(id): Path<String>) -> Result<()> {
     let user = cx.get_actor_id().ok_or_else(Error::unauthorized)?;
-    // Strangers do not learn which companies there are.
+    // A caller who is not a member gets 404, which does not reveal whether the company exists.
     membership(&adapters, user, &id)
         .await?
         .ok_or_else(Error::not_found)?;
-    sit(&adapters, &Cx::system("enter a company"), user, &id).await?;
+    store_seat(&adapters, &Cx::system("enter a company"), user, &id).await?;
     adapters.provided::<AuthService>()?.membership_changed(user);
     Ok(())
 }
 
 /// Stores the company that a user has entered.
-async fn sit(adapters: &Adapters, cx: &Cx, user: &str, company: &str) -> Result<()> {
+async fn store_seat(adapters: &Adapters, cx: &Cx, user: &str, company: &str) -> Result<()> {
     let seats = adapters.get::<Seat>()?;
     if seats.get(cx, user).await?.is_some() {
         seats
@@ -184,7 +184,7 @@ pub async fn invite(
     Ok(axum::Json(Invited { id: member.id }))
 }
 
-/// Ends a membership: from the next request on, that member is a stranger to the company.
+/// Ends a membership. From the next request on, the user has no access to the company.
 #[route(entity = Membership, method = "POST", path = "{id}/end", roles = ["owner"])]
 pub async fn end(
     members: MembershipAdapter,
@@ -196,7 +196,7 @@ pub async fn end(
     if cx.get_actor_id() == Some(&member.user_id) {
         return Err(Error::new(
             Code::Conflict,
-            "Owners do not dismiss themselves",
+            "Owners cannot end their own membership",
         ));
     }
     members.delete(&cx, member.id, None).await?;

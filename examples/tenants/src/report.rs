@@ -1,4 +1,5 @@
-//! A task of the application itself, for each company in turn.
+//! A command with the rights of the application (`Cx::system`): it reads the tickets of all
+//! companies, one after the other.
 
 use linchpin::prelude::*;
 

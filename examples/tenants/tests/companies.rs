@@ -1,4 +1,4 @@
-//! The help desk over HTTP: its README is a session of two companies.
+//! Tests of the help desk over HTTP: its README shows a session with two companies.
 
 use example_support::markdown::{blocks, links, read, root};
 use example_support::session::{Server, differences, golden};
@@ -7,7 +7,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_tenants");
 const README: &str = "examples/tenants/README.md";
 
 #[test]
-fn the_readme_is_true() {
+fn the_readme_matches_the_program() {
     let commands: Vec<String> = blocks(&read(README))
         .into_iter()
         .filter(|block| block.kind == "sh")
@@ -25,7 +25,7 @@ fn the_readme_is_true() {
         let path = link.split_once('#').map_or(&*link, |(path, _)| path);
         assert!(
             root().join("examples/tenants").join(path).exists(),
-            "{README}: {link} leads nowhere"
+            "{README}: {link} has no target"
         );
     }
 }

@@ -1,12 +1,12 @@
-//! A store in a crate of its own: records in a map, one lock around all of them.
+//! A store in a separate crate: records in a map, with one lock for all of them.
 //!
-//! It shows how to write a store. `docs/stores.md` explains it step by step. The crate names
-//! `linchpin-core` only. Its tests run the conformance suite and serve an app over HTTP.
+//! It shows how to write a store. `docs/stores.md` explains it step by step. The crate depends only
+//! on `linchpin-core`. Its tests run the conformance suite and serve an app over HTTP.
 //!
-//! - [`KIND`]: the facts of the store, which an app reads before it opens the store.
+//! - [`KIND`]: the capabilities of the store. An app reads them before it opens the store.
 //! - [`ToyProvider`]: opens the store from a URL such as `toy:box`.
 //! - [`ToyStore`]: runs statements.
-//! - [`Toy`] and [`Shelf`]: what functions of custom operations receive.
+//! - [`Toy`] and [`Shelf`]: the type of the store, and the handle for custom operations.
 
 mod table;
 
@@ -97,7 +97,7 @@ impl Shelf {
         &self.name
     }
 
-    /// The number of records in a table, whoever may see them.
+    /// The number of records in a table, including those that the caller may not read.
     pub fn len(&self, table: &str) -> usize {
         self.lock().0.get(table).map_or(0, Table::len)
     }
@@ -108,12 +108,12 @@ impl Shelf {
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
-        // A statement replaces a table as a whole, so a panic leaves no half of it.
+        // A statement replaces a table as a whole, so a panic cannot leave a partial change.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A store of records in a map. They end with the process.
+/// A store of records in a map. The records are lost when the process ends.
 #[derive(Debug)]
 pub struct ToyStore {
     shelf: Shelf,
@@ -189,7 +189,7 @@ impl ToyStore {
     }
 }
 
-/// Filters that look at records of other entities.
+/// Evaluates filters that read records of other entities.
 impl Others for Tables {
     fn any(&self, linked: &Linked, value: ValueRef<'_>, args: &[Value]) -> bool {
         let Some(table) = self.0.get(linked.of.storage_name) else {

@@ -25,14 +25,14 @@ impl Table {
         self.0.values()
     }
 
-    /// Adds a record. The caller knows its values, so it becomes a row only if its key is new.
+    /// Adds a record. The caller knows its values, so a row is returned only for a generated key.
     pub(crate) fn insert(
         &mut self,
         entity: &EntityDesc,
         mut values: Vec<Value>,
         rows: &mut Rows,
     ) -> Result<()> {
-        let generated = self.give_key(entity, &mut values)?;
+        let generated = self.generate_key(entity, &mut values)?;
         let record = self.add(entity, values.into())?;
         if generated {
             rows.push(&record[..]);
@@ -50,14 +50,14 @@ impl Table {
         rows: &mut Rows,
     ) -> Result<()> {
         let mut values = args[..entity.fields.len()].to_vec();
-        self.give_key(entity, &mut values)?;
+        self.generate_key(entity, &mut values)?;
         let record = self.add(entity, values.into())?;
         rows.push(&record[..]);
         rows.created = true;
         Ok(())
     }
 
-    /// The record that an upsert changes instead of adding one.
+    /// The existing record that an upsert changes, if there is one.
     pub(crate) fn with_keys_of(
         &self,
         entity: &EntityDesc,
@@ -67,8 +67,8 @@ impl Table {
         let new = args
             .get(..entity.fields.len())
             .ok_or_else(|| Error::internal("an upsert takes one value per field"))?;
-        let same = |old: &&Record| same_keys(entity, keys, new, old);
-        Ok(self.records().find(same).cloned())
+        let has_same_keys = |old: &&Record| same_keys(entity, keys, new, old);
+        Ok(self.records().find(has_same_keys).cloned())
     }
 
     /// Writes assignments to these records, and returns them as rows.
@@ -80,8 +80,8 @@ impl Table {
         args: &[Value],
         rows: &mut Rows,
     ) -> Result<()> {
-        // All old records leave first: values may move between the records of one statement.
-        self.take(entity, old);
+        // Removes all old records first, because unique values may move between the records.
+        self.remove_by_key(entity, old);
         for record in old {
             let new = self.add(entity, assign(record, set, args)?.into())?;
             rows.push(&new[..]);
@@ -91,13 +91,14 @@ impl Table {
 
     /// Removes these records, and returns them as rows.
     pub(crate) fn remove(&mut self, entity: &EntityDesc, old: &[Record], rows: &mut Rows) {
-        self.take(entity, old);
+        self.remove_by_key(entity, old);
         for record in old {
             rows.push(&record[..]);
         }
     }
 
-    fn take(&mut self, entity: &EntityDesc, old: &[Record]) {
+    /// Removes these records without a result.
+    fn remove_by_key(&mut self, entity: &EntityDesc, old: &[Record]) {
         let records = Arc::make_mut(&mut self.0);
         for record in old {
             records.remove(&Key(record[entity.primary].clone()));
@@ -126,7 +127,7 @@ impl Table {
     }
 
     /// Gives a record the next integer key if it has none. Returns whether it did.
-    fn give_key(&self, entity: &EntityDesc, values: &mut [Value]) -> Result<bool> {
+    fn generate_key(&self, entity: &EntityDesc, values: &mut [Value]) -> Result<bool> {
         if values.len() != entity.fields.len() {
             return Err(Error::internal("an insert takes one value per field"));
         }

@@ -1,4 +1,4 @@
-//! An app on the toy store, over HTTP.
+//! Tests an app on the toy store over HTTP.
 
 #![allow(missing_docs)] // test entities
 
@@ -37,7 +37,7 @@ pub struct Task {
 #[operation(kind = "transition", field = status, from = Status::Todo, to = Status::Done)]
 pub const FINISH: Operation<Task>;
 
-/// What the store itself knows.
+/// The name of the store and the number of its tasks.
 #[derive(Clone, Debug, Embedded)]
 pub struct Inventory {
     pub shelf: String,
@@ -53,7 +53,7 @@ pub struct Inventory {
 pub const INVENTORY: Operation<Task>;
 
 async fn inventory(call: CustomCall<Task, Toy>) -> Result<Inventory> {
-    let shelf = call.unguarded("a number of records tells nothing about one")?;
+    let shelf = call.unguarded("a count reveals no single record")?;
     Ok(Inventory {
         shelf: shelf.name().to_owned(),
         tasks: shelf.len("tasks") as i64,
@@ -87,7 +87,7 @@ pub static TASKS: Package = package!(
     entities = [entity(Task, [FINISH, INVENTORY, URGENT])],
 );
 
-/// The app, with a store that the environment names.
+/// Starts the app with the store of this URL.
 async fn start(url: &str) -> Result<Running> {
     let variables = [
         ("LINCHPIN_DATABASE_URL", url),
@@ -102,7 +102,7 @@ async fn start(url: &str) -> Result<Running> {
         .await
 }
 
-/// One request on a connection of its own: the status and the body.
+/// Sends a request on a new connection. Returns the status and the body.
 async fn call(app: &Running, method: &str, path: &str, body: Option<Json>) -> (u16, Json) {
     let mut stream = tokio::net::TcpStream::connect(app.address()).await.unwrap();
     let body = body.map_or_else(String::new, |body| body.to_string());
@@ -120,7 +120,7 @@ async fn call(app: &Running, method: &str, path: &str, body: Option<Json>) -> (u
 }
 
 #[tokio::test]
-async fn it_serves_an_app() {
+async fn the_store_serves_an_app() {
     let app = start("toy:box").await.unwrap();
     let mut ids = Vec::new();
     for (title, rank) in [("milk", 1), ("taxes", 9), ("a nap", 5)] {
@@ -197,7 +197,7 @@ async fn a_url_without_a_name_is_refused() {
     );
 }
 
-/// A parent whose children leave with it: in one transaction.
+/// A parent whose deletion also deletes its children, which needs a transaction.
 mod refused {
     use super::*;
 
@@ -231,7 +231,7 @@ mod refused {
     );
 
     #[tokio::test]
-    async fn what_the_store_does_not_grant_is_refused_at_start_up() {
+    async fn missing_store_capabilities_are_refused_at_start_up() {
         let config = Config::new()
             .port(0)
             .signing_secret(SECRET)

@@ -1,4 +1,4 @@
-//! The suite that every store passes.
+//! Runs the conformance suite, which every store must pass.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ fn empty() -> (Arc<dyn Store>, ()) {
 }
 
 #[test]
-fn it_agrees_with_the_memory_store() {
+fn the_store_agrees_with_the_memory_store() {
     agrees_with_memory(500, empty);
 }
 
 #[test]
-fn it_changes_lists_of_items_as_the_memory_store_does() {
+fn the_store_changes_item_lists_like_the_memory_store() {
     items_agree_with_memory(200, empty);
 }
 
 #[tokio::test]
-async fn it_refuses_statements_once_closed() {
+async fn a_closed_store_refuses_statements() {
     refuses_once_closed(&ToyStore::new("box")).await;
 }
 
 #[test]
-fn its_facts_are_in_order() {
+fn the_store_kind_is_valid() {
     assert_eq!(KIND.flaw(), None);
 }

@@ -29,9 +29,9 @@ pub(super) struct ChannelArgs {
     /// The path of the crate `linchpin-realtime`.
     pub(super) krate: TokenStream,
     pub(super) of: Option<Path>,
-    /// A legal name.
+    /// The name; `None` if it is not valid.
     pub(super) name: Option<LitStr>,
-    /// The word `collection`.
+    /// The word `collection` of `scope = collection`.
     pub(super) collection: Option<Ident>,
     pub(super) history: Option<History>,
     pub(super) presence: bool,
@@ -78,11 +78,16 @@ impl ChannelArgs {
             }
         }
         for (option, missing, help) in [
-            ("of", "the channel names no entity", "`of = Container`"),
+            (
+                "of",
+                "the channel needs `of`, the entity of its rooms",
+                "`of = Container`",
+            ),
             ("name", "the channel has no name", "`name = \"live\"`"),
         ] {
             if options::lacks(&options, option, OPTIONS) {
-                // A macro of the entity passes the tokens on: its call site would be `#[entity]`.
+                // The entity's macro calls this macro, so the call site would be `#[entity]`, not
+                // the channel.
                 let at = args.of.as_ref().map_or_else(Span::call_site, Spanned::span);
                 d.error_at(at, missing).help(help);
             }
@@ -91,6 +96,7 @@ impl ChannelArgs {
     }
 }
 
+/// Checks the name of a channel.
 fn name(text: &LitStr, d: &mut Diagnostics) -> bool {
     let value = text.value();
     let legal = value.starts_with(|c: char| c.is_ascii_lowercase())
@@ -105,6 +111,7 @@ fn name(text: &LitStr, d: &mut Diagnostics) -> bool {
     legal
 }
 
+/// Reads `scope = collection`. Returns `None` for rooms of records.
 fn scope(opt: &options::Opt, d: &mut Diagnostics) -> Option<Ident> {
     let word = opt.ident("scope = collection", d)?;
     match word.to_string().as_str() {
@@ -124,8 +131,11 @@ fn endpoint(text: &LitStr, d: &mut Diagnostics) -> bool {
         .strip_prefix('/')
         .is_some_and(super::names::is_static_path);
     if !legal {
-        d.error(text, format!("`{path}` is no path of a WebSocket endpoint"))
-            .help("a static path, as in `endpoint = \"/__ws\"`");
+        d.error(
+            text,
+            format!("`{path}` is not a valid path of a WebSocket endpoint"),
+        )
+        .help("a static path, as in `endpoint = \"/__ws\"`");
     }
     legal
 }

@@ -1,4 +1,4 @@
-//! The rules that need only the declarations.
+//! The rules of a channel that need only the declarations of the channel and its entities.
 
 use quote::ToTokens;
 
@@ -9,35 +9,36 @@ use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::policy::Auth;
 
-/// The positions of the read routes among the five.
+/// The positions of the read routes in `EntityModel::routes`.
 const LIST: usize = 1;
 const GET: usize = 2;
 
 /// Checks a channel.
 pub(super) fn check(model: &Model<'_>, d: &mut Diagnostics) {
-    policy(model, d);
+    check_policy(model, d);
     for variant in &model.variants {
-        payload(variant, d);
+        check_payload(variant, d);
         if let MarkModel::On(all) = &variant.mark {
             for on in all {
-                readable(on, model, d);
-                words(on, d);
+                check_readable(on, model, d);
+                check_event_paths(on, d);
             }
         }
     }
-    names(model, d);
+    check_unique_names(model, d);
 }
 
-/// A room is for callers who may read: its policy cannot be wider than that of the read route.
-fn policy(model: &Model<'_>, d: &mut Diagnostics) {
+/// The policy of a channel cannot admit callers whom the read route refuses: only callers who may
+/// read the records may join.
+fn check_policy(model: &Model<'_>, d: &mut Diagnostics) {
     let (route, name) = read_route(model.args.collection.is_some());
     let entity = model.of.model;
     if let Some(help) = read_disabled(entity, route) {
         d.error(
             model.of.path,
             format!(
-                "route `{name}` of {} is disabled: nobody could join",
-                model.of.shown()
+                "route `{name}` of {} is disabled, so no caller could join the channel",
+                model.of.path_text()
             ),
         )
         .help(help);
@@ -50,7 +51,7 @@ fn policy(model: &Model<'_>, d: &mut Diagnostics) {
         .auth
         .as_ref()
         .or(entity.defaults.auth.as_ref());
-    if matches!(read, Some(Auth::None(_))) || entity.routes_unsure {
+    if matches!(read, Some(Auth::None(_))) || entity.has_unread_routes {
         return;
     }
     let channel = model
@@ -62,16 +63,16 @@ fn policy(model: &Model<'_>, d: &mut Diagnostics) {
         word,
         format!(
             "channel `{channel}` is public but `{name}` of {} needs a user",
-            model.of.shown()
+            model.of.path_text()
         ),
     )
     .help(format!(
         "leave `auth` out, or on {} `routes({name}(auth = none))`",
-        model.of.shown()
+        model.of.path_text()
     ));
 }
 
-/// The route whose policy decides who may join.
+/// Returns the route whose policy applies to joins: its position and its name.
 fn read_route(collection: bool) -> (usize, &'static str) {
     if collection {
         (LIST, "list")
@@ -80,14 +81,15 @@ fn read_route(collection: bool) -> (usize, &'static str) {
     }
 }
 
-/// Returns the help if a read route is not mounted.
+/// Returns the help text if a read route is not mounted.
 pub(crate) fn read_disabled(entity: &EntityModel, route: usize) -> Option<&'static str> {
-    let off = entity.routes[route].disabled || entity.defaults.disabled;
-    (off && !entity.routes_unsure).then_some("mount the route: it decides who may read the records")
+    let is_disabled = entity.routes[route].disabled || entity.defaults.disabled;
+    (is_disabled && !entity.has_unread_routes)
+        .then_some("enable the route: its policy decides who may read the records")
 }
 
-/// An event tells of a record, so its readers are those of the record.
-fn readable(on: &On<'_>, model: &Model<'_>, d: &mut Diagnostics) {
+/// An event contains a record, so its receivers must be allowed to `get` the record.
+fn check_readable(on: &On<'_>, model: &Model<'_>, d: &mut Diagnostics) {
     if on.entity.is(model.of) {
         return;
     }
@@ -95,16 +97,16 @@ fn readable(on: &On<'_>, model: &Model<'_>, d: &mut Diagnostics) {
         d.error(
             on.entity.path,
             format!(
-                "route `get` of {} is disabled: nobody may read its records",
-                on.entity.shown()
+                "route `get` of {} is disabled, so no caller may read its records",
+                on.entity.path_text()
             ),
         )
         .help(help);
     }
 }
 
-/// Checks the last segments of events. rustc finds operations.
-fn words(on: &On<'_>, d: &mut Diagnostics) {
+/// Checks the last segments of event paths. rustc reports unknown operations.
+fn check_event_paths(on: &On<'_>, d: &mut Diagnostics) {
     for event in on.events {
         let Word::Operation(name) = &event.word else {
             continue;
@@ -114,26 +116,26 @@ fn words(on: &On<'_>, d: &mut Diagnostics) {
             continue;
         }
         if let Some(near) = crate::diagnostics::nearest(name, known) {
-            d.error(&event.at, format!("unknown event `{}`", event.shown()))
+            d.error(&event.at, format!("unknown event `{}`", event.path_text()))
                 .help(format!("`{near}`"));
         }
     }
     for (i, event) in on.events.iter().enumerate() {
         if on.events[..i].iter().any(|other| other.at == event.at) {
-            d.error(&event.at, format!("`{}` is named twice", event.shown()))
+            d.error(&event.at, format!("`{}` is named twice", event.path_text()))
                 .help("keep one of them");
         }
     }
 }
 
-/// The payload of a variant fits its mark.
-fn payload(variant: &VariantModel<'_>, d: &mut Diagnostics) {
+/// Checks that the payload of a variant fits its mark.
+fn check_payload(variant: &VariantModel<'_>, d: &mut Diagnostics) {
     let Variant { ident, payload, .. } = variant.at;
     match (&variant.mark, payload) {
         (MarkModel::On(on), Payload::None | Payload::Members(_)) => {
             let entity = on
                 .first()
-                .map_or_else(|| "Thread".to_owned(), |on| on.entity.shown());
+                .map_or_else(|| "Thread".to_owned(), |on| on.entity.path_text());
             d.error(
                 ident,
                 format!("`{ident}` forwards events of {entity}, and its payload is not the record"),
@@ -147,7 +149,7 @@ fn payload(variant: &VariantModel<'_>, d: &mut Diagnostics) {
                 ty,
                 format!(
                     "the payload of `{ident}` is the parameters of `{}`",
-                    run.shown()
+                    run.operation_name()
                 ),
             )
             .help(format!(
@@ -155,7 +157,7 @@ fn payload(variant: &VariantModel<'_>, d: &mut Diagnostics) {
             ));
         }
         (MarkModel::Handler(path), Payload::Members(_)) => {
-            let function = super::marks::shown(path);
+            let function = super::marks::path_text(path);
             d.error(
                 ident,
                 format!("function `{function}` takes the payload as one value"),
@@ -168,8 +170,9 @@ fn payload(variant: &VariantModel<'_>, d: &mut Diagnostics) {
     }
 }
 
-/// No two variants have the same name. Names of operations are compared by const evaluation.
-fn names(model: &Model<'_>, d: &mut Diagnostics) {
+/// Checks that variants have different event names. Event names of operations are compared by
+/// const evaluation.
+fn check_unique_names(model: &Model<'_>, d: &mut Diagnostics) {
     let mut seen: Vec<(&str, &VariantModel<'_>)> = Vec::new();
     for variant in &model.variants {
         for (name, at) in &variant.names {
@@ -179,11 +182,11 @@ fn names(model: &Model<'_>, d: &mut Diagnostics) {
                     d.error(
                         at,
                         format!(
-                            "event `{name}` is that of variant `{}` already",
+                            "event name `{name}` is already used by variant `{}`",
                             first.at.ident
                         ),
                     )
-                    .help("another name: `event = \"..\"`");
+                    .help("set another name: `event = \"..\"`");
                 }
                 _ => seen.push((name, variant)),
             }

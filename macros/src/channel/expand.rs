@@ -9,16 +9,19 @@ use syn::spanned::Spanned;
 
 use super::incoming::Run;
 use super::item::{Payload, Variant};
-use super::marks::{EventPath, Word, shown};
-use super::model::{By, Entity, Key, MarkModel, Model, On, VariantModel, is_whole, own_name};
+use super::marks::{EventPath, Word, path_text};
+use super::model::{
+    By, Entity, Key, MarkModel, Model, On, VariantModel, is_record_payload, own_name,
+};
 use crate::entity::{kind_text, member_descriptor};
-use crate::expr::{at, beside, index, position_in};
+use crate::expr::{at, in_same_module, index, position_in};
 
 /// The default bounds of a stream: entries and milliseconds.
-const HISTORY: (u32, u64) = (200, 600_000);
+const DEFAULT_HISTORY: (u32, u64) = (200, 600_000);
 
-/// Returns the implementation. If the declaration is not `sound`, it has no variants, and the
-/// assertions stay: rustc reports mistakes in types beside ours.
+/// Returns the implementation. If the declaration is not `sound`, the descriptor has no variants.
+/// The assertions are kept, so that rustc reports errors in types together with the errors of the
+/// macro.
 pub(super) fn expand(model: &Model<'_>, sound: bool) -> TokenStream {
     let (lp, rt) = (&model.of.model.krate, &model.args.krate);
     let (ident, of) = (&model.declared.ident, model.of.path);
@@ -57,7 +60,7 @@ fn descriptor(model: &Model<'_>, sound: bool) -> TokenStream {
     let (ident, of) = (model.declared.ident.unraw().to_string(), desc(model.of));
     let doc = doc(&model.declared.doc);
     let collection = args.collection.as_ref().map(|_| quote!(.collection()));
-    let history = args.history.map(|history| history.tokens(HISTORY));
+    let history = args.history.map(|history| history.tokens(DEFAULT_HISTORY));
     let presence = args.presence.then(|| quote!(.presence()));
     let policy = (!args.policy.is_inherit()).then(|| {
         let policy = args.policy.tokens(&model.of.tokens());
@@ -85,7 +88,7 @@ fn doc(text: &str) -> Option<TokenStream> {
     (!text.is_empty()).then(|| quote!(.doc(#text)))
 }
 
-/// `<Thread as __lp::Entity>::DESC`, at the path.
+/// `<Thread as __lp::Entity>::DESC`, with the span of the path.
 fn desc(entity: Entity<'_>) -> TokenStream {
     let path = entity.path;
     at(quote!(<#path as __lp::Entity>::DESC), &entity.tokens())
@@ -113,7 +116,7 @@ fn variant(variant: &VariantModel<'_>, model: &Model<'_>) -> Option<TokenStream>
         }
         MarkModel::Operation(run) => {
             let (entity, operation) = (desc(run.entity), operation(run.entity, run.event));
-            let by = run.by.by().map(|by| self::by(by, run.entity));
+            let by = run.by.field().map(|by| self::by(by, run.entity));
             quote!(__rt::Mark::Operation(__rt::Incoming::new(#entity, #operation) #by))
         }
         MarkModel::Handler(path) => handler(path, &model.declared.ident),
@@ -150,7 +153,7 @@ fn on(on: &On<'_>) -> TokenStream {
             quote!(__rt::Change::Operation(#operation))
         }
     });
-    let by = on.by.by().map(|by| self::by(by, on.entity));
+    let by = on.by.field().map(|by| self::by(by, on.entity));
     let when = on.when.as_ref().map(|(when, _)| quote!(.when(#when)));
     let name = on.mark.name.as_ref().map(|name| quote!(.name(#name)));
     let alias = aliases(&on.mark.alias);
@@ -162,11 +165,11 @@ fn by(by: By<'_>, entity: Entity<'_>) -> TokenStream {
     quote!(.by(#field))
 }
 
-/// The declaration of an operation. Its const is found beside the entity.
+/// Returns the declaration of an operation, which is a const in the module of the entity.
 pub(crate) fn operation_of(entity: &syn::Path, event: &EventPath) -> TokenStream {
     let name = event.at.unraw().to_string();
     let constant = Ident::new(&name.to_uppercase(), event.at.span());
-    let path = beside(entity, &quote!(#constant));
+    let path = in_same_module(entity, &quote!(#constant));
     at(
         quote!(__rt::operation::<#entity, _>(&#path)),
         &event.at.to_token_stream(),
@@ -178,8 +181,9 @@ fn operation(entity: Entity<'_>, event: &EventPath) -> TokenStream {
 }
 
 fn handler(path: &syn::Path, channel: &Ident) -> TokenStream {
-    let function = shown(path);
-    // rustc reports a type error at the path of the app; the names are those of the closure.
+    let function = path_text(path);
+    // The call has the position of the app's path, where rustc reports type errors. Its names are
+    // resolved here, so that it can use the arguments of the closure.
     let here = Span::call_site().located_at(path.span());
     let call = quote_spanned! {here=>
         #path(cx, __rt::Room::<#channel>::of(rooms, key), __rt::payload(payload)?)
@@ -198,10 +202,13 @@ fn payload(variant: &VariantModel<'_>, model: &Model<'_>) -> Option<TokenStream>
         (MarkModel::On(all), payload) => {
             let entity = all.first()?.entity;
             match payload {
-                Payload::Type(ty) if !is_whole(payload, entity) => {
+                Payload::Type(ty) if !is_record_payload(payload, entity) => {
                     let path = entity.path;
-                    let carried = at(quote!(__rt::carried::<#path, #ty>()), &ty.to_token_stream());
-                    quote!(#carried)
+                    let call = at(
+                        quote!(__rt::projection_payload::<#path, #ty>()),
+                        &ty.to_token_stream(),
+                    );
+                    quote!(#call)
                 }
                 _ => quote!(__rt::Payload::Record),
             }
@@ -234,7 +241,7 @@ fn payload(variant: &VariantModel<'_>, model: &Model<'_>) -> Option<TokenStream>
     .filter(|_| !model.variants.is_empty())
 }
 
-/// The checks that only rustc can make, each at the app's token.
+/// Returns the checks that only rustc can make, each with the span of the token in the app.
 fn asserts(model: &Model<'_>, sound: bool) -> TokenStream {
     let mut out = TokenStream::new();
     for (at_variant, variant) in model.variants.iter().enumerate() {
@@ -275,34 +282,34 @@ fn on_asserts(on: &On<'_>, model: &Model<'_>) -> TokenStream {
     out
 }
 
-/// The operation exists, is spelled as its const, and changes records.
+/// Asserts that the operation exists, is spelled as its const, and changes records.
 pub(crate) fn change_assert(entity: &syn::Path, event: &EventPath) -> TokenStream {
     let operation = operation_of(entity, event);
-    let (span, shown) = (event.at.span(), event.shown());
+    let (span, path_text) = (event.at.span(), event.path_text());
     let mut spelled = None;
     let name = event.at.unraw().to_string();
     if name.chars().any(char::is_lowercase) {
         let message = format!(
-            "linchpin: unknown event `{shown}`\nhelp: the const of the operation: `{}`",
+            "linchpin: unknown event `{path_text}`\nhelp: the const of the operation: `{}`",
             name.to_uppercase()
         );
         spelled = Some(quote_spanned!(span=> const _: () = __rt::refuse(#operation, #message);));
     }
-    let check = spelled
-        .is_none()
-        .then(|| quote_spanned!(span=> const _: () = __rt::assert_changes(#operation, #shown);));
+    let check = spelled.is_none().then(
+        || quote_spanned!(span=> const _: () = __rt::assert_changes(#operation, #path_text);),
+    );
     quote!(#spelled #check)
 }
 
-/// The key of the room's record has the type of its id.
+/// Asserts that the `by` field has the type of the ids of the room's entity.
 fn key_assert(by: By<'_>, entity: Entity<'_>, of: Entity<'_>) -> TokenStream {
     let field = &entity.model.fields[by.field];
-    let (name, is, shown) = (&field.name, kind_text(field), of.shown());
-    let text = format!(
-        "linchpin: `by` field `{name}` is {is}, `{shown}` has string ids\nhelp: the field that names the record of {shown}"
+    let (name, found, path_text) = (&field.name, kind_text(field), of.path_text());
+    let string_key_message = format!(
+        "linchpin: `by` field `{name}` is {found}, `{path_text}` has string ids\nhelp: the field that names the record of {path_text}"
     );
-    let whole = format!(
-        "linchpin: `by` field `{name}` is {is}, `{shown}` has integer ids\nhelp: the field that names the record of {shown}"
+    let integer_key_message = format!(
+        "linchpin: `by` field `{name}` is {found}, `{path_text}` has integer ids\nhelp: the field that names the record of {path_text}"
     );
     let position = position_in(
         entity.model,
@@ -311,10 +318,10 @@ fn key_assert(by: By<'_>, entity: Entity<'_>, of: Entity<'_>) -> TokenStream {
         &by.at.to_token_stream(),
     );
     let of = desc(of);
-    quote_spanned!(by.at.span()=> const _: () = __lp::expect_relation::<__lp::F<#position>>(#of, #text, #whole);)
+    quote_spanned!(by.at.span()=> const _: () = __lp::expect_relation::<__lp::F<#position>>(#of, #string_key_message, #integer_key_message);)
 }
 
-/// The gates of the event's entity lead to the room's record.
+/// Asserts that the gates of the event's entity lead to the room's record.
 fn gates_assert(entity: Entity<'_>, by: Key<'_>, model: &Model<'_>) -> Option<TokenStream> {
     let collection = model.args.collection.is_some();
     let (own, of) = (desc(entity), desc(model.of));
@@ -323,7 +330,7 @@ fn gates_assert(entity: Entity<'_>, by: Key<'_>, model: &Model<'_>) -> Option<To
             let field = entity.model.number(by.field);
             quote!(__lp::Some(#field))
         }
-        // The record of the event is the room's: anyone in the room may see it.
+        // The record of the event is the record of the room, which every member may read.
         Key::Own if entity.is(model.of) && !collection => return None,
         Key::Own => quote!(__lp::None),
         Key::Broken => return None,
@@ -342,7 +349,7 @@ fn run_asserts(run: &Run<'_>, variant: &Variant, model: &Model<'_>) -> TokenStre
         out.extend(key_assert(by, run.entity, model.of));
     }
     let (operation, entity) = (operation(run.entity, run.event), desc(run.entity));
-    let (name, span) = (run.shown(), run.event.at.span());
+    let (name, span) = (run.operation_name(), run.event.at.span());
     let members = match &variant.payload {
         Payload::Members(fields) => fields.as_slice(),
         _ => &[],
@@ -356,7 +363,7 @@ fn run_asserts(run: &Run<'_>, variant: &Variant, model: &Model<'_>) -> TokenStre
     out
 }
 
-/// The payload of a variant that code publishes.
+/// Returns the function that encodes the payloads of variants with `#[publish]`.
 fn encode(model: &Model<'_>, sound: bool) -> TokenStream {
     let (lp, rt) = (&model.of.model.krate, &model.args.krate);
     let published = model
@@ -371,18 +378,18 @@ fn encode(model: &Model<'_>, sound: bool) -> TokenStream {
                 Payload::Members(fields) => {
                     let idents: Vec<_> = fields.iter().map(|field| &field.ident).collect();
                     let wires = fields.iter().map(|field| &field.wire);
-                    quote!(Self::#ident { #(#idents),* } => __rt::members(#at, [#((#wires, __rt::member(#idents)?)),*]),)
+                    quote!(Self::#ident { #(#idents),* } => __rt::encode_members(#at, [#((#wires, __rt::member(#idents)?)),*]),)
                 }
-                Payload::Type(_) => quote!(Self::#ident(payload) => __rt::encoded(#at, payload),),
+                Payload::Type(_) => quote!(Self::#ident(payload) => __rt::encode_value(#at, payload),),
                 Payload::None | Payload::Unreadable => {
-                    quote!(Self::#ident => __rt::encoded(#at, &()),)
+                    quote!(Self::#ident => __rt::encode_value(#at, &()),)
                 }
             }
         })
         .collect();
-    let all = arms.len() == model.variants.len() && sound;
+    let all_are_published = arms.len() == model.variants.len() && sound;
     let name = model.declared.ident.unraw().to_string();
-    let rest = (!all).then(|| quote!(_ => __rt::not_published(#name),));
+    let rest = (!all_are_published).then(|| quote!(_ => __rt::not_published(#name),));
     quote! {
         fn encode(&self) -> #lp::Result<#rt::__private::Encoded> {
             use #rt::__private as __rt;

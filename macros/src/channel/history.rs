@@ -12,7 +12,7 @@ const EXAMPLE: &str = "history(size = 500, ttl = \"1h\")";
 const MAX_SIZE: i64 = 10_000;
 const MAX_TTL: u64 = 7 * 86_400_000;
 
-/// The declared bounds; `None` is the default.
+/// The declared bounds; `None` stands for the default.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct History {
     size: Option<u32>,
@@ -33,7 +33,7 @@ impl History {
     pub(crate) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Self> {
         let list = opt.list(EXAMPLE, d)?;
         if list.is_empty() {
-            d.error(&opt.key, "`history` says nothing")
+            d.error(&opt.key, "`history` is empty")
                 .help(format!("`{EXAMPLE}`"));
             return None;
         }
@@ -66,7 +66,7 @@ impl History {
         Some(Self { size, ttl })
     }
 
-    /// The call on the descriptor, with these defaults.
+    /// Returns the call on the descriptor, with the given defaults for missing bounds.
     pub(crate) fn tokens(self, (size, ttl): (u32, u64)) -> TokenStream {
         let size = Literal::u32_unsuffixed(self.size.unwrap_or(size));
         let ttl = Literal::u64_unsuffixed(self.ttl.unwrap_or(ttl));

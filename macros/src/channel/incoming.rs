@@ -13,7 +13,8 @@ pub(super) struct Run<'a> {
     pub(super) event: &'a EventPath,
     pub(super) entity: Entity<'a>,
     pub(super) by: Key<'a>,
-    /// Whether the payload's `id` names the record; otherwise it is the room's.
+    /// Whether the payload has the `id` of the record. Otherwise the operation runs on the record
+    /// of the room.
     pub(super) names_record: bool,
 }
 
@@ -27,8 +28,11 @@ pub(super) fn run<'a>(
     d: &mut Diagnostics,
 ) -> Option<Run<'a>> {
     let Word::Operation(_) = event.word else {
-        d.error(&event.at, format!("`{}` is no operation", event.shown()))
-            .help("the const of an operation: `incoming(Thread::PIN)`");
+        d.error(
+            &event.at,
+            format!("`{}` is not an operation", event.path_text()),
+        )
+        .help("the const of an operation: `incoming(Thread::PIN)`");
         return None;
     };
     let word = Ident::new("incoming", Span::call_site());
@@ -37,13 +41,13 @@ pub(super) fn run<'a>(
         event,
         entity,
         by,
-        names_record: by.by().is_some() || collection,
+        names_record: by.field().is_some() || collection,
     })
 }
 
 impl Run<'_> {
     /// `PIN`, for messages.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn operation_name(&self) -> String {
         self.event.at.to_token_stream().to_string()
     }
 }

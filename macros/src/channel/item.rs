@@ -22,7 +22,7 @@ pub(super) struct Declared {
 pub(super) struct Variant {
     pub(super) ident: Ident,
     pub(super) doc: String,
-    /// Several only for `on`. Empty is an error that has been reported.
+    /// More than one only for `on`. If it is empty, the error has been reported.
     pub(super) marks: Vec<Mark>,
     pub(super) payload: Payload,
 }
@@ -35,7 +35,8 @@ pub(super) enum Payload {
     Type(Box<Type>),
     /// `Typing { thread_id: String }`.
     Members(Vec<Field>),
-    /// It has several positions, which has been reported.
+    /// A tuple of several values, or of one value that is not an object in JSON. The error has been
+    /// reported.
     Unreadable,
 }
 
@@ -45,9 +46,9 @@ pub(super) fn emitted(mut item: ItemEnum) -> TokenStream {
         // A misspelt mark is reported by the second step, not by rustc as well.
         variant
             .attrs
-            .retain(|attr| !marks::is_mark(attr) && marks::meant(attr).is_none());
-        // Events of entities are sent by the server, so no code builds these variants. The enum
-        // itself stays without the attribute: rustc warns if nothing names the channel.
+            .retain(|attr| !marks::is_mark(attr) && marks::misspelt_mark(attr).is_none());
+        // The server sends events of entities, so no code builds these variants. The enum itself
+        // does not get the attribute: rustc shall warn about a channel that nothing uses.
         variant.attrs.push(syn::parse_quote!(#[allow(dead_code)]));
         for field in &mut variant.fields {
             field.attrs.retain(|attr| !attr.path().is_ident("field"));
@@ -68,7 +69,7 @@ impl Declared {
             .help("leave the parameters out");
         }
         if item.variants.is_empty() {
-            d.error(&ident, format!("channel `{ident}` carries no event"))
+            d.error(&ident, format!("channel `{ident}` has no events"))
                 .help("`#[publish] Announcement { text: String }`");
         }
         Self {
@@ -105,8 +106,8 @@ impl Variant {
             .iter()
             .find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))
         {
-            d.error(cfg, "a channel has its events in every build")
-                .help("a channel of its own for each");
+            d.error(cfg, "variants of a channel cannot depend on `cfg`")
+                .help("declare a separate channel for each build");
         }
         if let Some((_, value)) = &variant.discriminant {
             d.error(value, "an event has no number")
@@ -122,10 +123,10 @@ impl Variant {
             let near = variant
                 .attrs
                 .iter()
-                .find_map(|attr| Some((attr.path(), marks::meant(attr)?)));
+                .find_map(|attr| Some((attr.path(), marks::misspelt_mark(attr)?)));
             match near {
                 Some((word, near)) => d
-                    .error(word, format!("unknown mark `{}`", marks::shown(word)))
+                    .error(word, format!("unknown mark `{}`", marks::path_text(word)))
                     .help(format!("`#[{near}]`")),
                 None => d
                     .error(&ident, format!("variant `{ident}` has no direction"))
@@ -135,7 +136,7 @@ impl Variant {
         let on = marks.first().is_some_and(|mark| mark.word == "on");
         for more in marks.iter().skip(1).filter(|more| !on || more.word != "on") {
             d.error(&more.word, format!("variant `{ident}` has two directions"))
-                .help("a variant for each; only `on` is repeated");
+                .help("one variant for each direction; only `on` may be repeated");
         }
         marks.retain({
             let mut first = true;
@@ -195,7 +196,7 @@ impl Payload {
     }
 }
 
-/// Whether a type is known to be no struct of the user.
+/// Whether a type is certainly not a struct of the app.
 fn is_plain(ty: &syn::Type) -> bool {
     const PLAIN: [&str; 14] = [
         "String", "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64",

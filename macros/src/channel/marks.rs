@@ -34,15 +34,15 @@ pub(crate) enum Word {
 }
 
 impl EventPath {
-    /// Splits a path. A single segment is reported.
+    /// Splits a path into the entity and the event. A path of one segment is an error.
     pub(crate) fn of(path: &Path, d: &mut Diagnostics) -> Option<Self> {
         let mut entity = path.clone();
         let last = entity.segments.pop()?;
         entity.segments.pop_punct();
         let at = last.ident;
         if entity.segments.is_empty() {
-            d.error(path, format!("event `{at}` names no entity"))
-                .help(format!("the entity before it: `Thread::{at}`"));
+            d.error(path, format!("event `{at}` needs its entity"))
+                .help(format!("write the entity before it: `Thread::{at}`"));
             return None;
         }
         Some(Self {
@@ -53,8 +53,8 @@ impl EventPath {
     }
 
     /// `Thread::created`, for messages.
-    pub(crate) fn shown(&self) -> String {
-        format!("{}::{}", shown(&self.entity), self.at.unraw())
+    pub(crate) fn path_text(&self) -> String {
+        format!("{}::{}", path_text(&self.entity), self.at.unraw())
     }
 }
 
@@ -70,7 +70,7 @@ impl Word {
 }
 
 /// A path without spaces, for messages.
-pub(super) fn shown(path: &Path) -> String {
+pub(super) fn path_text(path: &Path) -> String {
     path.to_token_stream().to_string().replace(' ', "")
 }
 
@@ -86,6 +86,7 @@ pub(super) struct Mark {
     pub(super) alias: Vec<LitStr>,
 }
 
+/// The direction of a variant's events, with its options.
 #[derive(Debug)]
 pub(super) enum Kind {
     On(OnArgs),
@@ -101,7 +102,7 @@ pub(super) enum Kind {
         by: Option<Ident>,
     },
     Handler(Path),
-    /// It could not be read, which has been reported.
+    /// A mark with an error that has been reported.
     Unreadable,
 }
 
@@ -139,8 +140,8 @@ pub(super) fn is_mark(attr: &Attribute) -> bool {
         .is_some_and(|word| MARKS.contains(&word.to_string().as_str()))
 }
 
-/// The mark that a misspelt attribute means.
-pub(super) fn meant(attr: &Attribute) -> Option<&'static str> {
+/// Returns the mark that a misspelt attribute means.
+pub(super) fn misspelt_mark(attr: &Attribute) -> Option<&'static str> {
     let word = attr.path().get_ident()?.to_string();
     nearest(&word, MARKS.iter().copied()).filter(|_| !is_mark(attr))
 }
@@ -160,7 +161,7 @@ impl Mark {
         };
         let name = word.to_string();
         if list.as_ref().is_none_or(List::is_empty) && (name == "on" || name == "incoming") {
-            d.error(&word, format!("`{name}` names nothing"))
+            d.error(&word, format!("`{name}` is empty"))
                 .help(format!("`#[{}]`", example(&name)));
             return Some(Self::unreadable(word));
         }
@@ -199,7 +200,8 @@ impl Mark {
 
     fn of(word: Ident, mut paths: Vec<Path>, mut opts: Vec<Opt>, d: &mut Diagnostics) -> Self {
         let mark = word.to_string();
-        // A bare word is an option in `publish` and `relay`, and where it is one of theirs.
+        // In `publish` and `relay` a bare word is an option; in other marks only if it is the name
+        // of an option of these two.
         let flags = ["ephemeral", "echo", "rate"];
         let (words, events): (Vec<Path>, Vec<Path>) = paths.drain(..).partition(|path| {
             path.get_ident().is_some_and(|word| {
@@ -226,7 +228,7 @@ impl Mark {
         } = read;
         let kind = match mark.as_str() {
             "on" if events.is_empty() => {
-                d.error(&word, "`on` names no event")
+                d.error(&word, "`on` needs at least one event")
                     .help(format!("`#[{}]`", example("on")));
                 Kind::Unreadable
             }
@@ -259,14 +261,14 @@ impl Mark {
 
 fn refuse(paths: &[Path], mark: &str, d: &mut Diagnostics) {
     for path in paths {
-        d.error(path, format!("`{mark}` names no event of an entity"))
-            .help(format!("`#[on({})]` forwards it", shown(path)));
+        d.error(path, format!("`{mark}` does not take events of entities"))
+            .help(format!("`#[on({})]` forwards it", path_text(path)));
     }
 }
 
 fn incoming(word: &Ident, paths: &[Path], by: Option<Ident>, d: &mut Diagnostics) -> Kind {
     let Some(path) = paths.first() else {
-        d.error(word, "`incoming` names no operation and no function")
+        d.error(word, "`incoming` needs an operation or a function")
             .help(format!("`#[{}]`", example("incoming")));
         return Kind::Unreadable;
     };
@@ -287,7 +289,7 @@ fn incoming(word: &Ident, paths: &[Path], by: Option<Ident>, d: &mut Diagnostics
     }
     if let Some(by) = by {
         d.error(&by, "`by` belongs to an operation")
-            .help("leave it out: a function gets the room");
+            .help("remove it: the function gets the room as an argument");
     }
     Kind::Handler(path.clone())
 }
@@ -316,21 +318,27 @@ struct Options {
 impl Options {
     fn option(&mut self, opt: &Opt, mark: &str, d: &mut Diagnostics) {
         let name = opt.name();
-        let of = allowed(&name);
-        if !KNOWN.contains(&name.as_str()) {
-            let own = KNOWN
+        let marks_with_option = marks_with(&name);
+        if !OPTION_NAMES.contains(&name.as_str()) {
+            let options_of_mark = OPTION_NAMES
                 .iter()
                 .copied()
-                .filter(|option| allowed(option).contains(&mark));
-            options::unknown(opt, mark, &own.collect::<Vec<_>>(), &[], d);
+                .filter(|option| marks_with(option).contains(&mark));
+            options::unknown(opt, mark, &options_of_mark.collect::<Vec<_>>(), &[], d);
             return;
         }
-        if !of.contains(&mark) {
+        if !marks_with_option.contains(&mark) {
             d.error(
                 &opt.key,
-                format!("`{name}` belongs to `{}`", of.join("` and `")),
+                format!(
+                    "`{name}` belongs to `{}`",
+                    marks_with_option.join("` and `")
+                ),
             )
-            .help(format!("leave it out, or `#[{}]`", example(of[0])));
+            .help(format!(
+                "leave it out, or `#[{}]`",
+                example(marks_with_option[0])
+            ));
             return;
         }
         match name.as_str() {
@@ -345,10 +353,10 @@ impl Options {
     }
 }
 
-const KNOWN: &[&str] = &["by", "when", "event", "alias", "ephemeral", "rate", "echo"];
+const OPTION_NAMES: &[&str] = &["by", "when", "event", "alias", "ephemeral", "rate", "echo"];
 
 /// The marks that have an option.
-fn allowed(option: &str) -> &'static [&'static str] {
+fn marks_with(option: &str) -> &'static [&'static str] {
     match option {
         "by" => &["on", "incoming"],
         "when" => &["on"],

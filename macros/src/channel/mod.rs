@@ -27,7 +27,7 @@ use crate::diagnostics::Diagnostics;
 use crate::fragments::plain;
 use crate::gather;
 use crate::repair;
-use crate::schema::Handed;
+use crate::schema::SchemaInput;
 
 pub(crate) use self::check::read_disabled;
 pub(crate) use self::expand::{change_assert, operation_of};
@@ -38,17 +38,17 @@ mod word {
     syn::custom_keyword!(channel);
 }
 
-/// The arguments of the second step.
-pub(crate) struct Asked(TokenStream);
+/// The arguments of the second step, `@ channel ..`.
+pub(crate) struct SecondStepArgs(TokenStream);
 
-impl Asked {
+impl SecondStepArgs {
     /// Whether the arguments that an entity's macro passes on belong to a channel.
     pub(crate) fn is(args: &TokenStream) -> bool {
         syn::parse2::<Self>(gather::own_args(args)).is_ok()
     }
 }
 
-impl Parse for Asked {
+impl Parse for SecondStepArgs {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         input.parse::<Token![@]>()?;
         input.parse::<word::channel>()?;
@@ -72,28 +72,28 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
         return quote!(#item #errors);
     };
     // The second step reads the options again and reports their errors, except without `of`.
-    let mut first = Diagnostics::new();
-    let read = ChannelArgs::parse(args.clone(), &mut first);
-    let ask = match &read.of {
+    let mut first_errors = Diagnostics::new();
+    let channel_args = ChannelArgs::parse(args.clone(), &mut first_errors);
+    let second_step = match &channel_args.of {
         Some(of) => {
-            first.ignore();
+            first_errors.ignore();
             quote!(#of! { {@ channel #args} {#item} })
         }
-        None => first.finish(),
+        None => first_errors.finish(),
     };
     let errors = d.finish();
     let emitted = item::emitted(parsed);
-    quote!(#emitted #ask #errors)
+    quote!(#emitted #second_step #errors)
 }
 
 /// The second step, in four phases: parse, model, check, expand.
-pub(crate) fn expand(handed: Handed) -> TokenStream {
+pub(crate) fn expand(input: SchemaInput) -> TokenStream {
     let mut d = Diagnostics::new();
-    let args = gather::own_args(&handed.args);
-    let Some(Asked(own)) = d.take(syn::parse2::<Asked>(args)) else {
+    let args = gather::own_args(&input.args);
+    let Some(SecondStepArgs(own)) = d.take(syn::parse2::<SecondStepArgs>(args)) else {
         return d.finish();
     };
-    let Some(item) = d.take(repair::item::<ItemEnum>(&handed.item)) else {
+    let Some(item) = d.take(repair::item::<ItemEnum>(&input.item)) else {
         return d.finish();
     };
     let args = ChannelArgs::parse(own, &mut d);
@@ -102,7 +102,7 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
         return d.finish();
     };
     let named = |_: &TokenStream, _: &TokenStream| -> Vec<Path> { declared.entities() };
-    let entities = match gather::step(handed, &of, named, &mut d) {
+    let entities = match gather::step(input, &of, named, &mut d) {
         Some(gather::Step::Done(entities)) => entities,
         Some(gather::Step::Ask(next)) => {
             d.ignore();

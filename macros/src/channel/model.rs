@@ -8,17 +8,18 @@ use syn::{Expr, Ident, LitStr, Path};
 use super::args::ChannelArgs;
 use super::incoming;
 use super::item::{Declared, Payload, Variant};
-use super::marks::{EventPath, Kind, Mark, OnArgs, shown};
+use super::marks::{EventPath, Kind, Mark, OnArgs, path_text};
 use super::names;
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
-use crate::expr::{Filter, Resolved, Scope, of_the_record};
+use crate::expr::{Filter, Resolved, Scope, check_when_sources};
 use crate::gather::Entities;
 use crate::policy::rate::RateLimit;
 
 /// A channel.
 pub(super) struct Model<'a> {
     pub(super) args: &'a ChannelArgs,
+    /// The entity of the rooms.
     pub(super) of: Entity<'a>,
     pub(super) declared: &'a Declared,
     pub(super) variants: Vec<VariantModel<'a>>,
@@ -35,10 +36,12 @@ pub(super) struct Entity<'a> {
 pub(super) struct VariantModel<'a> {
     pub(super) at: &'a Variant,
     pub(super) mark: MarkModel<'a>,
-    /// The names on the wire that the tokens show, each with its position.
+    /// The event names that are known without the declarations of operations, each with the tokens
+    /// to report.
     pub(super) names: Vec<(String, TokenStream)>,
 }
 
+/// A mark, resolved.
 pub(super) enum MarkModel<'a> {
     On(Vec<On<'a>>),
     Publish {
@@ -50,7 +53,7 @@ pub(super) enum MarkModel<'a> {
     },
     Operation(incoming::Run<'a>),
     Handler(&'a Path),
-    /// It has an error, which has been reported.
+    /// A mark with an error that has been reported.
     Broken,
 }
 
@@ -64,7 +67,7 @@ pub(super) struct On<'a> {
     pub(super) when: Option<(Resolved, Vec<TokenStream>)>,
 }
 
-/// The record whose room an event reaches, or an operation belongs to.
+/// Selects the record whose room receives an event, or from whose room an operation is called.
 #[derive(Clone, Copy)]
 pub(super) enum Key<'a> {
     /// The record of the event, or every record of the collection.
@@ -76,7 +79,8 @@ pub(super) enum Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    pub(super) fn by(self) -> Option<By<'a>> {
+    /// Returns the field of `by`, if there is one.
+    pub(super) fn field(self) -> Option<By<'a>> {
         match self {
             Self::By(by) => Some(by),
             Self::Own | Self::Broken => None,
@@ -92,14 +96,14 @@ pub(super) struct By<'a> {
 }
 
 impl Entity<'_> {
-    /// Whether both are the same entity, under whatever path.
+    /// Whether both are the same entity, even if their paths differ.
     pub(super) fn is(self, other: Self) -> bool {
         self.model.ident == other.model.ident && self.model.storage_name == other.model.storage_name
     }
 
     /// The path as written, for messages.
-    pub(super) fn shown(self) -> String {
-        shown(self.path)
+    pub(super) fn path_text(self) -> String {
+        path_text(self.path)
     }
 }
 
@@ -200,9 +204,13 @@ fn on<'a>(
             mixed = true;
             d.error(
                 &event.entity,
-                format!("`{}` is no event of {}", event.shown(), entity.shown()),
+                format!(
+                    "`{}` is not an event of {}",
+                    event.path_text(),
+                    entity.path_text()
+                ),
             )
-            .help("an `#[on(..)]` of its own for each entity");
+            .help("write a separate `#[on(..)]` for each entity");
         }
     }
     if mixed {
@@ -230,7 +238,7 @@ pub(super) fn key<'a>(
         if let Some(by) = by {
             d.error(
                 by,
-                "a room of a collection has no record that `by` could name",
+                "`by` is not allowed with `scope = collection`: the room belongs to no record",
             )
             .help("leave it out");
             return Key::Broken;
@@ -239,13 +247,13 @@ pub(super) fn key<'a>(
             d.error(
                 entity.path,
                 format!(
-                    "the room of a collection carries what happens to {} only",
-                    own.shown()
+                    "a room of a collection has only events of {}",
+                    own.path_text()
                 ),
             )
             .help(format!(
                 "a channel of {}, or rooms of records: leave `scope` out",
-                entity.shown()
+                entity.path_text()
             ));
             return Key::Broken;
         }
@@ -255,12 +263,15 @@ pub(super) fn key<'a>(
         if !entity.is(own) {
             d.error(
                 entity.path,
-                format!("`{word}` of another entity than {} needs `by`", own.shown()),
+                format!(
+                    "`{word}` of another entity than {} needs `by`",
+                    own.path_text()
+                ),
             )
             .help(format!(
                 "the field of {} with the id of its {}: `by = {}_id`",
-                entity.shown(),
-                own.shown(),
+                entity.path_text(),
+                own.path_text(),
                 crate::names::snake(&own.model.ident.unraw().to_string())
             ));
             return Key::Broken;
@@ -269,13 +280,17 @@ pub(super) fn key<'a>(
     };
     let Some(field) = entity.model.index_of(at) else {
         let name = at.unraw().to_string();
-        d.error(at, format!("unknown field `{name}` on {}", entity.shown()))
-            .suggest(&name, entity.model.field_names());
+        d.error(
+            at,
+            format!("unknown field `{name}` on {}", entity.path_text()),
+        )
+        .suggest(&name, entity.model.field_names());
         return Key::Broken;
     };
     Key::By(By { field, at })
 }
 
+/// Resolves the condition `when`. Returns it with the checks that only rustc can make.
 fn when(
     entity: Entity<'_>,
     expr: &Expr,
@@ -283,18 +298,19 @@ fn when(
 ) -> Option<(Resolved, Vec<TokenStream>)> {
     let filter = Filter::parse(expr, d)?;
     let before = d.len();
-    of_the_record(&filter, d);
+    check_when_sources(&filter, d);
     if d.len() > before {
         return None;
     }
     let mut scope = Scope::new(entity.model, entity.path, &[], d);
-    scope.callers = false;
+    scope.for_callers = false;
     let resolved = scope.filter(&filter, &[])?;
     let asserts = std::mem::take(&mut scope.asserts);
     Some((resolved, asserts))
 }
 
-/// Returns the names that the tokens show. Operations have theirs in their own declaration.
+/// Returns the event names that are known here. The event name of an operation is in its own
+/// declaration.
 fn names_of(
     variant: &Variant,
     mark: &MarkModel<'_>,
@@ -330,7 +346,7 @@ fn names_of(
     all
 }
 
-/// The name of a variant whose frames are no events of an entity: `tasks.thread_pinned`.
+/// The default event name of a variant without `on`: `tasks.thread_pinned`.
 pub(super) fn own_name(variant: &Variant, model: &EntityModel) -> String {
     match &model.namespace {
         Some(namespace) => format!("{}.{}", namespace.value(), variant.snake()),
@@ -339,7 +355,7 @@ pub(super) fn own_name(variant: &Variant, model: &EntityModel) -> String {
 }
 
 /// Whether the payload is the entity itself.
-pub(super) fn is_whole(payload: &Payload, entity: Entity<'_>) -> bool {
+pub(super) fn is_record_payload(payload: &Payload, entity: Entity<'_>) -> bool {
     match payload {
         Payload::Type(ty) => {
             let path = entity.path;

@@ -44,7 +44,7 @@ pub(crate) fn flaw(name: &str) -> Option<(String, &'static str)> {
         ),
         Flaw::Reserved => (
             format!("event name `{name}` is reserved"),
-            "another name: `event = \"..\"`",
+            "set another name: `event = \"..\"`",
         ),
     })
 }
@@ -73,7 +73,7 @@ pub(crate) fn of_event(model: &EntityModel, word: &Word) -> Option<String> {
     })
 }
 
-/// Whether a path below `/` has only static segments that a URL can hold as they are.
+/// Whether all segments of a path are static and need no percent-encoding.
 pub(crate) fn is_static_path(path: &str) -> bool {
     let unreserved = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
     path.split('/').all(|segment| {

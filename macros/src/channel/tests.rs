@@ -22,7 +22,8 @@ const REMARK: &str = "
         hidden: bool,
     }";
 
-/// Runs the second steps, as the schema macros connect them. The first step has emitted the item.
+/// Expands the calls of schema macros until none is left. Each call adds the declaration of one
+/// entity.
 pub(crate) fn connected(mut call: TokenStream) -> TokenStream {
     loop {
         let trees: Vec<TokenTree> = call.clone().into_iter().collect();
@@ -63,13 +64,13 @@ fn expand(source: &str) -> TokenStream {
 }
 
 #[test]
-fn a_channel() {
+fn a_channel_matches_its_snapshot() {
     let source = include_str!("../../tests/snapshot/channel.rs");
     snapshot::assert("channel", source, &expand(source));
 }
 
 #[test]
-fn a_broken_channel() {
+fn a_broken_channel_matches_its_snapshot() {
     let source = include_str!("../../tests/snapshot/channel_broken.rs");
     snapshot::assert("channel_broken", source, &expand(source));
 }
@@ -102,7 +103,7 @@ fn several_mistakes_are_several_errors() {
         [
             "unknown channel option `presense`\nhelp: `presence`",
             "history.size is a whole number within 0..=10000\nhelp: `size = 500`; with 0 a client cannot resume",
-            "event name `ack` is reserved\nhelp: another name: `event = \\\"..\\\"`",
+            "event name `ack` is reserved\nhelp: set another name: `event = \\\"..\\\"`",
             "`echo` belongs to `relay`\nhelp: leave it out, or `#[relay(rate = \\\"2/s\\\")]`",
             "variant `E` has no direction\nhelp: `#[on(..)]`, `#[publish]`, `#[relay]` or `#[incoming(..)]`",
             "the payload of `A2` is one value\nhelp: a struct with `#[derive(Embedded)]`, or named fields",

@@ -14,43 +14,49 @@ use crate::options;
 
 /// Checks all rules that need only the declaration.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
-    count(model, d);
-    primary(model, d);
+    check_field_count(model, d);
+    check_primary_key(model, d);
     for field in &model.fields {
         check_field::check(field, d);
     }
-    first_values(model, d);
+    check_initial_values(model, d);
     check_names::check(model, d);
-    lists(model, d);
-    sort(model, d);
+    check_indexes(model, d);
+    check_sort(model, d);
     check_computed::check(model, d);
-    version(model, d);
+    check_version_field(model, d);
     visibility::check(model, d);
     relations::check(model, d);
     gates::check(model, d);
     summaries::check(model, d);
     search::check(model, d);
-    pagination(&model.pagination, d);
+    check_pagination(&model.pagination, d);
     grants::check(model, d);
     mounts::check(model, d);
     crate::policy::narrow::check(model, d);
     crate::policy::permission::check(model, d);
 }
 
-/// Statements are identified by the positions of their fields. A position is one byte, and the
-/// highest values are separators.
-const MOST_FIELDS: usize = 200;
+/// The key of a prepared statement contains the positions of fields. A position is one byte, and
+/// the highest values are separators.
+const MAX_FIELDS: usize = 200;
 
-fn count(model: &EntityModel, d: &mut Diagnostics) {
+fn check_field_count(model: &EntityModel, d: &mut Diagnostics) {
     let fields = model.fields.len();
-    if fields > MOST_FIELDS {
-        d.error(&model.ident, format!("entity `{}` has {fields} fields; at most {MOST_FIELDS}", model.ident))
-            .help("keep what belongs together in an item struct or a JSON field, or in an entity of its own");
+    if fields > MAX_FIELDS {
+        d.error(
+            &model.ident,
+            format!(
+                "entity `{}` has {fields} fields; at most {MAX_FIELDS}",
+                model.ident
+            ),
+        )
+        .help("move fields to an item struct, a JSON field or another entity");
     }
 }
 
-/// An entity has one primary key, which is a text or an integer.
-fn primary(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that the entity has exactly one primary key, which is a `String` or an `i64`.
+fn check_primary_key(model: &EntityModel, d: &mut Diagnostics) {
     let keys: Vec<&Field> = model
         .fields
         .iter()
@@ -124,10 +130,10 @@ fn primary(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// The private fields that no create call can fill, with the word: clients do not know them, and
-/// they have no other source of a value.
+/// Returns the private fields that never get a value on create, with the word `private`: clients
+/// cannot send them, and they have no default.
 pub(super) fn unfillable(model: &EntityModel) -> impl Iterator<Item = (&Field, &syn::Ident)> {
-    let create = !model.routes[0].disabled && !model.unsure && !model.routes_unsure;
+    let create = !model.routes[0].disabled && !model.has_unread_options && !model.has_unread_routes;
     let filled =
         |f: &Field| f.optional || f.server_owned() || f.has_default() || f.has(Flag::Required);
     let fields = model
@@ -137,9 +143,9 @@ pub(super) fn unfillable(model: &EntityModel) -> impl Iterator<Item = (&Field, &
     fields.filter_map(|field| Some((field, field.options.flag(Flag::Private)?)))
 }
 
-/// A private field has an initial value. A type with another name may be a list, which is empty at
-/// first; only rustc knows.
-fn first_values(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that private fields have an initial value. Types of [`Kind::Other`] are left to rustc:
+/// they may be lists, which are empty at first.
+fn check_initial_values(model: &EntityModel, d: &mut Diagnostics) {
     for (field, at) in unfillable(model).filter(|(field, _)| field.kind != Kind::Other) {
         d.error(at, unfillable_text(field))
             .help(unfillable_help(field));
@@ -160,11 +166,11 @@ pub(super) fn unfillable_help(field: &Field) -> String {
     )
 }
 
-/// Fields of indexes and uniques exist once, and their types can be indexed.
-fn lists(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that each index and each unique names a field once, and only fields that can be indexed.
+fn check_indexes(model: &EntityModel, d: &mut Diagnostics) {
     let mut seen: Vec<(bool, Vec<(usize, bool)>)> = Vec::new();
     for index in &model.indexes {
-        members(model, "index", "indexed", &index.fields, d);
+        check_index_fields(model, "index", "indexed", &index.fields, d);
         if let Some(first) = index.fields.first()
             && let Some(hidden) = hidden(&model.fields[first.field])
         {
@@ -178,40 +184,46 @@ fn lists(model: &EntityModel, d: &mut Diagnostics) {
         if let Some(global) = &index.global
             && model.visibility.tenant.is_none()
             && model.visibility.scopes.is_empty()
-            && !model.unsure
+            && !model.has_unread_options
         {
             d.error(
                 global,
                 "`global` changes nothing without a tenant or a scope",
             )
-            .help("leave it out: the index begins with its first field");
+            .help("remove it: every index of this entity is already global");
         }
         let fields = index.fields.iter().map(|p| (p.field, p.desc));
         let shape = (index.global.is_some(), fields.collect::<Vec<_>>());
         if !shape.1.is_empty() && seen.contains(&shape) {
-            d.error(&index.key, "two equal indexes")
+            d.error(&index.key, "this index is declared twice")
                 .help("keep one of them");
         }
         seen.push(shape);
     }
     let mut seen: Vec<Vec<usize>> = Vec::new();
     for unique in &model.uniques {
-        members(model, "unique", "unique", &unique.fields, d);
+        check_index_fields(model, "unique", "unique", &unique.fields, d);
         for place in unique.fields.iter().filter(|p| p.desc) {
-            d.error(&place.ident, "a unique has no direction")
+            d.error(&place.ident, "a unique takes no direction")
                 .help(format!("`unique({})`", place.ident));
         }
         let mut shape: Vec<_> = unique.fields.iter().map(|p| p.field).collect();
         shape.sort_unstable();
         if !shape.is_empty() && seen.contains(&shape) {
-            d.error(&unique.key, "two equal uniques")
+            d.error(&unique.key, "this unique is declared twice")
                 .help("keep one of them");
         }
         seen.push(shape);
     }
 }
 
-fn members(model: &EntityModel, of: &str, what: &str, fields: &[IndexField], d: &mut Diagnostics) {
+fn check_index_fields(
+    model: &EntityModel,
+    of: &str,
+    what: &str,
+    fields: &[IndexField],
+    d: &mut Diagnostics,
+) {
     for (i, place) in fields.iter().enumerate() {
         let field = &model.fields[place.field];
         if fields[..i].iter().any(|p| p.field == place.field) {
@@ -230,9 +242,9 @@ fn members(model: &EntityModel, of: &str, what: &str, fields: &[IndexField], d: 
     }
 }
 
-/// Fields of the default sort exist and can be sorted. Several fields need an index, as in named
-/// sorts.
-fn sort(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that the fields of the default sort can be sorted. Several fields need an index, as in
+/// named sorts.
+fn check_sort(model: &EntityModel, d: &mut Diagnostics) {
     let before = d.len();
     for (i, place) in model.sort.iter().enumerate() {
         let field = &model.fields[place.field];
@@ -263,14 +275,14 @@ fn sort(model: &EntityModel, d: &mut Diagnostics) {
         .iter()
         .map(|place| (place.field, place.desc))
         .collect();
-    let pinned = |field: usize| model.visibility.pins(field);
+    let pinned = |field: usize| model.visibility.pins(field, "list");
     if let [first, _, ..] = &model.sort[..]
         && d.len() == before
         && !model.has_index_for(&keys, &pinned)
     {
         d.error(
             &first.ident,
-            "a sort of several fields needs an index that has its keys",
+            "a sort of several fields needs an index on the same fields",
         )
         .help(format!("`{}`", index_text(model, &keys)));
     }
@@ -292,8 +304,8 @@ pub(crate) fn index_text(model: &EntityModel, keys: &[(usize, bool)]) -> String 
     )
 }
 
-/// The version counter is added by the macro: no declared field has its name.
-fn version(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that no declared field has the name of the version counter, which the macro adds.
+fn check_version_field(model: &EntityModel, d: &mut Diagnostics) {
     let Some(version) = &model.version else {
         return;
     };
@@ -311,7 +323,7 @@ fn version(model: &EntityModel, d: &mut Diagnostics) {
 }
 
 /// Checks the page limits that are literals.
-fn pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
+fn check_pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
     let limit = |expr: &Option<syn::Expr>, name: &str, d: &mut Diagnostics| {
         let expr = expr.as_ref()?;
         if let Some((_, digits)) = options::suffixed(expr) {
@@ -369,7 +381,7 @@ pub(crate) fn kind_text(field: &Field) -> String {
         .map_or_else(|| type_text(&field.inner), str::to_owned)
 }
 
-/// Formats a type as a person would write it: tokens print with too many spaces.
+/// Formats a type as in formatted source code. The text of a token stream has more spaces.
 pub(crate) fn type_text(ty: &syn::Type) -> String {
     let mut text = String::new();
     write_tokens(quote::quote!(#ty), &mut text);
@@ -408,7 +420,7 @@ fn write_tokens(tokens: TokenStream, out: &mut String) {
 }
 
 /// Checks that every store can hold a name.
-pub(crate) fn storage_text(text: &LitStr, what: &str, d: &mut Diagnostics) {
+pub(crate) fn check_storage_name(text: &LitStr, what: &str, d: &mut Diagnostics) {
     let value = text.value();
     if value.is_empty() || value.len() > 63 {
         d.error(
@@ -423,8 +435,11 @@ pub(crate) fn storage_text(text: &LitStr, what: &str, d: &mut Diagnostics) {
         .chars()
         .any(|c| c.is_control() || "\"'`\\".contains(c))
     {
-        d.error(text, format!("{what} holds a quote or control character"))
-            .help("letters, digits and `_`");
+        d.error(
+            text,
+            format!("{what} contains a quote or control character"),
+        )
+        .help("letters, digits and `_`");
     }
 }
 

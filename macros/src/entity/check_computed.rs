@@ -13,9 +13,9 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
         let Some(computed) = &field.options.computed else {
             continue;
         };
-        alone(field, d);
-        form(field, d);
-        plays_no_part(model, index, d);
+        check_no_other_source(field, d);
+        check_type(field, d);
+        check_visibility_and_keys(model, index, d);
         for (i, name) in computed.from.iter().enumerate() {
             let text = name.unraw().to_string();
             match model.index_of(name).map(|at| &model.fields[at]) {
@@ -28,10 +28,12 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
                 Some(other) if other.options.computed.is_some() => {
                     d.error(
                         name,
-                        format!("`{text}` is computed itself: a function sees what is not"),
+                        format!(
+                            "`{text}` is computed itself: `from` must not contain computed fields"
+                        ),
                     )
                     .help(format!(
-                        "name what `{text}` follows from, and call its function"
+                        "list the fields that `{text}` is computed from, and call its function"
                     ));
                 }
                 Some(_)
@@ -48,9 +50,9 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// A computed field has no other source of its value.
-fn alone(field: &Field, d: &mut Diagnostics) {
-    const HELP: &str = "its function says what it holds; leave the option out";
+/// Checks that a computed field has no other source of its value.
+fn check_no_other_source(field: &Field, d: &mut Diagnostics) {
+    const HELP: &str = "the function determines the value; remove the option";
     let name = &field.name;
     for flag in [
         Flag::Primary,
@@ -92,8 +94,8 @@ fn alone(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-/// A computed field can be compared, or is a list of texts.
-fn form(field: &Field, d: &mut Diagnostics) {
+/// Checks that a computed field is neither a JSON value nor a list of items.
+fn check_type(field: &Field, d: &mut Diagnostics) {
     if matches!(field.kind, Kind::Json | Kind::Items) {
         d.error(
             &field.ty,
@@ -103,28 +105,28 @@ fn form(field: &Field, d: &mut Diagnostics) {
                 type_text(&field.ty)
             ),
         )
-        .help("compute what is looked for or sorted by, and keep the rest where it is");
+        .help("compute a scalar value for filters and sorts, and keep the other data in its field");
     }
 }
 
-/// A field that decides who sees a record, or that names another record, cannot be computed: its
-/// value must be known before the record.
-fn plays_no_part(model: &EntityModel, index: usize, d: &mut Diagnostics) {
+/// Refuses a computed field that decides who sees a record or that is the key of another record.
+/// The value of such a field must be known before the record is read.
+fn check_visibility_and_keys(model: &EntityModel, index: usize, d: &mut Diagnostics) {
     let field = &model.fields[index];
-    let part = if model.visibility.pins(index) {
-        "whose record it is"
-    } else if model.visibility.ends(index) {
-        "whether a record is there"
+    let part = if model.visibility.restricts_by(index) {
+        "the tenant or a scope"
+    } else if model.visibility.deletes_or_expires(index) {
+        "the field of `soft_delete` or `ttl`"
     } else if model.relations.iter().any(|r| r.own_key() == Some(index))
         || model.gates.restricts_to_visible(index)
     {
-        "another record"
+        "the key of another record"
     } else {
         return;
     };
     d.error(
         &field.ident,
-        format!("computed field `{}` cannot say {part}", field.name),
+        format!("computed field `{}` cannot be {part}", field.name),
     )
-    .help("let a field of its own say it");
+    .help("use a field that is not computed");
 }

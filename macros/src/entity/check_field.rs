@@ -15,23 +15,23 @@ use crate::options;
 
 /// Checks options, default and constraints of a field.
 pub(crate) fn check(field: &Field, d: &mut Diagnostics) {
-    generated_default(field, d);
-    on_update(field, d);
+    check_generated_default(field, d);
+    check_on_update(field, d);
     if let Default::Value(value) = &field.options.default {
-        literal_default(field, value, d);
+        check_literal_default(field, value, d);
     }
-    exclusions(field, d);
-    required(field, d);
-    marks(field, d);
+    check_exclusions(field, d);
+    check_required(field, d);
+    check_filterable_and_sortable(field, d);
     check_rules::check(field, d);
 }
 
-/// A generated default fits the type of the field.
-fn generated_default(field: &Field, d: &mut Diagnostics) {
+/// Checks that a generated default fits the type of the field.
+fn check_generated_default(field: &Field, d: &mut Diagnostics) {
     let (word, fits, wanted) = match &field.options.default {
         Default::Uuid(word) | Default::Cuid(word) => (word, field.kind.may_be_text(), "string"),
         Default::Now(word) => (word, matches!(field.kind, Kind::Date | Kind::Other), "date"),
-        Default::Ctx(path, at) => return ctx_default(field, path, at, d),
+        Default::Ctx(path, at) => return check_ctx_default(field, path, at, d),
         _ => return,
     };
     if !fits {
@@ -51,14 +51,18 @@ fn generated_default(field: &Field, d: &mut Diagnostics) {
     } else if field.kind == Kind::Uuid && matches!(field.options.default, Default::Cuid(_)) {
         d.error(
             word,
-            format!("default `cuid` is no uuid, `{}` is a Uuid", field.name),
+            format!(
+                "default `cuid` does not generate UUIDs, and `{}` is a Uuid",
+                field.name
+            ),
         )
         .help("`default = uuid`");
     }
 }
 
-/// A context value is a string; a claim may be a number or a boolean as well.
-fn ctx_default(field: &Field, path: &CtxPath, at: &Expr, d: &mut Diagnostics) {
+/// Checks the type of a field with `default = ctx(..)`. A context value is a string; a claim may
+/// also be a number or a boolean.
+fn check_ctx_default(field: &Field, path: &CtxPath, at: &Expr, d: &mut Diagnostics) {
     if matches!(path, CtxPath::Value(_)) {
         // rustc compares the types.
         return;
@@ -82,8 +86,8 @@ fn ctx_default(field: &Field, path: &CtxPath, at: &Expr, d: &mut Diagnostics) {
     }
 }
 
-/// `on_update = now` needs a date.
-fn on_update(field: &Field, d: &mut Diagnostics) {
+/// Checks that `on_update = now` is on a date field.
+fn check_on_update(field: &Field, d: &mut Diagnostics) {
     if let Some(at) = &field.options.on_update
         && !matches!(field.kind, Kind::Date | Kind::Other)
     {
@@ -99,27 +103,28 @@ fn on_update(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-/// A literal default fits the type of the field. rustc checks paths: it knows what they name.
-fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
+/// Checks that a literal default fits the type of the field. rustc checks defaults that are paths.
+fn check_literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
     let is_path = matches!(value, Expr::Path(_));
     let text = options::as_text(value);
     if field.has(Flag::Primary) {
-        return key_default(field, value, d);
+        return check_key_default(field, value, d);
     }
-    let own = if field.kind == Kind::Integer {
+    let own_suffix = if field.kind == Kind::Integer {
         "i64"
     } else {
         "f64"
     };
-    let suffix = options::suffixed(value)
-        .filter(|(suffix, _)| matches!(field.kind, Kind::Integer | Kind::Number) && suffix != own);
+    let suffix = options::suffixed(value).filter(|(suffix, _)| {
+        matches!(field.kind, Kind::Integer | Kind::Number) && suffix != own_suffix
+    });
     let problem = match field.kind {
         _ if suffix.is_some() => "has another type",
         // Only rustc knows the value of a path.
         _ if is_path => return,
         Kind::Uuid => match text {
             Some(text) if is_uuid(&text.value()) => return,
-            Some(_) => "is no hyphenated uuid",
+            Some(_) => "is not a hyphenated UUID",
             None => "has another type",
         },
         Kind::Integer => match options::as_int(value) {
@@ -129,21 +134,21 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
         },
         Kind::Date => match text {
             Some(text) if date::parse(&text.value()).is_some() => return,
-            Some(_) => "is no RFC 3339 instant such as \"2020-01-01T00:00:00Z\"",
+            Some(_) => "is not an RFC 3339 time such as \"2020-01-01T00:00:00Z\"",
             None => "has another type",
         },
         kind if suffix.is_none() && literal_fits(kind, value) => return,
         _ => "has another type",
     };
-    let shown = value.to_token_stream();
+    let value_text = value.to_token_stream();
     let name = &field.name;
     let message = match field.kind {
         Kind::Other => format!(
-            "default {shown} is not a variant of `{}`",
+            "default {value_text} is not a variant of `{}`",
             type_text(&field.inner)
         ),
         _ => format!(
-            "default {shown} {problem}: `{name}` is {}",
+            "default {value_text} {problem}: `{name}` is {}",
             kind_text(field)
         ),
     };
@@ -168,17 +173,17 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
     d.error(value, message).help(help);
 }
 
-/// A key identifies a record, so it cannot have a fixed default.
-fn key_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
-    let made = options::as_text(value)
+/// Checks the default of the primary key. A fixed default is refused: all records would have the
+/// same key.
+fn check_key_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
+    // `default = "uuid"` is a text; its author meant the generator `uuid`.
+    let generator = options::as_text(value)
         .map(syn::LitStr::value)
         .filter(|text| ["uuid", "cuid"].contains(&text.as_str()));
-    let help = match (field.kind, made) {
+    let help = match (field.kind, generator) {
         (Kind::Uuid, Some(_)) => "`default = uuid`".to_owned(),
-        (_, Some(made)) => format!("`default = {made}`"),
-        (Kind::Integer, None) => {
-            "leave it out: who creates a record gives it its number".to_owned()
-        }
+        (_, Some(generator)) => format!("`default = {generator}`"),
+        (Kind::Integer, None) => "remove it: each record needs a different key".to_owned(),
         (_, None) => "`default = uuid`, or leave it out".to_owned(),
     };
     d.error(
@@ -211,12 +216,12 @@ fn literal_fits(kind: Kind, value: &Expr) -> bool {
 
 /// Checks options that exclude each other, and combinations in which the field can never get a
 /// value.
-fn exclusions(field: &Field, d: &mut Diagnostics) {
+fn check_exclusions(field: &Field, d: &mut Diagnostics) {
     let exclude = [
         (
             Flag::ReadOnly,
             Flag::WriteOnly,
-            "nobody could use the field",
+            "the field could be neither read nor written",
         ),
         (Flag::Private, Flag::WriteOnly, "`private` hides more"),
         (
@@ -271,7 +276,7 @@ fn exclusions(field: &Field, d: &mut Diagnostics) {
             d.error(
                 at,
                 format!(
-                    "`client_set` on `{}`, which no client is kept from setting",
+                    "`client_set` on `{}` has no effect: clients may already set the field",
                     field.name
                 ),
             )
@@ -283,7 +288,7 @@ fn exclusions(field: &Field, d: &mut Diagnostics) {
         && !field.has(Flag::Required)
         && !field.has_default()
         && field.options.on_update.is_none()
-        && field.owned.is_none()
+        && field.server_only_reason.is_none()
     {
         d.error(
             at,
@@ -299,9 +304,9 @@ fn exclusions(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-/// `required` makes a list mandatory: omitting it does not mean the empty list. It has no meaning
-/// for other types. Only rustc knows the type behind an alias.
-fn required(field: &Field, d: &mut Diagnostics) {
+/// Checks that `required` is on a list. With it, a missing list is an error instead of the empty
+/// list. A type that is an alias is accepted, because only rustc knows whether it is a list.
+fn check_required(field: &Field, d: &mut Diagnostics) {
     let Some(at) = field.options.flag(Flag::Required) else {
         return;
     };
@@ -310,13 +315,15 @@ fn required(field: &Field, d: &mut Diagnostics) {
         let list = type_text(&field.inner);
         (
             format!(
-                "`required` on `{name}`, which is an `Option`: null is a value that may be left out"
+                "`required` on `{name}`, which is an `Option`: an optional field may be missing"
             ),
             format!("make it a `{list}`"),
         )
     } else if field.options.default.is_some() {
         (
-            "`required` and `default` exclude each other: a default is what is left out".to_owned(),
+            "`required` and `default` exclude each other: a default applies if the value is \
+             missing"
+                .to_owned(),
             "leave one of them out".to_owned(),
         )
     } else if field.server_owned() || field.has(Flag::Private) {
@@ -325,7 +332,7 @@ fn required(field: &Field, d: &mut Diagnostics) {
             "leave the option out".to_owned(),
         )
     } else if !field.kind.is_list() && field.kind != Kind::Other {
-        let help = "leave the option out: it is for lists, which are empty when they are left out"
+        let help = "remove the option: it is for lists, because a missing list is otherwise empty"
             .to_owned();
         (
             format!("`{name}` is not optional, so `required` has no effect"),
@@ -337,8 +344,8 @@ fn required(field: &Field, d: &mut Diagnostics) {
     d.error(at, problem).help(help);
 }
 
-/// `filterable` and `sortable` need a type that can be compared.
-fn marks(field: &Field, d: &mut Diagnostics) {
+/// Checks that fields with `filterable` or `sortable` have a type that can be compared.
+fn check_filterable_and_sortable(field: &Field, d: &mut Diagnostics) {
     for (flag, verb, opaque) in [
         (Flag::Filterable, "filtered", field.kind.is_opaque()),
         (Flag::Sortable, "sorted", !field.kind.is_scalar()),
@@ -365,7 +372,7 @@ fn marks(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-/// The texts of `["a", "b"]`.
+/// Returns the texts of `["a", "b"]`.
 pub(crate) fn texts(value: &Expr) -> Option<Vec<syn::LitStr>> {
     match value {
         Expr::Array(array) => array
@@ -383,7 +390,7 @@ pub(crate) fn texts(value: &Expr) -> Option<Vec<syn::LitStr>> {
     }
 }
 
-/// Lower-case hyphenated.
+/// Whether a text is a lower-case hyphenated UUID.
 pub(crate) fn is_uuid(text: &str) -> bool {
     text.len() == 36
         && text.bytes().enumerate().all(|(i, b)| match i {

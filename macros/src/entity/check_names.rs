@@ -4,24 +4,24 @@ use std::collections::HashMap;
 
 use syn::LitStr;
 
-use super::check::storage_text;
+use super::check::check_storage_name;
 use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
 use crate::names;
 
 /// The query parameters of the list route.
 const LIST_PARAMETERS: [&str; 5] = ["limit", "cursor", "sort", "sortDir", "include"];
-/// The further query parameters of a list with numbered pages.
-const NUMBERED: [&str; 2] = ["page", "pageSize"];
+/// The additional query parameters of a list with numbered pages.
+const NUMBERED_LIST_PARAMETERS: [&str; 2] = ["page", "pageSize"];
 
 /// Checks names of the entity and its fields.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
-    entity(model, d);
-    fields(model, d);
-    renames(model, d);
+    check_entity_name(model, d);
+    check_field_names(model, d);
+    check_renames(model, d);
 }
 
-fn entity(model: &EntityModel, d: &mut Diagnostics) {
+fn check_entity_name(model: &EntityModel, d: &mut Diagnostics) {
     let written = &model.written;
     let name = &model.name;
     if !(name.starts_with(|c: char| c.is_ascii_uppercase())
@@ -36,7 +36,7 @@ fn entity(model: &EntityModel, d: &mut Diagnostics) {
             names::pascal(&name.replace(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric(), "_"));
         match &written.name {
             _ if !better.is_ascii() || !better.starts_with(|c: char| c.is_ascii_uppercase()) => {
-                problem.help("a name of its own outside: `name = \"Post\"`");
+                problem.help("set the public name: `name = \"Post\"`");
             }
             Some(_) => problem.help(format!("`name = \"{better}\"`")),
             None => problem.help(format!("`{better}`")),
@@ -65,9 +65,9 @@ fn entity(model: &EntityModel, d: &mut Diagnostics) {
     if let Some(path) = &written.path {
         check_path(path, d);
     }
-    // The name of the table fits every store.
+    // The name of the table must be short enough for every store.
     match &written.storage_name {
-        Some(name) => storage_text(name, "table name", d),
+        Some(name) => check_storage_name(name, "table name", d),
         None if model.storage_name.len() > 63 => {
             let length = model.storage_name.len();
             d.error_at(
@@ -86,7 +86,7 @@ fn check_path(path: &LitStr, d: &mut Diagnostics) {
     if text.starts_with('/') || text.ends_with('/') {
         d.error(
             path,
-            "`path` stands below the mount, without slashes around it",
+            "`path` is relative to the mount and has no leading or trailing slash",
         )
         .help(format!("`path = \"{}\"`", text.trim_matches('/')));
     } else if text.contains(['{', ':']) {
@@ -103,14 +103,14 @@ fn check_path(path: &LitStr, d: &mut Diagnostics) {
     }
 }
 
-/// Names of fields, members and columns are unique, and fit every store.
-fn fields(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that names of fields, members and columns are unique and short enough for every store.
+fn check_field_names(model: &EntityModel, d: &mut Diagnostics) {
     let mut wires: HashMap<&str, &str> = HashMap::new();
     let mut columns: HashMap<String, &str> = HashMap::new();
     for (index, field) in model.fields.iter().enumerate() {
-        let named = field.options.column.as_ref();
-        if let Some(column) = named {
-            storage_text(column, "column name", d);
+        let written = field.options.column.as_ref();
+        if let Some(column) = written {
+            check_storage_name(column, "column name", d);
         } else if field.column.len() > 63 {
             let length = field.column.len();
             d.error(
@@ -119,15 +119,20 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
             )
             .help("`#[field(column = \"..\")]`");
         }
-        let taken: &[&str] = if model.numbered { &NUMBERED } else { &[] };
+        let page_parameters: &[&str] = if model.numbered {
+            &NUMBERED_LIST_PARAMETERS
+        } else {
+            &[]
+        };
         if model.filterable(index)
             && LIST_PARAMETERS
                 .iter()
-                .chain(taken)
-                .any(|taken| *taken == field.wire)
+                .chain(page_parameters)
+                .any(|parameter| *parameter == field.wire)
         {
             let message = format!(
-                "field `{}` is a filter of the list route, which takes `{}` for itself",
+                "field `{}` is a filter of the list route, whose query parameter `{}` has another \
+                 meaning",
                 field.name, field.wire
             );
             d.error(&field.ident, message)
@@ -160,7 +165,7 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
                 "fields `{first}` and `{}` share column `{}`",
                 field.name, field.column
             );
-            match named {
+            match written {
                 Some(column) => d.error(column, message).help("name another column"),
                 None => d
                     .error(&field.ident, message)
@@ -170,8 +175,8 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// `rename_from` does not name an existing field, and no name is used twice.
-fn renames(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that `rename_from` does not name an existing field and no name is used twice.
+fn check_renames(model: &EntityModel, d: &mut Diagnostics) {
     let mut claimed: HashMap<String, &str> = HashMap::new();
     let fields = model.fields.iter();
     for (field, rename) in fields.flat_map(|f| f.options.rename_from.iter().map(move |r| (f, r))) {
@@ -191,14 +196,14 @@ fn renames(model: &EntityModel, d: &mut Diagnostics) {
             problem.help("name what the field was called before, or leave the option out");
         } else if let Some(first) = claimed.insert(old.clone(), &field.name) {
             if first == field.name {
-                repeated(rename, d);
+                report_repeated_name(rename, d);
                 continue;
             }
             d.error(
                 rename,
                 format!("`rename_from = \"{old}\"` is claimed by field `{first}` too"),
             )
-            .help("one field continues the old one");
+            .help("only one field can take over the old name");
         }
     }
     for (i, rename) in model.rename_from.iter().enumerate() {
@@ -215,12 +220,12 @@ fn renames(model: &EntityModel, d: &mut Diagnostics) {
             .iter()
             .any(|earlier| earlier.value() == rename.value())
         {
-            repeated(rename, d);
+            report_repeated_name(rename, d);
         }
     }
 }
 
-fn repeated(rename: &LitStr, d: &mut Diagnostics) {
+fn report_repeated_name(rename: &LitStr, d: &mut Diagnostics) {
     d.error(
         rename,
         format!("`{}` is in `rename_from` twice", rename.value()),

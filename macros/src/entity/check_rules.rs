@@ -1,4 +1,5 @@
-//! Checks that constraints fit the type, that values can satisfy them, and that the default does.
+//! Checks that constraints fit the type, that values can satisfy them, and that the default
+//! satisfies them.
 
 use linchpin_vocabulary::format::FORMATS;
 use regex::Regex;
@@ -18,22 +19,20 @@ pub(crate) fn check(field: &Field, d: &mut Diagnostics) {
     if rules.is_empty() {
         return;
     }
-    fits(field, rules, d);
-    let patterns = (
-        possible(rules, d),
-        rules
-            .each
-            .as_ref()
-            .and_then(|each| possible(&each.value, d)),
-    );
-    range(field, d);
+    check_types(field, rules, d);
+    let pattern = check_satisfiable(rules, d);
+    let element_pattern = rules
+        .each
+        .as_ref()
+        .and_then(|each| check_satisfiable(&each.value, d));
+    check_range(field, d);
     if let Default::Value(value) = &field.options.default {
         if let Some(text) = options::as_text(value).filter(|_| field.kind.may_be_text()) {
-            text_literal(text, Literal::Default, rules, patterns.0.as_ref(), d);
+            check_text(text, Literal::Default, rules, pattern.as_ref(), d);
         } else if let Some(texts) = texts(value).filter(|_| field.kind == Kind::StringArray) {
-            list_default(value, &texts, rules, patterns.1.as_ref(), d);
+            check_list_default(value, &texts, rules, element_pattern.as_ref(), d);
         } else {
-            number_literal(field, value, Literal::Default, d);
+            check_number(field, value, Literal::Default, d);
         }
     }
 }
@@ -47,26 +46,32 @@ enum Literal<'a> {
 }
 
 impl Literal<'_> {
-    /// Reports an error in it. The literal is `shown` if the message needs it.
-    fn refuse(self, at: &dyn quote::ToTokens, shown: Option<&str>, why: &str, d: &mut Diagnostics) {
-        match (self, shown) {
-            (Self::Default, Some(shown)) => d
-                .error(at, format!("default {shown} {why}"))
+    /// Reports an error in the literal. `literal_text` is its text in the message.
+    fn refuse(
+        self,
+        at: &dyn quote::ToTokens,
+        literal_text: Option<&str>,
+        why: &str,
+        d: &mut Diagnostics,
+    ) {
+        match (self, literal_text) {
+            (Self::Default, Some(literal_text)) => d
+                .error(at, format!("default {literal_text} {why}"))
                 .help("change the default or the constraint"),
             (Self::Default, None) => d
                 .error(at, format!("default {why}"))
                 .help("change the default or the constraint"),
-            (Self::Written(field), shown) => {
-                let shown = shown.unwrap_or("this value");
-                d.error(at, format!("{shown} {why} of `{field}`"))
+            (Self::Written(field), literal_text) => {
+                let literal_text = literal_text.unwrap_or("this value");
+                d.error(at, format!("{literal_text} {why} of `{field}`"))
                     .help("change the value or the constraint");
             }
         }
     }
 }
 
-/// Checks a literal that an operation writes to a field, or to a list as one `element`. The
-/// start-up check covers values of consts and formats.
+/// Checks a literal that an operation writes to a field, or to a list as one `element`. Values of
+/// consts, and formats other than `uuid`, are checked when the app starts.
 pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: &mut Diagnostics) {
     let written = Literal::Written(&field.name);
     let rules = match &field.options.rules.each {
@@ -78,13 +83,13 @@ pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: 
     let pattern = rules
         .pattern
         .as_ref()
-        .and_then(|pattern| whole(&pattern.value.value()).ok());
+        .and_then(|pattern| compile_pattern(&pattern.value.value()).ok());
     match options::as_text(value) {
         Some(text) if element || field.kind.may_be_text() => {
-            text_literal(text, written, rules, pattern.as_ref(), d);
+            check_text(text, written, rules, pattern.as_ref(), d);
         }
         _ if element => {}
-        _ => number_literal(field, value, written, d),
+        _ => check_number(field, value, written, d),
     }
 }
 
@@ -94,17 +99,18 @@ pub(crate) fn admits(field: &Field, text: &str) -> bool {
     let pattern = rules
         .pattern
         .as_ref()
-        .and_then(|pattern| whole(&pattern.value.value()).ok());
+        .and_then(|pattern| compile_pattern(&pattern.value.value()).ok());
     text_flaw(text, rules, pattern.as_ref()).is_none()
 }
 
-/// Compiles a pattern in the same way as the runtime.
-fn whole(pattern: &str) -> Result<Regex, regex::Error> {
+/// Compiles a pattern in the same way as the runtime: first alone, then wrapped so that it must
+/// match the whole text.
+fn compile_pattern(pattern: &str) -> Result<Regex, regex::Error> {
     Regex::new(pattern).and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")))
 }
 
 /// Checks that the type allows each constraint.
-fn fits(field: &Field, rules: &RuleArgs, d: &mut Diagnostics) {
+fn check_types(field: &Field, rules: &RuleArgs, d: &mut Diagnostics) {
     let kind = field.kind;
     let text = kind.may_be_text();
     let list = matches!(kind, Kind::StringArray | Kind::Items | Kind::Other);
@@ -174,7 +180,7 @@ fn fits(field: &Field, rules: &RuleArgs, d: &mut Diagnostics) {
 }
 
 /// Checks that a value can satisfy each constraint; returns the compiled pattern.
-fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
+fn check_satisfiable(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
     for rule in [&rules.length, &rules.items].into_iter().flatten() {
         if let (Some(min), Some(max)) = (rule.value.min, rule.value.max)
             && min > max
@@ -195,8 +201,7 @@ fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
     }
     let pattern = &rules.pattern.as_ref()?.value;
     let text = pattern.value();
-    // The runtime wraps the pattern in the same way, after it has compiled alone.
-    match whole(&text) {
+    match compile_pattern(&text) {
         Ok(regex) => Some(regex),
         Err(error) => {
             let reason = error.to_string();
@@ -212,8 +217,8 @@ fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
     }
 }
 
-/// The bounds of `range` have the field's type, and the lower one comes first.
-fn range(field: &Field, d: &mut Diagnostics) {
+/// Checks that the bounds of `range` have the field's type, and that the lower one comes first.
+fn check_range(field: &Field, d: &mut Diagnostics) {
     let Some(Rule {
         value: Bounds { min, max, at },
         ..
@@ -259,7 +264,7 @@ fn range(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-fn text_literal(
+fn check_text(
     text: &LitStr,
     literal: Literal<'_>,
     rules: &RuleArgs,
@@ -272,7 +277,7 @@ fn text_literal(
     }
 }
 
-fn list_default(
+fn check_list_default(
     at: &syn::Expr,
     texts: &[LitStr],
     rules: &RuleArgs,
@@ -301,12 +306,12 @@ fn list_default(
             .help("name each item once");
         }
         if let Some(each) = &rules.each {
-            text_literal(text, Literal::Default, &each.value, pattern, d);
+            check_text(text, Literal::Default, &each.value, pattern, d);
         }
     }
 }
 
-fn number_literal(field: &Field, value: &syn::Expr, literal: Literal<'_>, d: &mut Diagnostics) {
+fn check_number(field: &Field, value: &syn::Expr, literal: Literal<'_>, d: &mut Diagnostics) {
     let rules = &field.options.rules;
     let integer = options::as_int(value).and_then(Result::ok);
     let date = options::as_text(value)
@@ -332,6 +337,7 @@ fn number_literal(field: &Field, value: &syn::Expr, literal: Literal<'_>, d: &mu
     }
 }
 
+/// Returns the end of the message about a text that the constraints do not allow.
 fn text_flaw(value: &str, rules: &RuleArgs, pattern: Option<&Regex>) -> Option<&'static str> {
     let count = u32::try_from(value.chars().count()).unwrap_or(u32::MAX);
     if rules
@@ -350,7 +356,7 @@ fn text_flaw(value: &str, rules: &RuleArgs, pattern: Option<&Regex>) -> Option<&
         .is_some_and(|format| format.value.value() == "uuid")
         && !is_uuid(value)
     {
-        return Some("is no uuid");
+        return Some("is not a UUID");
     }
     let allowed = |choice: &Choice| matches!(choice, Choice::Text(text) if text.value() == value);
     rules
@@ -360,6 +366,7 @@ fn text_flaw(value: &str, rules: &RuleArgs, pattern: Option<&Regex>) -> Option<&
         .then_some("is not in `one_of`")
 }
 
+/// Whether a count is outside of the bounds.
 fn outside(count: u32, bounds: &Bounds<u32>) -> bool {
     bounds.min.is_some_and(|min| count < min) || bounds.max.is_some_and(|max| count > max)
 }

@@ -1,6 +1,7 @@
 //! Dates in declarations, read at compile time: RFC 3339.
 
-/// Milliseconds since the epoch of an RFC 3339 instant, fractions below a millisecond floored.
+/// Converts an RFC 3339 instant to milliseconds since the epoch. Fractions of a millisecond are
+/// rounded down.
 pub(crate) fn parse(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let digits = |from: usize, count: usize| -> Option<i64> {
@@ -69,10 +70,12 @@ fn days_in(year: i64, month: i64) -> i64 {
 }
 
 fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
+    /// The number of days from 0001-01-01 to 1970-01-01.
+    const DAYS_TO_EPOCH: i64 = 719_162;
     let before = year - 1;
     let leap_days = before / 4 - before / 100 + before / 400;
     let months: i64 = (1..month).map(|m| days_in(year, m)).sum();
-    before * 365 + leap_days + months + day - 1 - 719_162
+    before * 365 + leap_days + months + day - 1 - DAYS_TO_EPOCH
 }
 
 #[cfg(test)]
@@ -80,7 +83,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn instants() {
+    fn instants_are_converted_to_milliseconds() {
         assert_eq!(parse("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(parse("2026-01-02T03:04:05.678Z"), Some(1_767_323_045_678));
         assert_eq!(
@@ -95,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instant() {
+    fn invalid_instants_are_rejected() {
         for text in [
             "2026-01-02",
             "2026-01-02T03:04:05",

@@ -24,12 +24,12 @@ pub(crate) fn marker(entity: &str, field: &str, doc: &str) -> String {
 
 /// The input of `create`.
 pub(crate) fn create(entity: &str) -> String {
-    format!(" What creating a `{entity}` takes. `None` selects the default.")
+    format!(" The input of `create` for `{entity}` records. `None` selects the default.")
 }
 
 /// The input of `update`.
 pub(crate) fn patch(entity: &str) -> String {
-    format!(" What updating a `{entity}` takes. `None` leaves a member unchanged.")
+    format!(" The input of `update` for `{entity}` records. `None` leaves a field unchanged.")
 }
 
 /// A member of either.
@@ -43,14 +43,12 @@ pub(crate) fn member(field: &str, doc: &str) -> String {
 
 /// The alias of the list query.
 pub(crate) fn list_query(entity: &str) -> String {
-    format!(" What listing `{entity}` records takes: page, sort and filter.")
+    format!(" The query of `list` for `{entity}` records: page, sort and filter.")
 }
 
 /// The adapter.
 pub(crate) fn adapter(entity: &str) -> String {
-    format!(
-        " Everything that can be done with `{entity}` records: CRUD, and a method per operation."
-    )
+    format!(" The adapter of `{entity}` records: CRUD, and a method for each operation.")
 }
 
 // rustdoc expects the leading space, as after `///`.

@@ -25,8 +25,8 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
                     check(&fields, &mut d);
                     Some(expand(&input, &krate, &fields, !d.is_empty()))
                 }
-                // A struct with errors still becomes an item, so that lists of it add no errors.
-                // With generic parameters there is nothing to generate.
+                // A type that is not a struct with named fields still implements the traits of an
+                // item, so that lists of it add no errors. A generic type gets no implementation.
                 None => input
                     .generics
                     .params
@@ -38,7 +38,7 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
     quote!(#expanded #errors)
 }
 
-/// `None` if the type cannot be an item at all.
+/// Reads the fields of the struct. Returns `None` if the type cannot be an item.
 fn fields(input: &mut DeriveInput, krate: &TokenStream, d: &mut Diagnostics) -> Option<Vec<Field>> {
     if !input.generics.params.is_empty() {
         d.error(
@@ -58,7 +58,7 @@ fn fields(input: &mut DeriveInput, krate: &TokenStream, d: &mut Diagnostics) -> 
     d.error(
         &input.ident,
         format!(
-            "Embedded needs a struct with named fields, `{}` is none",
+            "Embedded needs a struct with named fields; `{}` is something else",
             input.ident
         ),
     )
@@ -79,7 +79,7 @@ fn read(named: &mut syn::FieldsNamed, krate: &TokenStream, d: &mut Diagnostics) 
     named.named.iter_mut().map(field).collect()
 }
 
-/// Reads and checks named fields that are no struct of their own, such as those of a variant.
+/// Reads and checks named fields that are not the fields of a struct, such as those of a variant.
 pub(crate) fn members(
     named: &mut syn::FieldsNamed,
     krate: &TokenStream,
@@ -90,7 +90,7 @@ pub(crate) fn members(
     fields
 }
 
-/// Returns the descriptor of a member; an `inert` one has no options. `__lp` is in scope.
+/// Returns the descriptor of a member, without its options if it is `inert`. `__lp` is in scope.
 pub(crate) fn descriptor(field: &Field, inert: bool) -> TokenStream {
     let (ty, name, wire, column) = (&field.ty, &field.name, &field.wire, &field.column);
     let options = if inert {
@@ -181,7 +181,8 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
                 d.error(
                     word,
                     format!(
-                        "`{word}` cannot hide `{}`: items are answered as they are stored",
+                        "`{word}` on `{}`: responses contain items as they are stored, so no \
+                         member can be hidden",
                         field.name
                     ),
                 )
@@ -190,18 +191,18 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
         }
         if let Default::Ctx(_, at) = &field.options.default {
             refused = true;
-            d.error(at, "an item has no caller of its own")
+            d.error(at, "an item cannot have a context default")
                 .help("`default = ctx(..)` belongs to a field of the entity");
         }
         if let Some(computed) = &field.options.computed {
             refused = true;
             d.error(&computed.key, "`computed` is for fields of entities")
-                .help("compute it where the item is made");
+                .help("compute the value in the code that creates the item");
         }
         if let Some((at, _)) = &field.options.transform {
             refused = true;
             d.error(at, "`transform` is for fields of entities")
-                .help("name it at the field that holds the items");
+                .help("write it on the field of the entity that contains the items");
         }
         for text in field
             .options
@@ -231,7 +232,8 @@ fn expand(input: &DeriveInput, krate: &TokenStream, fields: &[Field], inert: boo
     let wires: Vec<_> = fields.iter().map(|f| &f.wire).collect();
     let patch = format_ident!("{name}Patch", span = ident.span());
     let doc = format!(
-        "Changes of one [`{name}`]: members that are `Some` replace what is there. The key never changes."
+        "Changes of one [`{name}`]: members that are `Some` replace the stored ones. The key never \
+         changes."
     );
     let changeable: Vec<&Field> = fields
         .iter()

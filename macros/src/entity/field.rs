@@ -1,4 +1,4 @@
-//! A field of an entity or of an item: its declaration and the facts that follow from it.
+//! A field of an entity or of an item: its declaration, and properties derived from it.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -31,19 +31,19 @@ pub(crate) struct Field {
     pub(crate) optional: bool,
     pub(crate) kind: Kind,
     pub(crate) doc: String,
-    /// All attributes except our own.
+    /// All attributes except those of Linchpin.
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) options: FieldArgs,
     /// The line of the declaration in the source; 0 if it is unknown.
     pub(crate) line: u32,
     /// Whether it is the version counter, which the macro adds to the struct.
     pub(crate) generated: bool,
-    /// The reason why only the server writes it: it decides who sees the record.
-    pub(crate) owned: Option<&'static str>,
+    /// If only the server writes the field: the reason, for messages.
+    pub(crate) server_only_reason: Option<&'static str>,
 }
 
-/// The type as far as its tokens show it. [`Kind::Other`] is an enum, an alias or no field type at
-/// all; only rustc knows.
+/// The type as far as its tokens show it. [`Kind::Other`] stands for all other types: enums,
+/// aliases and types that no field can have. Only rustc can tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     String,
@@ -61,13 +61,13 @@ pub(crate) enum Kind {
 impl Field {
     pub(crate) fn parse(field: &mut syn::Field, d: &mut Diagnostics) -> Self {
         let options = FieldArgs::take(&mut field.attrs, d);
-        // Reported attributes are removed, so that they cause no second error.
+        // Attributes with a reported error are removed, so that they cause no second error.
         field.attrs.retain(|attr| {
             let conditional = is_conditional(attr);
             if conditional {
                 d.error(
                     attr,
-                    "a field cannot depend on `cfg`: what is stored would depend on it",
+                    "a field cannot depend on `cfg`: builds would have different schemas",
                 )
                 .help("declare it in every build");
             }
@@ -96,7 +96,7 @@ impl Field {
             attrs: field.attrs.clone(),
             line: line_of(ident.span()),
             generated: false,
-            owned: options.computed.as_ref().map(|_| COMPUTED),
+            server_only_reason: options.computed.as_ref().map(|_| COMPUTED),
             options,
             name,
             ident,
@@ -120,7 +120,7 @@ impl Field {
             options: FieldArgs::default(),
             line: 0,
             generated: true,
-            owned: None,
+            server_only_reason: None,
             name,
             ident,
         }
@@ -139,25 +139,25 @@ impl Field {
     /// Whether no client may write it.
     pub(crate) fn server_owned(&self) -> bool {
         self.generated
-            || self.owned.is_some()
+            || self.server_only_reason.is_some()
             || self.has(Flag::ReadOnly)
             || self.options.on_update.is_some()
             || (self.options.default.is_generated() && !self.has(Flag::ClientSet))
     }
 
-    /// Whether code writes it although no client does: it is `read_only` and has no other source of
-    /// a value.
+    /// Whether only code of the app writes it: it is `read_only`, and neither the macro nor a
+    /// default generates its value.
     pub(crate) fn code_writes(&self) -> bool {
         let made = self.generated
-            || self.owned.is_some()
+            || self.server_only_reason.is_some()
             || self.options.on_update.is_some()
             || self.options.default.is_generated();
         self.has(Flag::ReadOnly) && !made
     }
 
-    /// Whether its value comes from the caller: the tenant or a scope of the record.
-    pub(crate) fn is_callers(&self) -> bool {
-        self.owned
+    /// Whether its value comes from the caller: it is the tenant or a scope of the record.
+    pub(crate) fn comes_from_caller(&self) -> bool {
+        self.server_only_reason
             .is_some_and(|owner| owner != super::visibility::MARK && owner != COMPUTED)
     }
 
@@ -191,7 +191,8 @@ impl Kind {
             "i64" => Self::Integer,
             "f64" => Self::Number,
             "Timestamp" => Self::Date,
-            // Without arguments, either name could be another type.
+            // `Json` without type arguments, or `Value` without `serde_json::`, may be another
+            // type.
             "Json" if !last.arguments.is_none() => Self::Json,
             "Value"
                 if path
@@ -232,7 +233,8 @@ impl Kind {
         matches!(self, Self::String | Self::Uuid | Self::Other)
     }
 
-    /// Whether values can be ordered. It is true for unknown types; rustc decides.
+    /// Whether it is one value that can be compared and sorted: no list and no JSON. It is true for
+    /// unknown types; rustc decides.
     pub(crate) fn is_scalar(self) -> bool {
         !matches!(self, Self::StringArray | Self::Json | Self::Items)
     }
@@ -248,7 +250,8 @@ impl Kind {
     }
 }
 
-/// The line of a token in the source. In unit tests, which no compiler runs, it is 0.
+/// Returns the line of a token in the source. It is 0 in unit tests, which run outside of a
+/// compiler.
 fn line_of(span: Span) -> u32 {
     if !proc_macro::is_available() {
         return 0;
@@ -256,13 +259,13 @@ fn line_of(span: Span) -> u32 {
     u32::try_from(span.unwrap().line()).unwrap_or(0)
 }
 
-/// `cfg`, or a `cfg_attr` with one of our attributes or another condition. The derive handles a
-/// `cfg_attr` of its own.
+/// Whether an attribute is `cfg`, or a `cfg_attr` that contains `field`, `cfg` or `cfg_attr`. Other
+/// attributes in a `cfg_attr` have no effect on the entity.
 fn is_conditional(attr: &Attribute) -> bool {
-    let ours = |token: proc_macro2::TokenTree| matches!(token, proc_macro2::TokenTree::Ident(word) if ["field", "cfg", "cfg_attr"].contains(&word.to_string().as_str()));
+    let is_refused_word = |token: proc_macro2::TokenTree| matches!(token, proc_macro2::TokenTree::Ident(word) if ["field", "cfg", "cfg_attr"].contains(&word.to_string().as_str()));
     match &attr.meta {
         Meta::List(list) if list.path.is_ident("cfg_attr") => {
-            list.tokens.clone().into_iter().any(ours)
+            list.tokens.clone().into_iter().any(is_refused_word)
         }
         meta => meta.path().is_ident("cfg"),
     }
@@ -308,7 +311,7 @@ fn argument(segment: &syn::PathSegment) -> Option<&Type> {
     }
 }
 
-// A type that went through a `macro_rules!` arrives in an invisible group.
+// A type from a `macro_rules!` is in an invisible group.
 fn strip(ty: &Type) -> &Type {
     match ty {
         Type::Group(group) => strip(&group.elem),

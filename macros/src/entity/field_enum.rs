@@ -59,7 +59,7 @@ fn variants(input: &DeriveInput, d: &mut Diagnostics) -> Vec<Variant> {
     let Data::Enum(data) = &input.data else {
         d.error(
             &input.ident,
-            format!("FieldEnum needs an enum, `{}` is none", input.ident),
+            format!("FieldEnum needs an enum; `{}` is not an enum", input.ident),
         )
         .help("`#[derive(Embedded)]` is for item structs");
         return Vec::new();
@@ -75,7 +75,7 @@ fn variants(input: &DeriveInput, d: &mut Diagnostics) -> Vec<Variant> {
         d.error(
             &input.ident,
             format!(
-                "enum `{}` has no variants: no field could hold one",
+                "enum `{}` has no variants, so no field could have a value",
                 input.ident
             ),
         )
@@ -147,8 +147,8 @@ fn rename(attrs: &mut Vec<syn::Attribute>, d: &mut Diagnostics) -> Option<LitStr
         .and_then(|opt| opt.text("rename = \"in_review\"", d))
 }
 
-/// An enum with errors is still a field type, without variants, so that fields of its type add no
-/// errors.
+/// Implements the trait even if the enum has errors, then without variants, so that fields of its
+/// type add no errors.
 fn expand(
     ident: &Ident,
     krate: &TokenStream,

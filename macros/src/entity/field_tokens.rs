@@ -10,7 +10,8 @@ use super::field::{Default, Field, Flag, Kind};
 use super::rules::{Bound, Bounds, Choice, RuleArgs, as_float};
 use crate::options;
 
-/// The calls after `__lp::field::<..>(..)`: one for each difference from a plain field.
+/// Returns the method calls after `__lp::field::<..>(..)`: one for each property that differs from
+/// the default.
 ///
 /// `literal` is the path of the function that checks the type of a literal default.
 pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStream) -> TokenStream {
@@ -26,7 +27,7 @@ pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStrea
     quote!(#doc #flags #default #rules #rename)
 }
 
-/// The declared flags, and the flags that follow from them.
+/// Returns the declared flags, and the flags that they imply.
 pub(crate) fn flags(field: &Field) -> Vec<TokenStream> {
     let sensitive = field.has(Flag::Sensitive) || !field.readable();
     let all = [
@@ -36,7 +37,7 @@ pub(crate) fn flags(field: &Field) -> Vec<TokenStream> {
             quote!(IMMUTABLE),
         ),
         (
-            field.has(Flag::ReadOnly) || field.owned.is_some(),
+            field.has(Flag::ReadOnly) || field.server_only_reason.is_some(),
             quote!(READ_ONLY),
         ),
         (field.has(Flag::WriteOnly), quote!(WRITE_ONLY)),
@@ -65,8 +66,8 @@ fn default(field: &Field, literal: &TokenStream) -> Option<TokenStream> {
     })
 }
 
-/// A literal as a value. If its tokens show the type, the value is written out; otherwise it goes
-/// through `literal`, and rustc checks it.
+/// Returns a literal as a value. If its tokens show the type, the expansion contains the value.
+/// Otherwise it contains a call of the function `literal`, whose argument rustc checks.
 fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream {
     if let Some(text) = options::as_text(value) {
         if kind == Kind::Date
@@ -83,7 +84,7 @@ fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream 
             .map(|n| n as f64)
             .or_else(|| as_float(value))
     {
-        // Adding zero turns -0 into 0: JSON has one zero.
+        // Adding zero turns -0 into 0, so that there is only one zero.
         let number = Literal::f64_unsuffixed(number + 0.0);
         return quote!(__lp::Value::Float(#number));
     }

@@ -7,17 +7,18 @@ use syn::{GenericArgument, PathArguments, PathSegment, Type};
 
 use crate::diagnostics::Diagnostics;
 
-/// Integers of other sizes, which a store would not return unchanged.
-const WHOLE: &[&str] = &[
+/// Integer types other than `i64`: a store may return another value than the written one.
+const INTEGERS: &[&str] = &[
     "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i128", "isize",
 ];
-/// The elements of lists that are not lists of texts.
-const VALUES: &[&str] = &["i64", "f64", "f32", "bool", "char"];
+/// Element types of lists that no field can have.
+const LIST_ELEMENTS: &[&str] = &["i64", "f64", "f32", "bool", "char"];
 const MAPS: &[&str] = &["HashMap", "BTreeMap", "HashSet", "BTreeSet", "VecDeque"];
 
-/// The replacement of a type: in messages, and while the rest of the declaration is read.
-enum Meant {
-    Whole,
+/// The replacement of a type. The message suggests it, and the rest of the declaration is read as
+/// if the field had it.
+enum Replacement {
+    Integer,
     Number,
     Text,
     Texts,
@@ -31,56 +32,59 @@ pub(super) fn replace(name: &str, ty: &mut Type, krate: &TokenStream, d: &mut Di
     if let Some(inner) = inside_mut(ty, "Option") {
         return replace(name, inner, krate, d);
     }
-    let Some(meant) = meant(ty) else { return };
-    let written = shown(ty);
-    let help = match meant {
-        Meant::Whole => "i64".to_owned(),
-        Meant::Number => "f64".to_owned(),
-        Meant::Text => "String".to_owned(),
-        Meant::Texts => "Vec<String>".to_owned(),
-        Meant::Date => "Timestamp".to_owned(),
-        Meant::Json => format!("Json<{written}>"),
+    let Some(replacement) = replacement(ty) else {
+        return;
+    };
+    let written = type_text(ty);
+    let help = match replacement {
+        Replacement::Integer => "i64".to_owned(),
+        Replacement::Number => "f64".to_owned(),
+        Replacement::Text => "String".to_owned(),
+        Replacement::Texts => "Vec<String>".to_owned(),
+        Replacement::Date => "Timestamp".to_owned(),
+        Replacement::Json => format!("Json<{written}>"),
     };
     d.error(ty, format!("field `{name}` cannot be `{written}`"))
         .help(format!("`{help}`"));
     let at = ty.span();
-    let tokens = match meant {
-        Meant::Whole => quote_spanned!(at=> i64),
-        Meant::Number => quote_spanned!(at=> f64),
-        Meant::Text => quote_spanned!(at=> ::std::string::String),
-        Meant::Texts => quote_spanned!(at=> ::std::vec::Vec<::std::string::String>),
-        Meant::Date => quote_spanned!(at=> #krate::Timestamp),
-        // The inner type is never reported.
-        Meant::Json => quote_spanned!(at=> #krate::Json<::std::string::String>),
+    let tokens = match replacement {
+        Replacement::Integer => quote_spanned!(at=> i64),
+        Replacement::Number => quote_spanned!(at=> f64),
+        Replacement::Text => quote_spanned!(at=> ::std::string::String),
+        Replacement::Texts => quote_spanned!(at=> ::std::vec::Vec<::std::string::String>),
+        Replacement::Date => quote_spanned!(at=> #krate::Timestamp),
+        // The inner type does not matter, because no message contains it.
+        Replacement::Json => quote_spanned!(at=> #krate::Json<::std::string::String>),
     };
     if let Ok(instead) = syn::parse2(tokens) {
         *ty = instead;
     }
 }
 
-fn meant(ty: &Type) -> Option<Meant> {
+fn replacement(ty: &Type) -> Option<Replacement> {
     let path = match ty {
-        Type::Reference(reference) => return is_text(&reference.elem).then_some(Meant::Text),
-        Type::Array(_) | Type::Tuple(_) => return Some(Meant::Json),
+        Type::Reference(reference) => return is_text(&reference.elem).then_some(Replacement::Text),
+        Type::Array(_) | Type::Tuple(_) => return Some(Replacement::Json),
         Type::Path(path) => &path.path,
         _ => return None,
     };
     let last = path.segments.last()?;
     let name = last.ident.to_string();
-    // A type with this name in a module could belong to the app.
+    // A type with a longer path could be a type of the app with the same name.
     let plain = path.segments.len() == 1 && last.arguments.is_none();
     match name.as_str() {
-        whole if plain && WHOLE.contains(&whole) => Some(Meant::Whole),
-        "f32" if plain => Some(Meant::Number),
-        "char" | "str" if plain => Some(Meant::Text),
-        "SystemTime" => Some(Meant::Date),
-        map if MAPS.contains(&map) && !last.arguments.is_none() => Some(Meant::Json),
+        integer if plain && INTEGERS.contains(&integer) => Some(Replacement::Integer),
+        "f32" if plain => Some(Replacement::Number),
+        "char" | "str" if plain => Some(Replacement::Text),
+        "SystemTime" => Some(Replacement::Date),
+        map if MAPS.contains(&map) && !last.arguments.is_none() => Some(Replacement::Json),
         "Vec" => match arguments(last).next()? {
-            Type::Reference(reference) if is_text(&reference.elem) => Some(Meant::Texts),
+            Type::Reference(reference) if is_text(&reference.elem) => Some(Replacement::Texts),
             Type::Path(one) => {
                 let value = one.path.get_ident().map(ToString::to_string)?;
-                let known = WHOLE.contains(&value.as_str()) || VALUES.contains(&value.as_str());
-                known.then_some(Meant::Json)
+                let known =
+                    INTEGERS.contains(&value.as_str()) || LIST_ELEMENTS.contains(&value.as_str());
+                known.then_some(Replacement::Json)
             }
             _ => None,
         },
@@ -123,8 +127,8 @@ fn inside_mut<'a>(ty: &'a mut Type, wrapper: &str) -> Option<&'a mut Type> {
     }
 }
 
-/// Formats a type as a person would write it.
-fn shown(ty: &Type) -> String {
+/// Formats a type as in formatted source code. The text of a token stream has more spaces.
+fn type_text(ty: &Type) -> String {
     let text = ty.to_token_stream().to_string();
     [
         (" < ", "<"),

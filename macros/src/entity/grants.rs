@@ -10,8 +10,8 @@ use crate::diagnostics::{Diagnostics, nearest};
 pub(crate) const TRANSACTION: &str = "transaction";
 
 impl EntityModel {
-    /// The named stores that do not grant a capability of the table. A store outside the table
-    /// declares its capabilities at start-up.
+    /// Returns the stores of `stores(..)` that do not grant a capability. Stores that are not in
+    /// the shared table are checked at start-up.
     pub(crate) fn lacking(&self, capability: &str) -> impl Iterator<Item = &'static StoreFacts> {
         let known = self
             .stores
@@ -22,15 +22,15 @@ impl EntityModel {
 }
 
 /// ``take `redis` out of `stores(..)` ``, and the stores that grant the capability:
-/// `memory, sqlite, postgres and mongo provide it`.
-pub(crate) fn without(lacking: &StoreFacts, capability: &str, do_it: &str) -> String {
+/// `memory, sqlite, postgres and mongo provide it`. `verb` is the end of this text.
+pub(crate) fn without(lacking: &StoreFacts, capability: &str, verb: &str) -> String {
     let names: Vec<&str> = store::granting(capability)
         .map(|store| store.name)
         .collect();
     let take = format!("take `{}` out of `stores(..)`", lacking.name);
     match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => {
-            format!("{take}: {} and {last} {do_it}", rest.join(", "))
+            format!("{take}: {} and {last} {verb}", rest.join(", "))
         }
         _ => take,
     }

@@ -46,16 +46,16 @@ pub(crate) use field::{Default, Field, Flag, Kind, doc_of};
 pub(crate) use field_enum::{attrs_of_variants, run as field_enum};
 pub(crate) use model::EntityModel;
 #[cfg(test)]
-pub(crate) use numbers::SUFFIX;
+pub(crate) use numbers::FIELD_SUFFIX;
 pub(crate) use numbers::field_number;
 #[cfg(test)]
 pub(crate) use parse::ENTITY_OPTIONS;
-pub(crate) use parse::{Member, ROUTES, by_number, member, members};
+pub(crate) use parse::{Member, ROUTES, member, members, read_page_numbers};
 #[cfg(test)]
 pub(crate) use parse_field::FIELD_OPTIONS;
 pub(crate) use parse_field::{attribute_options, krate};
 pub(crate) use rules::{Bound, Choice};
-pub(crate) use visibility::{Route, public, reason, reported};
+pub(crate) use visibility::{Route, reports_public_defaults, unscoped_reason, why_not_public};
 
 /// `#[entity(args)] item`.
 pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {

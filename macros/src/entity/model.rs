@@ -1,4 +1,4 @@
-//! The model of an entity: its whole declaration, resolved. Reading it cannot fail.
+//! The model of an entity: its whole declaration, with the names of fields resolved.
 //!
 //! `#[entity]` checks and expands it. Operations build it from the same declaration, which the
 //! schema macro passes to them unchanged.
@@ -15,17 +15,17 @@ use super::parse::{EntityArgs, IndexArgs, Member, PaginationArgs, UniqueArgs};
 use super::relations::Relation;
 use super::search::Search;
 use super::summaries::Summary;
-use super::visibility::Visibility as Seen;
+use super::visibility::Visibility as RecordVisibility;
 use crate::diagnostics::Diagnostics;
 use crate::names;
-use crate::operation::path::Moved;
+use crate::operation::path::RouteOverride;
 use crate::policy::Policy;
 use crate::repair;
 
 /// A declared entity.
 #[derive(Debug)]
 pub(crate) struct EntityModel {
-    /// The struct of the app without our attributes and with the version field.
+    /// The struct of the app without Linchpin's attributes and with the version field.
     pub(crate) item: ItemStruct,
     /// `Post`.
     pub(crate) ident: Ident,
@@ -39,7 +39,7 @@ pub(crate) struct EntityModel {
     pub(crate) path: String,
     /// `blog_posts`.
     pub(crate) storage_name: String,
-    /// The names that options set, for the position of errors.
+    /// The names as options set them, with their positions for errors.
     pub(crate) written: Written,
     pub(crate) doc: String,
     /// The fields in declaration order; the generated version field comes last.
@@ -54,7 +54,7 @@ pub(crate) struct EntityModel {
     /// Whether the list has numbered pages.
     pub(crate) numbered: bool,
     pub(crate) version: Option<Version>,
-    /// A function `fn(&Post) -> Result<(), Problem>`.
+    /// The function of `check = path`: `fn(&Post) -> Result<(), Problem>`.
     pub(crate) check: Option<Path>,
     pub(crate) rename_from: Vec<LitStr>,
     pub(crate) stores: Vec<Ident>,
@@ -63,14 +63,14 @@ pub(crate) struct EntityModel {
     /// create, list, get, update, delete.
     pub(crate) routes: [Policy; 5],
     /// The methods and paths that replace those of the routes.
-    pub(crate) moved: [Moved; 5],
+    pub(crate) route_override: [RouteOverride; 5],
     /// The visibility of records.
-    pub(crate) visibility: Seen,
+    pub(crate) visibility: RecordVisibility,
     /// The relations to other entities, `belongs_to` first.
     pub(crate) relations: Vec<Relation>,
     /// The gates and conditions, which also decide visibility.
     pub(crate) gates: Gates,
-    /// The counters that records of other entities keep of this entity's records.
+    /// The counters in records of other entities that count this entity's records.
     pub(crate) summaries: Vec<Summary>,
     /// The search provider.
     pub(crate) search: Option<Search>,
@@ -78,9 +78,9 @@ pub(crate) struct EntityModel {
     pub(crate) generated: Generated,
     /// Whether an option other than the routes could not be read or resolved. A missing option may
     /// then be intended, so errors and advice about missing options are left out.
-    pub(crate) unsure: bool,
+    pub(crate) has_unread_options: bool,
     /// Whether an option of the routes could not be read or resolved.
-    pub(crate) routes_unsure: bool,
+    pub(crate) has_unread_routes: bool,
     /// Whether the declaration has an error, see [`Self::make_inert`].
     pub(crate) inert: bool,
 }
@@ -160,14 +160,12 @@ impl EntityModel {
             Err(error) => {
                 let problem = match syn::parse2::<syn::DeriveInput>(item) {
                     // An enum or union; other items do not declare a type.
-                    Ok(other) => d.error(
-                        &other.ident,
-                        format!("`{}` is no struct: an entity has fields", other.ident),
-                    ),
-                    Err(_) => d.error_at(
-                        error.span(),
-                        format!("#[entity] stands on a struct: {error}"),
-                    ),
+                    Ok(other) => {
+                        d.error(&other.ident, format!("`{}` is not a struct", other.ident))
+                    }
+                    Err(_) => {
+                        d.error_at(error.span(), format!("#[entity] needs a struct: {error}"))
+                    }
                 };
                 problem.help("`#[entity] pub struct Post { .. }`");
                 return None;
@@ -191,18 +189,18 @@ impl EntityModel {
             .help("leave the parameters out");
             take_generics(&mut item);
         }
-        // A second attribute would see the expansion of the first, and expand it again.
+        // A second `#[entity]` would expand the struct again.
         item.attrs.retain(|attr| {
-            let again = attr
+            let is_entity_attribute = attr
                 .path()
                 .segments
                 .last()
                 .is_some_and(|last| last.ident == "entity");
-            if again {
+            if is_entity_attribute {
                 d.error(attr, "`#[entity]` is given twice")
                     .help("keep one of them, with the options of both");
             }
-            !again
+            !is_entity_attribute
         });
 
         let krate = args
@@ -224,7 +222,7 @@ impl EntityModel {
                 .field
                 .clone()
                 .unwrap_or_else(|| Ident::new("version", version.key.span()));
-            // The checks report a collision; the struct then keeps the field of the app.
+            // If the app has a field with this name, the checks report it, and the field is kept.
             let field = fields
                 .iter()
                 .position(|f| f.ident == ident)
@@ -240,7 +238,7 @@ impl EntityModel {
             }
         });
 
-        let visibility = Seen::resolve(args.visibility, &mut fields, d);
+        let visibility = RecordVisibility::resolve(args.visibility, &mut fields, d);
         let relations = args
             .relations
             .into_iter()
@@ -262,7 +260,7 @@ impl EntityModel {
             .name
             .as_ref()
             .map_or_else(|| bare.clone(), LitStr::value);
-        let generated = Generated::beside(&bare, ident.span());
+        let generated = Generated::for_struct(&bare, ident.span());
         let resolve = |members: &[Member], of: &str, d: &mut Diagnostics| {
             resolve_members(&fields, members, of, d)
         };
@@ -320,15 +318,15 @@ impl EntityModel {
             stores: args.stores,
             defaults: args.defaults,
             routes: args.routes,
-            moved: args.moved,
+            route_override: args.route_override,
             visibility,
             relations,
             gates,
             summaries,
             search,
             generated,
-            unsure: args.unread || d.len() > before,
-            routes_unsure: args.routes_unread,
+            has_unread_options: args.unread || d.len() > before,
+            has_unread_routes: args.routes_unread,
             inert: false,
             vis: item.vis.clone(),
             name,
@@ -341,7 +339,7 @@ impl EntityModel {
     /// Removes the options that may contain a mistake, so that the expansion of a wrong declaration
     /// adds no errors.
     ///
-    /// The shape stays: the struct, its inputs and its fields look as declared.
+    /// The struct, its inputs and its fields stay as declared.
     pub(crate) fn make_inert(&mut self) {
         for field in &mut self.fields {
             if let Default::Value(_) = field.options.default {
@@ -375,22 +373,24 @@ impl EntityModel {
     }
 
     /// Returns the first field of the default sort: the declared one, or the primary key.
-    fn leads_sort(&self) -> usize {
+    fn first_sort_field(&self) -> usize {
         self.sort
             .first()
             .map_or(self.primary.unwrap_or(0), |place| place.field)
     }
 
     /// Whether records in this order are adjacent in the primary key or in a declared index,
-    /// forwards or backwards. The index may begin with fields that are `pinned` to one value.
+    /// forwards or backwards. A key is the position of a field, and whether its order is
+    /// descending. The index may begin with fields that are `pinned` to one value.
     pub(crate) fn has_index_for(
         &self,
         keys: &[(usize, bool)],
         pinned: &dyn Fn(usize) -> bool,
     ) -> bool {
         let primary = self.primary.unwrap_or(0);
-        // Both end with the primary key, in the direction of the field before it.
-        let whole = |keys: &[(usize, bool)]| {
+        // An index and an order both end with the primary key, in the direction of the field before
+        // it.
+        let with_primary_key = |keys: &[(usize, bool)]| {
             let mut keys = keys.to_vec();
             match keys.iter().position(|(field, _)| *field == primary) {
                 Some(at) => keys.truncate(at + 1),
@@ -398,38 +398,39 @@ impl EntityModel {
             }
             keys
         };
-        let wanted = whole(keys);
-        let same = |index: &[(usize, bool)]| {
-            let turned = index
+        let wanted = with_primary_key(keys);
+        let matches = |index: &[(usize, bool)]| {
+            let reversed = index
                 .first()
                 .zip(wanted.first())
                 .is_some_and(|(a, b)| a.1 != b.1);
             index
                 .iter()
-                .map(|(field, desc)| (*field, *desc != turned))
+                .map(|(field, desc)| (*field, *desc != reversed))
                 .eq(wanted.iter().copied())
         };
-        self.unsure
+        self.has_unread_options
             || wanted.len() == 1
             || self.listed_indexes().any(|index| {
-                let index = whole(
+                let index = with_primary_key(
                     &index
                         .fields
                         .iter()
                         .map(|place| (place.field, place.desc))
                         .collect::<Vec<_>>(),
                 );
-                let before = index.len().checked_sub(wanted.len());
-                before.is_some_and(|before| {
-                    index[..before].iter().all(|(field, _)| pinned(*field))
-                        && same(&index[before..])
+                let leading = index.len().checked_sub(wanted.len());
+                leading.is_some_and(|leading| {
+                    index[..leading].iter().all(|(field, _)| pinned(*field))
+                        && matches(&index[leading..])
                 })
             })
     }
 
-    /// Whether these fields identify one record: they include the primary key or a whole unique.
-    pub(crate) fn pins_one(&self, fields: &[usize]) -> bool {
-        self.unsure
+    /// Whether these fields identify one record: they include the primary key or all fields of a
+    /// unique.
+    pub(crate) fn identify_one_record(&self, fields: &[usize]) -> bool {
+        self.has_unread_options
             || self.primary.is_some_and(|p| fields.contains(&p))
             || self
                 .uniques
@@ -455,13 +456,14 @@ impl EntityModel {
         }
     }
 
-    /// The indexes that serve lists, which see one tenant.
+    /// The indexes that lists can use. A list reads the records of one tenant, so a `global` index
+    /// does not help.
     fn listed_indexes(&self) -> impl Iterator<Item = &Index> {
         self.indexes.iter().filter(|index| index.global.is_none())
     }
 
-    /// Whether the list route filters by the field without an option. The runtime, which knows the
-    /// type, adds aliased enums and booleans.
+    /// Whether the list route can filter by the field. The runtime adds enums, and booleans whose
+    /// type is an alias: only rustc knows these types.
     pub(crate) fn filterable(&self, index: usize) -> bool {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
@@ -478,7 +480,7 @@ impl EntityModel {
             && (field.has(Flag::Filterable) || (automatic && field.kind != Kind::Number))
     }
 
-    /// Whether the list route sorts by the field without an option.
+    /// Whether the list route can sort by the field.
     pub(crate) fn sortable(&self, index: usize) -> bool {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
@@ -486,7 +488,7 @@ impl EntityModel {
                 .listed_indexes()
                 .filter_map(|i| i.fields.first())
                 .any(|p| p.field == index)
-            || self.leads_sort() == index;
+            || self.first_sort_field() == index;
         field.readable() && field.kind.is_scalar() && (automatic || field.has(Flag::Sortable))
     }
 }
@@ -519,16 +521,16 @@ pub(crate) fn marker_module(bare: &str, span: Span) -> Ident {
     match snake.as_str() {
         // A name without letters has no snake-case form.
         "" => format_ident!("{bare}_", span = span),
-        // A struct in lower case: types and modules share a namespace.
+        // The struct has a lower-case name. Types and modules share a namespace, so the module
+        // needs another name.
         _ if snake == bare => format_ident!("{snake}_", span = span),
         _ => names::ident(&snake, span),
     }
 }
 
 impl Generated {
-    fn beside(bare: &str, span: Span) -> Self {
-        // An app may name a struct in lower case; our generated types follow the convention for
-        // types.
+    fn for_struct(bare: &str, span: Span) -> Self {
+        // The names of generated types are in PascalCase, even if the struct has a lower-case name.
         let stem = if bare.starts_with(char::is_lowercase) {
             names::pascal(bare)
         } else {
@@ -545,8 +547,8 @@ impl Generated {
     }
 }
 
-/// Removes the generic parameters of a struct, and from its fields, where they would be unknown
-/// types with an error each.
+/// Removes the generic parameters of a struct. Fields that use them get the type `String`, because
+/// rustc would report each parameter as an unknown type.
 fn take_generics(item: &mut ItemStruct) {
     let generics = std::mem::take(&mut item.generics);
     let mut names: Vec<String> = generics
@@ -566,6 +568,7 @@ fn take_generics(item: &mut ItemStruct) {
     }
 }
 
+/// Whether tokens contain one of the names, at any depth.
 fn mentions(tokens: TokenStream, names: &[String]) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(ident) => names.contains(&ident.to_string()),

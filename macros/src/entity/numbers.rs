@@ -21,10 +21,10 @@ impl EntityModel {
 /// can print `7 /* due_at */`. A compiled macro writes the plain number.
 pub(crate) fn field_number(number: usize, name: &str) -> Literal {
     let named = cfg!(test)
-        .then(|| format!("{number}{SUFFIX}{name}").parse().ok())
+        .then(|| format!("{number}{FIELD_SUFFIX}{name}").parse().ok())
         .flatten();
     named.unwrap_or_else(|| index(number))
 }
 
 /// The text between the number and the name in unit tests.
-pub(crate) const SUFFIX: &str = "field_";
+pub(crate) const FIELD_SUFFIX: &str = "field_";

@@ -10,7 +10,7 @@ use super::summaries::SummaryArgs;
 use super::visibility::{VisibilityArgs, VisibilityKeys};
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::list::List;
-use crate::operation::path::{Moved, RouteArgs};
+use crate::operation::path::{RouteArgs, RouteOverride};
 use crate::options::{self, Opt, OptValue, Rest};
 use crate::policy::{self, Policy};
 
@@ -45,7 +45,7 @@ pub(crate) const ENTITY_OPTIONS: &[&str] = &[
 const PLANNED_ENTITY_OPTIONS: &[&str] = &["tally", "latest", "prepare", "erase"];
 
 /// The keys that may be given more than once.
-const REPEATED: [&str; 8] = [
+const REPEATABLE: [&str; 8] = [
     "index",
     "unique",
     "scope",
@@ -79,7 +79,7 @@ pub(crate) struct EntityArgs {
     pub(crate) stores: Vec<Ident>,
     pub(crate) defaults: Policy,
     pub(crate) routes: [Policy; 5],
-    pub(crate) moved: [Moved; 5],
+    pub(crate) route_override: [RouteOverride; 5],
     pub(crate) visibility: VisibilityArgs,
     pub(crate) relations: Vec<RelationArgs>,
     pub(crate) summaries: Vec<SummaryArgs>,
@@ -172,22 +172,22 @@ impl EntityArgs {
     /// Reads the arguments of the attribute.
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
         let before = d.len();
-        let keys: EntityKeys = options::table(options::read(tokens, d), &REPEATED, d);
+        let keys: EntityKeys = options::table(options::read(tokens, d), &REPEATABLE, d);
         keys.visibility
             .rest
             .refuse("entity", ENTITY_OPTIONS, PLANNED_ENTITY_OPTIONS, d);
-        let one = keys
+        let belongs_to = keys
             .belongs_to
             .iter()
             .filter_map(|opt| RelationArgs::belongs_to(opt, d))
             .collect::<Vec<_>>();
-        let many = keys
+        let has_many = keys
             .has_many
             .iter()
             .filter_map(|opt| RelationArgs::has_many(opt, d))
             .collect::<Vec<_>>();
         let mut args = Self {
-            relations: one.into_iter().chain(many).collect(),
+            relations: belongs_to.into_iter().chain(has_many).collect(),
             summaries: keys
                 .counter
                 .iter()
@@ -265,14 +265,15 @@ impl EntityArgs {
                 let mut args = RouteArgs::default();
                 for key in &keys {
                     if name == "list" && key.name() == "paging" {
-                        self.numbered = by_number(key, "paging = \"page\"", d);
+                        self.numbered = read_page_numbers(key, "paging = \"page\"", d);
                     } else if !args.option(key, false, d) {
                         args.others.push(key.clone());
                     }
                 }
                 args.refuse_others_of("route", d);
-                (self.routes[route], self.moved[route]) = (args.policy, args.moved);
-            } else if policy::OF_ONE.contains(&name.as_str()) {
+                (self.routes[route], self.route_override[route]) =
+                    (args.policy, args.route_override);
+            } else if policy::SINGLE_ROUTE_KEYS.contains(&name.as_str()) {
                 d.error(&opt.key, format!("`{name}` belongs to one route"))
                     .help(format!("`routes(get({name} = \"..\"))`"));
             } else if !self.defaults.option(opt, d) {
@@ -290,7 +291,7 @@ impl EntityArgs {
     fn unknown_route(opt: &Opt, d: &mut Diagnostics) {
         let name = opt.name();
         let known = ROUTES.iter().chain(policy::KEYS).copied();
-        if policy::LATER.contains(&name.as_str()) {
+        if policy::PLANNED_KEYS.contains(&name.as_str()) {
             d.error(
                 &opt.key,
                 format!("route option `{name}` is not supported yet"),
@@ -348,7 +349,7 @@ fn fields_or_global(
     let words = members.extract_if(.., |m| !m.desc && m.ident == "global");
     let global = words.map(|m| m.ident).next();
     if members.is_empty() && global.is_some() {
-        d.error(&opt.key, format!("`{}` names no field", opt.key))
+        d.error(&opt.key, format!("`{}` needs at least one field", opt.key))
             .help(format!("`{example}`"));
     }
     (members, global)
@@ -356,7 +357,7 @@ fn fields_or_global(
 
 pub(crate) fn members(opt: &Opt, list: List, d: &mut Diagnostics) -> Vec<Member> {
     if list.is_empty() {
-        d.error(&opt.key, format!("`{}` names no field", opt.key))
+        d.error(&opt.key, format!("`{}` needs at least one field", opt.key))
             .help(format!("`{}(created_at)`", opt.key));
     }
     let members = options::each::<Expr>(list, d);
@@ -403,15 +404,16 @@ fn sort(opt: &Opt, d: &mut Diagnostics) -> Vec<Member> {
     }
 }
 
-/// Reads `paging = "page"`, the only value of this option.
-pub(crate) fn by_number(opt: &Opt, example: &str, d: &mut Diagnostics) -> bool {
+/// Reads `paging = "page"`, the only value of this option. Returns whether pages are numbered; for
+/// an unknown text this is assumed.
+pub(crate) fn read_page_numbers(opt: &Opt, example: &str, d: &mut Diagnostics) -> bool {
     let Some(text) = opt.text(example, d) else {
         return false;
     };
     if text.value() != "page" {
         d.error(
             &text,
-            format!("unknown way \"{}\" to ask for pages", text.value()),
+            format!("unknown value \"{}\" of `{}`", text.value(), opt.key),
         )
         .help(format!("`{example}`"));
     }
@@ -479,13 +481,13 @@ fn version(opt: Opt, d: &mut Diagnostics) -> VersionArgs {
     }
 }
 
-/// The keys of a table and the list that suggestions come from name the same options.
+/// Checks that the table of keys and the list for suggestions contain the same options.
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_known() {
+    fn suggestions_contain_exactly_the_keys_of_the_table() {
         let mut known = ENTITY_OPTIONS.to_vec();
         known.sort_unstable();
         assert_eq!(options::keys_of::<EntityKeys>(), known);

@@ -139,7 +139,7 @@ struct FieldKeys {
 }
 
 impl FieldArgs {
-    /// Removes our attributes from a field and reads them.
+    /// Removes Linchpin's attributes from a field and reads them.
     pub(crate) fn take(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Self {
         let keys: FieldKeys = options::table(field_options(attrs, d), &[], d);
         for opt in &keys.rules.rest.0 {
@@ -220,7 +220,7 @@ fn computed(opt: &Opt, d: &mut Diagnostics) -> Option<ComputedArgs> {
             from,
         }),
         Ok(_) => {
-            d.error(&opt.key, "`from` names no field")
+            d.error(&opt.key, "`from` needs at least one field")
                 .help(format!("`{FROM}`"));
             None
         }
@@ -262,7 +262,7 @@ fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
 }
 
 fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
-    // A default that cannot be read counts as present.
+    // An unreadable default counts as a default, so that no error reports a missing one.
     let Some(value) = opt.expr("default = uuid", d) else {
         return if opt.is_unreadable() {
             Default::Poisoned
@@ -310,8 +310,8 @@ struct TypeKeys {
     rest: Rest,
 }
 
-/// Returns the path of the runtime crate: `::linchpin` unless `#[field(crate = path)]` on the type
-/// sets another.
+/// Returns the path of the runtime crate: `::linchpin` unless `crate = path` in the attribute
+/// `name` on the type sets another. `name` is `field` or `role`, for example.
 pub(crate) fn krate(attrs: &[Attribute], name: &str, d: &mut Diagnostics) -> TokenStream {
     let example = format!("`#[{name}(crate = ::framework::linchpin)]`");
     let keys: TypeKeys = options::table(
@@ -354,13 +354,13 @@ pub(crate) fn attribute_options(
     found
 }
 
-/// The keys of a table and the list that suggestions come from name the same options.
+/// Checks that the table of keys and the list for suggestions contain the same options.
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_known() {
+    fn suggestions_contain_exactly_the_keys_of_the_table() {
         let mut known = FIELD_OPTIONS.to_vec();
         known.sort_unstable();
         assert_eq!(options::keys_of::<FieldKeys>(), known);

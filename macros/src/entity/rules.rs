@@ -115,8 +115,8 @@ impl RuleArgs {
         }
     }
 
-    /// Returns the name of each constraint, with the kinds that it applies to (a const of the
-    /// runtime).
+    /// Returns the name of each constraint, with the name of the runtime's const that lists the
+    /// types it applies to.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&Ident, &'static str)> {
         let texts = [
             self.length.as_ref().map(|r| &r.key),
@@ -201,7 +201,7 @@ fn one_of(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Vec<Choice>>> {
     let mut choices: Vec<Choice> = Vec::new();
     let members = options::each::<Expr>(opt.list(EXAMPLE, d)?, d);
     if opt.is_empty_list() {
-        d.error(&opt.key, "`one_of` names no value")
+        d.error(&opt.key, "`one_of` is empty")
             .help(format!("`{EXAMPLE}`"));
     }
     for member in &members {
@@ -237,6 +237,7 @@ impl Choice {
     }
 }
 
+/// Reads one bound. The error completes the message "a bound of `length` is ..".
 type Read<T> = fn(&Expr) -> Result<T, &'static str>;
 
 fn bounds<T>(
@@ -248,7 +249,7 @@ fn bounds<T>(
     let value = opt.expr(example, d)?;
     let Expr::Range(range) = value else {
         d.error(value, format!("`{}` needs a range", opt.key))
-            .help(meant(&opt.key, value, read).unwrap_or_else(|| format!("`{example}`")));
+            .help(suggested_range(&opt.key, value, read).unwrap_or_else(|| format!("`{example}`")));
         return None;
     };
     if let (RangeLimits::HalfOpen(limits), Some(_)) = (&range.limits, &range.end) {
@@ -257,16 +258,17 @@ fn bounds<T>(
         return None;
     }
     if range.start.is_none() && range.end.is_none() {
-        d.error(value, format!("`{}` bounds nothing", opt.key))
+        d.error(value, format!("`{}` needs at least one bound", opt.key))
             .help(format!("`{example}`"));
         return None;
     }
+    // The outer `None` is an error that has been reported; the inner `None` is a missing bound.
     let mut side = |expr: Option<&Expr>| match expr.map(|expr| (expr, read(expr))) {
         None => Some(None),
         Some((_, Ok(bound))) => Some(Some(bound)),
         Some((expr, Err(wanted))) => {
             let error = d.error(expr, format!("a bound of `{}` is {wanted}", opt.key));
-            // The example has numbers; `wanted` may contain another example.
+            // The example contains numbers. If `wanted` contains an example, it replaces this one.
             match options::suffixed(expr) {
                 Some((_, digits)) => error.help(format!("`{digits}`")),
                 None if wanted.contains("such as") => {}
@@ -287,7 +289,7 @@ fn bounds<T>(
 }
 
 /// Returns the range inside a text, or the range that a single bound probably means.
-fn meant<T>(key: &Ident, value: &Expr, read: Read<T>) -> Option<String> {
+fn suggested_range<T>(key: &Ident, value: &Expr, read: Read<T>) -> Option<String> {
     if read(value).is_ok() {
         let bound = quote::quote!(#value);
         return Some(match options::as_text(value) {
@@ -297,7 +299,7 @@ fn meant<T>(key: &Ident, value: &Expr, read: Read<T>) -> Option<String> {
     }
     let inside: Expr = syn::parse_str(&options::as_text(value)?.value()).ok()?;
     let Expr::Range(range) = &inside else {
-        return meant(key, &inside, read);
+        return suggested_range(key, &inside, read);
     };
     let sides = [&range.start, &range.end].map(|side| side.as_deref());
     let fits =
@@ -313,11 +315,11 @@ fn meant<T>(key: &Ident, value: &Expr, read: Read<T>) -> Option<String> {
     })
 }
 
-const SUFFIX: &str = "a number without a suffix";
+const UNSUFFIXED: &str = "a number without a suffix";
 
 fn count(expr: &Expr) -> Result<u32, &'static str> {
     if options::suffixed(expr).is_some() {
-        return Err(SUFFIX);
+        return Err(UNSUFFIXED);
     }
     match options::as_int(expr) {
         Some(Ok(n)) => u32::try_from(n).map_err(|_| "a count from 0 to 4294967295"),
@@ -333,10 +335,12 @@ fn bound(expr: &Expr) -> Result<Bound, &'static str> {
             .ok_or("a date such as \"2020-01-01T00:00:00Z\"");
     }
     if options::suffixed(expr).is_some() {
-        return Err(SUFFIX);
+        return Err(UNSUFFIXED);
     }
     if let Some(number) = options::as_int(expr) {
-        return number.map(Bound::Int).map_err(|_| "a number this can hold");
+        return number
+            .map(Bound::Int)
+            .map_err(|_| "an integer that fits in 64 bits");
     }
     as_float(expr).map(Bound::Float).ok_or(WANTED)
 }

@@ -46,7 +46,7 @@ struct Keys {
 
 impl Search {
     /// The fields of the index, as written.
-    pub(crate) fn named(&self) -> impl Iterator<Item = &Ident> {
+    pub(crate) fn named_fields(&self) -> impl Iterator<Item = &Ident> {
         self.fields.iter().map(|weighted| &weighted.at)
     }
 
@@ -56,11 +56,11 @@ impl Search {
         let misspelt = !keys.rest.0.is_empty();
         keys.rest
             .refuse("search", &["provider", "fields", "fallback"], &[], d);
-        for (name, there) in [
+        for (name, present) in [
             ("provider", keys.provider.is_some()),
             ("fields", keys.fields.is_some()),
         ] {
-            if !there && !misspelt {
+            if !present && !misspelt {
                 d.error(&opt.key, format!("search needs `{name}`"))
                     .help(format!("`{EXAMPLE}`"));
             }
@@ -72,7 +72,7 @@ impl Search {
             .as_ref()
             .filter(|text| text.value().trim().is_empty())
         {
-            d.error(empty, "`provider` names no provider")
+            d.error(empty, "`provider` is empty")
                 .help("`provider = \"tantivy\"`");
         }
         let fallback = keys
@@ -88,7 +88,7 @@ impl Search {
     }
 
     /// Whether the index contains a field.
-    pub(crate) fn holds(&self, field: usize) -> bool {
+    pub(crate) fn contains(&self, field: usize) -> bool {
         self.fields.iter().any(|weighted| weighted.field == field)
     }
 }
@@ -193,7 +193,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     )
 }
 
-/// The checks that need types: field, position, message.
+/// Returns the checks that need types: for each the field, the span and the message.
 pub(crate) fn assertions(model: &EntityModel) -> impl Iterator<Item = (usize, Span, String)> {
     let fields = model.search.iter().flat_map(|search| &search.fields);
     fields.map(|Weighted { field, at, .. }| {

@@ -13,7 +13,7 @@ fn expand(name: &str, source: &str) {
 }
 
 #[test]
-fn a_small_entity() {
+fn a_small_entity_matches_its_snapshot() {
     expand(
         "entity_small",
         include_str!("../../tests/snapshot/entity_small.rs"),
@@ -21,7 +21,7 @@ fn a_small_entity() {
 }
 
 #[test]
-fn a_full_entity() {
+fn a_full_entity_matches_its_snapshot() {
     expand(
         "entity_full",
         include_str!("../../tests/snapshot/entity_full.rs"),
@@ -29,7 +29,7 @@ fn a_full_entity() {
 }
 
 #[test]
-fn a_guarded_entity() {
+fn a_guarded_entity_matches_its_snapshot() {
     expand(
         "entity_guarded",
         include_str!("../../tests/snapshot/entity_guarded.rs"),
@@ -37,7 +37,7 @@ fn a_guarded_entity() {
 }
 
 #[test]
-fn a_related_entity() {
+fn a_related_entity_matches_its_snapshot() {
     expand(
         "entity_related",
         include_str!("../../tests/snapshot/entity_related.rs"),
@@ -45,7 +45,7 @@ fn a_related_entity() {
 }
 
 #[test]
-fn a_gated_entity() {
+fn a_gated_entity_matches_its_snapshot() {
     expand(
         "entity_gated",
         include_str!("../../tests/snapshot/entity_gated.rs"),
@@ -53,7 +53,7 @@ fn a_gated_entity() {
 }
 
 #[test]
-fn a_counting_entity() {
+fn a_counting_entity_matches_its_snapshot() {
     expand(
         "entity_counting",
         include_str!("../../tests/snapshot/entity_counting.rs"),
@@ -61,31 +61,42 @@ fn a_counting_entity() {
 }
 
 #[test]
-fn a_searched_entity() {
+fn a_searched_entity_matches_its_snapshot() {
     expand(
         "entity_searched",
         include_str!("../../tests/snapshot/entity_searched.rs"),
     );
-    // With computed fields.
+}
+
+#[test]
+fn an_entity_with_computed_fields_matches_its_snapshot() {
     expand(
         "entity_computed",
         include_str!("../../tests/snapshot/entity_computed.rs"),
     );
-    // With numbered pages, in an order of several fields.
+}
+
+/// The list has numbered pages and a default sort of several fields.
+#[test]
+fn an_entity_with_list_options_matches_its_snapshot() {
     expand(
         "entity_listed",
         include_str!("../../tests/snapshot/entity_listed.rs"),
     );
-    // With other routes.
+}
+
+#[test]
+fn an_entity_with_moved_routes_matches_its_snapshot() {
     expand(
         "entity_moved",
         include_str!("../../tests/snapshot/entity_moved.rs"),
     );
 }
 
-/// Four mistakes cause four errors, and all items that other code names exist.
+/// A declaration with four mistakes expands to four errors, and still to all items that other code
+/// uses.
 #[test]
-fn a_broken_entity() {
+fn a_broken_entity_matches_its_snapshot() {
     expand(
         "entity_broken",
         include_str!("../../tests/snapshot/entity_broken.rs"),
@@ -93,7 +104,7 @@ fn a_broken_entity() {
 }
 
 #[test]
-fn a_field_enum() {
+fn a_field_enum_matches_its_snapshot() {
     let source = include_str!("../../tests/snapshot/field_enum.rs");
     snapshot::assert(
         "field_enum",
@@ -103,13 +114,13 @@ fn a_field_enum() {
 }
 
 #[test]
-fn roles() {
+fn roles_match_their_snapshot() {
     let source = include_str!("../../tests/snapshot/roles.rs");
     snapshot::assert("roles", source, &crate::roles::run(&derive_input(source)));
 }
 
 #[test]
-fn an_embedded_item() {
+fn an_embedded_item_matches_its_snapshot() {
     let source = include_str!("../../tests/snapshot/embedded.rs");
     snapshot::assert("embedded", source, &super::embedded(&derive_input(source)));
 }
@@ -118,9 +129,9 @@ fn derive_input(source: &str) -> TokenStream {
     source.parse().unwrap_or_else(|e| panic!("not tokens: {e}"))
 }
 
-/// A declaration with the path of the runtime uses only this path.
+/// With `crate = path`, the expansion uses only this path of the runtime.
 #[test]
-fn the_path_of_the_runtime_is_the_declared_one() {
+fn the_expansion_uses_only_the_declared_path_of_the_runtime() {
     let (args, entity) = snapshot::declaration(include_str!("../../tests/snapshot/entity_full.rs"));
     let args = quote!(crate = a::framework, #args);
     let (operation, constant) =
@@ -159,9 +170,9 @@ fn the_path_of_the_runtime_is_the_declared_one() {
     }
 }
 
-/// Counts the lines of an expanded entity with 8 fields, without docs.
+/// An entity with 8 fields expands to at most 200 lines without docs.
 #[test]
-fn the_expansion_is_thin() {
+fn an_entity_with_8_fields_expands_to_at_most_200_lines() {
     let (args, item) = snapshot::declaration(include_str!("../../tests/snapshot/entity_small.rs"));
     let expansion = super::run(&args, &item);
     let text = prettyplease::unparse(&syn::parse_quote!(#expansion));
@@ -172,6 +183,7 @@ fn the_expansion_is_thin() {
     assert!(code <= 200, "{code} lines");
 }
 
+/// Returns the model of a declaration, and its error messages.
 fn model(args: TokenStream, item: TokenStream) -> (EntityModel, Vec<String>) {
     let mut d = Diagnostics::new();
     let model = EntityModel::parse(args, item, &mut d).unwrap_or_else(|| panic!("no model"));
@@ -241,7 +253,11 @@ fn the_model_resolves_names_and_types() {
         .map(|place| (place.field, place.desc))
         .collect();
     assert_eq!((model.primary, sort), (Some(0), vec![(3, true)]));
-    assert!(model.pins_one(&[1]) && model.pins_one(&[0, 3]) && !model.pins_one(&[2, 3]));
+    assert!(
+        model.identify_one_record(&[1])
+            && model.identify_one_record(&[0, 3])
+            && !model.identify_one_record(&[2, 3])
+    );
     assert!(
         model.filterable(1) && model.filterable(2) && !model.filterable(5) && !model.filterable(7)
     );
@@ -251,7 +267,7 @@ fn the_model_resolves_names_and_types() {
 }
 
 #[test]
-fn mistakes_are_reported_together() {
+fn several_mistakes_are_reported_together() {
     let (_, problems) = model(
         quote!(
             index(titel),
@@ -283,7 +299,7 @@ fn mistakes_are_reported_together() {
 }
 
 #[test]
-fn modules_of_keywords_are_raw() {
+fn module_names_that_are_keywords_are_escaped() {
     for (name, module) in [
         ("Type", "r#type"),
         ("Match", "r#match"),
@@ -299,10 +315,10 @@ fn modules_of_keywords_are_raw() {
     }
 }
 
-/// For any tokens in the attributes, the expansion parses and contains our errors.
+/// With invalid attributes or items, the expansion parses and contains an error of the macro.
 #[test]
-fn odd_input_is_answered() {
-    let odd = [
+fn invalid_entities_expand_to_items_and_an_error() {
+    let invalid = [
         "#[entity] struct Empty {}",
         "#[entity] fn function() {}",
         "#[entity] union Both { a: i64 }",
@@ -325,7 +341,7 @@ fn odd_input_is_answered() {
         "#[entity] struct A { #[field(primary)] id: String, #[cfg(test)] n: i64 }",
         "#[entity] struct A { #[field(primary)] id: String, __: i64 }",
     ];
-    for source in odd {
+    for source in invalid {
         let (args, item) = snapshot::declaration(source);
         let expansion = super::run(&args, &item);
         assert!(
@@ -340,15 +356,15 @@ fn odd_input_is_answered() {
 }
 
 #[test]
-fn odd_derive_input_is_answered() {
-    let odd = [
+fn invalid_enums_expand_to_items_and_an_error() {
+    let invalid = [
         "enum Void {}",
         "enum Generic<T> { A, B }",
         "enum A { B { x: i64 }, #[field(rename)] C, #[field(renam = \"d\")] D, #[field(rename = \"\")] E }",
         "union Both { a: i64 }",
         "struct Tuple(i64);",
     ];
-    for source in odd {
+    for source in invalid {
         for expansion in [
             super::field_enum(&derive_input(source)),
             super::embedded(&derive_input(source)),

@@ -1,4 +1,4 @@
-//! The ranges of a field's values, and the truth of conditions in each.
+//! Divides the values of a field into ranges, and evaluates conditions in each range.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -27,11 +27,11 @@ pub(super) enum Known {
     Unknown(String),
 }
 
-/// The variants that conditions on an enum name, each once.
+/// The variants of an enum that occur in conditions, each once.
 #[derive(Default)]
 pub(super) struct Variants {
     pub(super) exprs: Vec<Expr>,
-    /// Whether one of them may be a const with the same value as another.
+    /// Whether one of them may be a const, which can have the same value as another.
     pub(super) doubtful: bool,
 }
 
@@ -71,17 +71,17 @@ pub(super) fn known(field: &Field, expr: &Expr) -> Known {
 /// case.
 fn variant(field: &Field, path: &syn::Path) -> Option<(String, bool)> {
     let name = path.segments.last()?.ident.unraw().to_string();
-    let of = path
+    let enum_name = path
         .segments
         .iter()
         .rev()
         .nth(1)
         .map(|segment| segment.ident.unraw().to_string());
-    let shouted = !name.contains(|c: char| c.is_lowercase());
-    let of_field = matches!(&field.inner, syn::Type::Path(ty) if ty.path.segments.last().map(|s| s.ident.unraw().to_string()) == of);
-    let fits =
-        name.starts_with(|c: char| c.is_uppercase()) && (!shouted || (of.is_some() && of_field));
-    fits.then_some((name, shouted))
+    let upper_case = !name.contains(|c: char| c.is_lowercase());
+    let is_field_type = matches!(&field.inner, syn::Type::Path(ty) if ty.path.segments.last().map(|s| s.ident.unraw().to_string()) == enum_name);
+    let fits = name.starts_with(|c: char| c.is_uppercase())
+        && (!upper_case || (enum_name.is_some() && is_field_type));
+    fits.then_some((name, upper_case))
 }
 
 /// Whether two values of a field are equal, in any notation.
@@ -119,20 +119,21 @@ struct Symbol {
     relations: Vec<Relation>,
 }
 
-/// The relation of a value to a symbol.
+/// The relation of the field's value to a symbol.
 #[derive(Clone, Copy, PartialEq)]
 enum Relation {
     Is(Ordering),
     /// The symbol is null.
     Null,
-    /// The condition has this result for every value: the call omits the symbol.
+    /// The condition has this result for every value, because the symbol is missing in the call.
     Fixed(bool),
 }
 
-/// The values that conditions name, in order, and the ranges between them.
+/// The values in conditions ("marks") in ascending order, and the ranges between them.
 struct Cells {
     marks: Vec<Known>,
     /// The possible positions of a value: odd ones are marks, even ones are between marks.
+    /// `None` is null.
     positions: Vec<Option<usize>>,
     symbols: Vec<Symbol>,
     /// The names of the conditions that do not depend on the position of the value.
@@ -140,11 +141,12 @@ struct Cells {
 }
 
 /// The maximum number of combinations to try for a field.
-const MOST: usize = 20_000;
+const MAX_COMBINATIONS: usize = 20_000;
 
 /// Returns the possible combinations of truth values for the conditions on a field. `None` if there
-/// are too many, or if the types of the values differ, which is reported elsewhere.
-pub(super) fn worlds(
+/// are too many, or if the types of the values differ, which is reported elsewhere. `closed` is
+/// whether the enum of the field is assumed to have only the variants that the conditions name.
+pub(super) fn combinations(
     scope: &Scope<'_>,
     field: usize,
     conds: &[&Cond],
@@ -158,7 +160,7 @@ pub(super) fn worlds(
     let count = radix
         .iter()
         .try_fold(1usize, |all, one| all.checked_mul(*one))
-        .filter(|count| *count <= MOST)?;
+        .filter(|count| *count <= MAX_COMBINATIONS)?;
     let mut seen = HashSet::new();
     for mut number in 0..count {
         let digits: Vec<usize> = radix
@@ -169,7 +171,7 @@ pub(super) fn worlds(
                 digit
             })
             .collect();
-        let world = World {
+        let combination = Combination {
             cells: &cells,
             scope,
             digits: &digits,
@@ -178,7 +180,7 @@ pub(super) fn worlds(
             conds
                 .iter()
                 .enumerate()
-                .map(|(i, cond)| world.holds(i, cond))
+                .map(|(i, cond)| combination.holds(i, cond))
                 .collect::<Vec<bool>>(),
         );
     }
@@ -187,7 +189,7 @@ pub(super) fn worlds(
 
 impl Cells {
     fn of(scope: &Scope<'_>, field: usize, conds: &[&Cond], closed: bool) -> Option<Self> {
-        let of = scope.at(field);
+        let field = scope.at(field);
         let mut cells = Self {
             marks: Vec::new(),
             positions: Vec::new(),
@@ -196,14 +198,14 @@ impl Cells {
         };
         for (i, cond) in conds.iter().enumerate() {
             for value in &cond.values {
-                cells.note(scope, of, (i, cond), value);
+                cells.add_value(scope, field, (i, cond), value);
             }
         }
-        cells.bounds(of);
+        cells.add_bounds(field);
         cells.sort()?;
         let last = 2 * cells.marks.len();
         let positions: Vec<Option<usize>> = (0..=last)
-            .filter(|at| cells.admits(of, *at, closed))
+            .filter(|at| cells.admits(field, *at, closed))
             .map(Some)
             .collect();
         // Constraints that no value satisfies are reported elsewhere.
@@ -212,14 +214,20 @@ impl Cells {
         } else {
             positions
         };
-        if of.optional {
+        if field.optional {
             cells.positions.push(None);
         }
         Some(cells)
     }
 
-    fn note(&mut self, scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value) {
-        if let Some(free) = free(scope, of, (i, cond), value) {
+    fn add_value(
+        &mut self,
+        scope: &Scope<'_>,
+        field: &Field,
+        (i, cond): (usize, &Cond),
+        value: &Value,
+    ) {
+        if let Some(free) = free_name(scope, field, (i, cond), value) {
             if !self.free.contains(&free) {
                 self.free.push(free);
             }
@@ -232,7 +240,7 @@ impl Cells {
         ];
         let name = match value {
             Value::Null => return,
-            Value::Literal(_, expr) => match known(of, expr) {
+            Value::Literal(_, expr) => match known(field, expr) {
                 Known::Unknown(text) => text,
                 mark => {
                     if !self.marks.contains(&mark) {
@@ -249,29 +257,29 @@ impl Cells {
                 if !param.required && param.default.is_none() {
                     relations.extend([Relation::Fixed(true), Relation::Fixed(false)]);
                 }
-                symbol(value)
+                symbol_name(value)
             }
             Value::Ctx(_) => {
                 // A comparison with a missing context value is false, whatever its operator.
                 relations.extend([Relation::Null, Relation::Fixed(false)]);
-                symbol(value)
+                symbol_name(value)
             }
-            Value::Now => symbol(value),
+            Value::Now => symbol_name(value),
         };
         if !self.symbols.iter().any(|known| known.name == name) {
             self.symbols.push(Symbol { name, relations });
         }
     }
 
-    /// The marks that constraints of the field add.
-    fn bounds(&mut self, of: &Field) {
-        let rules = &of.options.rules;
+    /// Adds the marks of the field's type and constraints.
+    fn add_bounds(&mut self, field: &Field) {
+        let rules = &field.options.rules;
         let mut add = |mark: Known| {
             if !self.marks.contains(&mark) {
                 self.marks.push(mark);
             }
         };
-        if of.kind == Kind::Boolean {
+        if field.kind == Kind::Boolean {
             add(Known::Bool(false));
             add(Known::Bool(true));
         }
@@ -280,7 +288,7 @@ impl Cells {
                 add(Known::Number(Bound::as_f64(bound)));
             }
         }
-        if of.kind == Kind::Integer {
+        if field.kind == Kind::Integer {
             add(Known::Number(MAX_INTEGER as f64));
             add(Known::Number(-(MAX_INTEGER as f64)));
         }
@@ -292,7 +300,8 @@ impl Cells {
         }
     }
 
-    /// Sorts the marks; `None` if they have different types.
+    /// Sorts the marks; `None` if they have different types. If one is a boolean, marks of other
+    /// types are removed, and both booleans are marks.
     fn sort(&mut self) -> Option<()> {
         if self.marks.iter().any(|mark| matches!(mark, Known::Bool(_))) {
             self.marks.retain(|mark| matches!(mark, Known::Bool(_)));
@@ -314,16 +323,16 @@ impl Cells {
     }
 
     /// Whether the field allows a value at a position.
-    fn admits(&self, of: &Field, at: usize, closed: bool) -> bool {
-        let rules = &of.options.rules;
-        let range = |n: f64| {
+    fn admits(&self, field: &Field, at: usize, closed: bool) -> bool {
+        let rules = &field.options.rules;
+        let in_range = |n: f64| {
             let range = rules.range.as_ref().map(|rule| &rule.value);
             range.is_none_or(|range| {
                 range.min.is_none_or(|min| n >= min.as_f64())
                     && range.max.is_none_or(|max| n <= max.as_f64())
             })
         };
-        let chosen = |mark: &Known| {
+        let is_choice = |mark: &Known| {
             let choice = |choice: &Choice| match choice {
                 Choice::Text(text) => Known::Text(text.value()) == *mark,
                 Choice::Int(n, _) => Known::Number(*n as f64) == *mark,
@@ -336,8 +345,8 @@ impl Cells {
         if at % 2 == 1 {
             let mark = &self.marks[at / 2];
             return match mark {
-                Known::Number(n) => range(*n) && chosen(mark),
-                Known::Text(text) => admits(of, text),
+                Known::Number(n) => in_range(*n) && is_choice(mark),
+                Known::Text(text) => admits(field, text),
                 _ => true,
             };
         }
@@ -350,7 +359,7 @@ impl Cells {
         }
         match (low, high) {
             (Some(Known::Bool(_)), _) | (_, Some(Known::Bool(_))) => false,
-            // One position represents all other variants.
+            // One position stands for all other variants.
             (low, Some(Known::Variant(_))) => low.is_none() && !closed,
             (Some(Known::Variant(_)), None) => false,
             (None, Some(Known::Text(text))) if text.is_empty() => false,
@@ -367,8 +376,8 @@ impl Cells {
                     }
                 };
                 let (low, high) = (number(low, f64::NEG_INFINITY), number(high, f64::INFINITY));
-                let whole = matches!(of.kind, Kind::Integer | Kind::Date);
-                let most = of.kind != Kind::Integer
+                let is_integral = matches!(field.kind, Kind::Integer | Kind::Date);
+                let in_integer_range = field.kind != Kind::Integer
                     || (low >= -(MAX_INTEGER as f64) && high <= MAX_INTEGER as f64);
                 let between = match (low.is_finite(), high.is_finite()) {
                     (true, true) => low / 2.0 + high / 2.0,
@@ -378,9 +387,9 @@ impl Cells {
                 };
                 // A bound of the range is a mark. So the values between two marks are either all
                 // inside the range or all outside.
-                (!whole || low.floor() + 1.0 < high)
-                    && most
-                    && (low == f64::NEG_INFINITY && high == f64::INFINITY || range(between))
+                (!is_integral || low.floor() + 1.0 < high)
+                    && in_integer_range
+                    && (low == f64::NEG_INFINITY && high == f64::INFINITY || in_range(between))
             }
         }
     }
@@ -388,13 +397,15 @@ impl Cells {
 
 /// One combination: the position of the value, its relation to each symbol, and the free
 /// conditions.
-struct World<'w, 's> {
+struct Combination<'w, 's> {
     cells: &'w Cells,
     scope: &'w Scope<'s>,
+    /// An index into `positions`; then one into the relations of each symbol; then 0 or 1 for each
+    /// free condition.
     digits: &'w [usize],
 }
 
-impl World<'_, '_> {
+impl Combination<'_, '_> {
     fn position(&self) -> Option<usize> {
         self.cells.positions[self.digits[0]]
     }
@@ -408,22 +419,24 @@ impl World<'_, '_> {
         Some(self.cells.symbols[at].relations[self.digits[1 + at]])
     }
 
-    fn is_free(&self, name: &str) -> Option<bool> {
+    /// Returns whether a free condition is true in this combination.
+    fn free_truth(&self, name: &str) -> Option<bool> {
         let at = self.cells.free.iter().position(|free| free == name)?;
         Some(self.digits[1 + self.cells.symbols.len() + at] == 1)
     }
 
+    /// Whether a condition is true in this combination. `i` is its number.
     fn holds(&self, i: usize, cond: &Cond) -> bool {
-        let of = self.scope.at(cond.field);
+        let field = self.scope.at(cond.field);
         for value in &cond.values {
-            if let Some(Relation::Fixed(truth)) = self.symbol(of, value) {
+            if let Some(Relation::Fixed(truth)) = self.symbol(field, value) {
                 return truth;
             }
         }
         let any = || {
             cond.values
                 .iter()
-                .any(|value| self.equals(of, (i, cond), value))
+                .any(|value| self.equals(field, (i, cond), value))
         };
         match cond.op {
             Op::Eq | Op::In => any(),
@@ -431,60 +444,67 @@ impl World<'_, '_> {
             Op::Contains | Op::Has => cond
                 .values
                 .iter()
-                .any(|value| self.contains(of, (i, cond), value)),
-            Op::Gt => self.order(of, cond) == Some(Ordering::Greater),
+                .any(|value| self.contains(field, (i, cond), value)),
+            Op::Gt => self.order(field, cond) == Some(Ordering::Greater),
             Op::Gte => matches!(
-                self.order(of, cond),
+                self.order(field, cond),
                 Some(Ordering::Greater | Ordering::Equal)
             ),
-            Op::Lt => self.order(of, cond) == Some(Ordering::Less),
-            Op::Lte => matches!(self.order(of, cond), Some(Ordering::Less | Ordering::Equal)),
+            Op::Lt => self.order(field, cond) == Some(Ordering::Less),
+            Op::Lte => matches!(
+                self.order(field, cond),
+                Some(Ordering::Less | Ordering::Equal)
+            ),
         }
     }
 
-    fn symbol(&self, of: &Field, value: &Value) -> Option<Relation> {
+    fn symbol(&self, field: &Field, value: &Value) -> Option<Relation> {
         match value {
-            Value::Literal(_, expr) => match known(of, expr) {
+            Value::Literal(_, expr) => match known(field, expr) {
                 Known::Unknown(text) => self.relation(&text),
                 _ => None,
             },
             Value::Null => None,
-            value => self.relation(&symbol(value)),
+            value => self.relation(&symbol_name(value)),
         }
     }
 
-    fn equals(&self, of: &Field, cond: (usize, &Cond), value: &Value) -> bool {
-        if let Some(free) = free(self.scope, of, cond, value) {
-            return self.is_free(&free).unwrap_or_default();
+    /// Whether the value of the field equals a value of the condition.
+    fn equals(&self, field: &Field, cond: (usize, &Cond), value: &Value) -> bool {
+        if let Some(free) = free_name(self.scope, field, cond, value) {
+            return self.free_truth(&free).unwrap_or_default();
         }
-        match (self.position(), self.symbol(of, value)) {
+        match (self.position(), self.symbol(field, value)) {
             (None, Some(relation)) => relation == Relation::Null,
             (Some(_), Some(relation)) => relation == Relation::Is(Ordering::Equal),
             (position, None) => match value {
                 Value::Null => position.is_none(),
-                value => position
-                    .is_some_and(|at| self.mark(of, value).is_some_and(|mark| 2 * mark + 1 == at)),
+                value => position.is_some_and(|at| {
+                    self.mark(field, value)
+                        .is_some_and(|mark| 2 * mark + 1 == at)
+                }),
             },
         }
     }
 
-    fn order(&self, of: &Field, cond: &Cond) -> Option<Ordering> {
+    fn order(&self, field: &Field, cond: &Cond) -> Option<Ordering> {
         let (at, value) = (self.position()?, cond.values.first()?);
-        match self.symbol(of, value) {
+        match self.symbol(field, value) {
             Some(Relation::Is(order)) => Some(order),
             Some(_) => None,
-            None => Some(at.cmp(&(2 * self.mark(of, value)? + 1))),
+            None => Some(at.cmp(&(2 * self.mark(field, value)? + 1))),
         }
     }
 
-    fn contains(&self, of: &Field, cond: (usize, &Cond), value: &Value) -> bool {
+    /// Whether the value of the field contains a value of the condition.
+    fn contains(&self, field: &Field, cond: (usize, &Cond), value: &Value) -> bool {
         let Some(at) = self.position() else {
             return false;
         };
         // If both texts are known, their content decides.
         if let (Value::Literal(_, expr), true) = (value, at % 2 == 1)
             && let (Known::Text(part), Known::Text(whole)) =
-                (known(of, expr), &self.cells.marks[at / 2])
+                (known(field, expr), &self.cells.marks[at / 2])
             && part.is_ascii()
             && whole.is_ascii()
         {
@@ -492,23 +512,28 @@ impl World<'_, '_> {
                 .to_ascii_lowercase()
                 .contains(&part.to_ascii_lowercase());
         }
-        free(self.scope, of, cond, value)
-            .and_then(|free| self.is_free(&free))
+        free_name(self.scope, field, cond, value)
+            .and_then(|free| self.free_truth(&free))
             .unwrap_or_default()
     }
 
-    fn mark(&self, of: &Field, value: &Value) -> Option<usize> {
+    fn mark(&self, field: &Field, value: &Value) -> Option<usize> {
         let Value::Literal(_, expr) = value else {
             return None;
         };
-        let known = known(of, expr);
+        let known = known(field, expr);
         self.cells.marks.iter().position(|mark| *mark == known)
     }
 }
 
 /// Returns the name of a condition that does not depend on the position of the value: `contains`,
 /// `has`, and lists in a parameter.
-fn free(scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value) -> Option<String> {
+fn free_name(
+    scope: &Scope<'_>,
+    field: &Field,
+    (i, cond): (usize, &Cond),
+    value: &Value,
+) -> Option<String> {
     let param = if let Value::Param(at) = value {
         Some(scope.params.get(*at))
     } else {
@@ -520,19 +545,21 @@ fn free(scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value)
         _ => return None,
     };
     let what = match value {
-        Value::Literal(_, expr) => format!("{:?}", known(of, expr)),
-        value => symbol(value),
+        Value::Literal(_, expr) => format!("{:?}", known(field, expr)),
+        value => symbol_name(value),
     };
-    // A call may omit the parameter, which drops this condition only. So it has a name of its own.
-    let own = param.is_some_and(|param| !param.required && param.default.is_none());
-    Some(if own {
+    // A call may omit the parameter. Then all conditions with it are dropped, even if they exclude
+    // each other, as `one_of` and `none_of` do. So each gets a name that no other condition has.
+    let may_be_dropped = param.is_some_and(|param| !param.required && param.default.is_none());
+    Some(if may_be_dropped {
         format!("{kind} {what} {i}")
     } else {
         format!("{kind} {what}")
     })
 }
 
-fn symbol(value: &Value) -> String {
+/// Returns the name of the symbol for a value that is not known.
+fn symbol_name(value: &Value) -> String {
     match value {
         Value::Param(at) => format!("param {at}"),
         Value::Ctx(path) => format!("ctx {}", path.to_token_stream()),

@@ -3,20 +3,20 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 
-use super::decide::{Clause, Named, Verdict, possible};
+use super::decide::{Clause, NamedVariants, Verdict, possible};
 use super::filter::Op;
 use super::lower;
 use super::scope::{Assign, Cond, Resolved, Scope};
 
-/// A condition that holds in addition to a filter.
-pub(crate) struct Beside {
+/// A condition that holds in every call, in addition to the filter: the filter is checked under
+/// this assumption.
+pub(crate) struct Assumption {
     /// The name in messages: `` `fields` ``.
     what: String,
     filter: Resolved,
 }
 
-impl Beside {
-    /// A condition.
+impl Assumption {
     pub(crate) fn new(what: impl Into<String>, filter: Resolved) -> Self {
         Self {
             what: what.into(),
@@ -24,13 +24,13 @@ impl Beside {
         }
     }
 
-    /// Fields that equal values.
+    /// Returns the assumption that fields equal values; `None` if there are no fields.
     pub(crate) fn equal(what: impl Into<String>, assigns: &[Assign]) -> Option<Self> {
         (!assigns.is_empty()).then(|| Self::new(what, equalities(assigns)))
     }
 }
 
-/// Fields that equal values, as a filter.
+/// Returns the filter that fields equal values.
 pub(crate) fn equalities(assigns: &[Assign]) -> Resolved {
     let equal = |Assign { key, field, value }: &Assign| {
         Resolved::Cond(Cond {
@@ -44,25 +44,33 @@ pub(crate) fn equalities(assigns: &[Assign]) -> Resolved {
     Resolved::All(assigns.iter().map(equal).collect())
 }
 
-/// The assumed minimum number of variants of an enum: a condition on one of them does not cover
-/// all.
-pub(crate) const TWO: usize = 2;
+/// The assumed minimum number of variants of an enum, so that one variant never covers all values.
+pub(crate) const MIN_VARIANTS: usize = 2;
 
 /// Reports conditions that no record satisfies, in the whole filter or in a branch of it. The error
 /// points at the first condition that contradicts the others.
 ///
 /// `what` is the name in messages: `the filter`.
-pub(crate) fn check(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside]) {
-    // Errors in the other conditions are reported at their own position.
-    let Some(last) = culprit(filter).filter(|_| fits(scope, beside)) else {
+pub(crate) fn check(
+    scope: &mut Scope<'_>,
+    what: &str,
+    filter: &Resolved,
+    assumptions: &[Assumption],
+) {
+    // If the assumptions already exclude each other, no error is reported at the filter.
+    let Some(last) = reported_condition(filter).filter(|_| can_hold(scope, assumptions)) else {
         return;
     };
-    let verdict = possible(scope, &clauses(beside, std::slice::from_ref(filter)), TWO);
+    let verdict = possible(
+        scope,
+        &clauses(assumptions, std::slice::from_ref(filter)),
+        MIN_VARIANTS,
+    );
     match (verdict, filter) {
-        (Verdict::Impossible, _) => report(scope, what, filter, beside),
+        (Verdict::Impossible, _) => report(scope, what, filter, assumptions),
         (Verdict::Unless(lists), _) => {
             let at = last.ident.to_token_stream();
-            refuse(
+            add_variant_assertions(
                 scope,
                 lists,
                 &at,
@@ -72,77 +80,84 @@ pub(crate) fn check(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside
         // A filter that can match may have branches that cannot.
         (Verdict::Possible, Resolved::Any(list)) => {
             for one in list {
-                check(scope, what, one, beside);
+                check(scope, what, one, assumptions);
             }
         }
         (Verdict::Possible, Resolved::All(list)) => {
             list.iter()
                 .filter(|one| matches!(one, Resolved::Any(_)))
-                .for_each(|one| check(scope, what, one, beside));
+                .for_each(|one| check(scope, what, one, assumptions));
         }
         (Verdict::Possible, Resolved::Cond(_)) => {}
     }
 }
 
 /// Reports values of a field that the other conditions exclude. Values that only the rules of the
-/// field exclude are no mistake: a record from before a rule may contain them.
+/// field exclude are allowed: a record that is older than a rule may contain them.
 pub(crate) fn check_stored(
     scope: &mut Scope<'_>,
     what: &str,
     values: &Resolved,
-    beside: &[Beside],
+    assumptions: &[Assumption],
 ) {
     if matches!(
-        possible(scope, &clauses(&[], std::slice::from_ref(values)), TWO),
+        possible(
+            scope,
+            &clauses(&[], std::slice::from_ref(values)),
+            MIN_VARIANTS
+        ),
         Verdict::Possible
     ) {
-        check(scope, what, values, beside);
+        check(scope, what, values, assumptions);
     }
 }
 
-fn clauses<'r>(beside: &'r [Beside], members: &'r [Resolved]) -> Vec<Clause<'r>> {
+fn clauses<'r>(assumptions: &'r [Assumption], members: &'r [Resolved]) -> Vec<Clause<'r>> {
     let clause = |filter| Clause {
         filter,
         holds: true,
     };
-    beside
+    assumptions
         .iter()
-        .map(|beside| clause(&beside.filter))
+        .map(|assumption| clause(&assumption.filter))
         .chain(members.iter().map(clause))
         .collect()
 }
 
-fn report(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside]) {
+fn report(scope: &mut Scope<'_>, what: &str, filter: &Resolved, assumptions: &[Assumption]) {
     let members = match filter {
         Resolved::All(list) => list.as_slice(),
         one => std::slice::from_ref(one),
     };
-    let excluded = |beside: &[Beside], members: &[Resolved]| {
+    let excluded = |assumptions: &[Assumption], members: &[Resolved]| {
         matches!(
-            possible(scope, &clauses(beside, members), TWO),
+            possible(scope, &clauses(assumptions, members), MIN_VARIANTS),
             Verdict::Impossible
         )
     };
-    let enough = (1..=members.len())
-        .find(|n| excluded(beside, &members[..*n]))
+    // The number of members up to the first one that contradicts the others.
+    let shortest = (1..=members.len())
+        .find(|n| excluded(assumptions, &members[..*n]))
         .unwrap_or(members.len());
-    let (last, earlier) = members[..enough].split_last().unwrap_or((filter, &[]));
-    let Some(at) = culprit(last) else { return };
+    let (last, earlier) = members[..shortest].split_last().unwrap_or((filter, &[]));
+    let Some(at) = reported_condition(last) else {
+        return;
+    };
     let name = &scope.at(at.field).name;
-    let by = beside
+    let excluding = assumptions
         .iter()
-        .find(|_| !excluded(&[], &members[..enough]))
+        .find(|_| !excluded(&[], &members[..shortest]))
         .map(|first| {
-            let alone = beside
+            let sufficient = assumptions
                 .iter()
-                .find(|one| excluded(std::slice::from_ref(one), &members[..enough]));
-            &alone.unwrap_or(first).what
+                .find(|one| excluded(std::slice::from_ref(one), &members[..shortest]));
+            &sufficient.unwrap_or(first).what
         });
     let same_field = earlier
         .iter()
         .any(|one| conditions(one).iter().any(|cond| cond.field == at.field));
-    let why = match (by, last) {
-        (Some(by), _) => format!("{by} excludes it"),
+    let why = match (excluding, last) {
+        (Some(excluding), _) => format!("{excluding} excludes it"),
         (None, Resolved::Cond(_)) if excluded(&[], std::slice::from_ref(last)) => {
             format!("`{name}` has no such value")
         }
@@ -157,15 +172,15 @@ fn report(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside
 }
 
 /// Returns the condition that an error points at.
-fn culprit(filter: &Resolved) -> Option<&Cond> {
+fn reported_condition(filter: &Resolved) -> Option<&Cond> {
     conditions(filter).pop()
 }
 
-/// Whether the other conditions can hold without the filter.
-fn fits(scope: &Scope<'_>, beside: &[Beside]) -> bool {
-    beside.is_empty()
+/// Whether the assumptions can hold together, without the filter.
+fn can_hold(scope: &Scope<'_>, assumptions: &[Assumption]) -> bool {
+    assumptions.is_empty()
         || matches!(
-            possible(scope, &clauses(beside, &[]), TWO),
+            possible(scope, &clauses(assumptions, &[]), MIN_VARIANTS),
             Verdict::Possible
         )
 }
@@ -179,15 +194,23 @@ pub(crate) fn conditions(filter: &Resolved) -> Vec<&Cond> {
 }
 
 /// Whether the filter matches every record that satisfies the other conditions.
-pub(crate) fn is_always(scope: &Scope<'_>, filter: &Resolved, beside: &[Beside]) -> bool {
-    matches!(always(scope, filter, beside, TWO), Verdict::Impossible)
+pub(crate) fn is_always(scope: &Scope<'_>, filter: &Resolved, assumptions: &[Assumption]) -> bool {
+    matches!(
+        always(scope, filter, assumptions, MIN_VARIANTS),
+        Verdict::Impossible
+    )
 }
 
-fn always(scope: &Scope<'_>, filter: &Resolved, beside: &[Beside], variants: usize) -> Verdict {
-    if !fits(scope, beside) {
+fn always(
+    scope: &Scope<'_>,
+    filter: &Resolved,
+    assumptions: &[Assumption],
+    variants: usize,
+) -> Verdict {
+    if !can_hold(scope, assumptions) {
         return Verdict::Possible;
     }
-    let mut clauses = clauses(beside, &[]);
+    let mut clauses = clauses(assumptions, &[]);
     clauses.push(Clause {
         filter,
         holds: false,
@@ -200,20 +223,20 @@ fn always(scope: &Scope<'_>, filter: &Resolved, beside: &[Beside], variants: usi
 pub(crate) fn refuse_always(
     scope: &mut Scope<'_>,
     filter: &Resolved,
-    beside: &[Beside],
+    assumptions: &[Assumption],
     variants: usize,
     at: &dyn ToTokens,
     text: &str,
 ) {
     let help = "a condition that some records do not satisfy";
-    match always(scope, filter, beside, variants) {
+    match always(scope, filter, assumptions, variants) {
         Verdict::Possible => {}
         Verdict::Impossible => scope.d.error(at, text).help(help),
         Verdict::Unless(lists) => {
-            let at = culprit(filter)
+            let at = reported_condition(filter)
                 .map(|cond| cond.ident.to_token_stream())
                 .unwrap_or_default();
-            refuse(
+            add_variant_assertions(
                 scope,
                 lists,
                 &at,
@@ -223,11 +246,16 @@ pub(crate) fn refuse_always(
     }
 }
 
-/// Adds a const assertion that reports the error if enums have no other variants than these.
-fn refuse(scope: &mut Scope<'_>, lists: Vec<Vec<Named>>, at: &TokenStream, message: &str) {
+/// Adds const assertions that report the error if the enums have no other variants than these.
+fn add_variant_assertions(
+    scope: &mut Scope<'_>,
+    lists: Vec<Vec<NamedVariants>>,
+    at: &TokenStream,
+    message: &str,
+) {
     for list in lists {
         let named = list.iter().map(
-            |Named {
+            |NamedVariants {
                  field,
                  variants,
                  all,

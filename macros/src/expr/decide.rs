@@ -1,11 +1,11 @@
-//! Decides whether conditions can hold together. All checks that a filter never or always matches
-//! use this procedure.
+//! Decides whether conditions can hold together. All checks for filters that match every record or
+//! no record use this procedure.
 //!
 //! A filter is a tree of conditions. The values of each field are divided into cells: null, each
-//! value that a condition names, and the ranges between those. In one cell each condition is true
-//! or false, so a field has few combinations of true and false, and the tree is evaluated for them.
-//! Unknown values (parameters, context values, consts) may be anything, so in doubt the answer is
-//! "can hold".
+//! value that a condition names, and the ranges between those. Within one cell, each condition is
+//! either true or false. So a field has few combinations of true and false, and the tree is
+//! evaluated for each of them. Unknown values (parameters, context values, consts) can have any
+//! value, so in doubt the answer is "can hold".
 
 use std::collections::HashMap;
 
@@ -26,17 +26,17 @@ pub(super) enum Verdict {
     /// They can hold, as far as is known.
     Possible,
     Impossible,
-    /// They cannot hold if, in one of these lists, the statement of each entry about its enum is
-    /// true. The expansion checks it in a const.
-    Unless(Vec<Vec<Named>>),
+    /// They cannot hold if all entries of one of these lists are true of their enums. The expansion
+    /// checks the lists in a const.
+    Unless(Vec<Vec<NamedVariants>>),
 }
 
-/// The variants of an enum that conditions name.
-pub(super) struct Named {
+/// The variants of an enum in conditions, with a statement about them.
+pub(super) struct NamedVariants {
     pub(super) field: usize,
     pub(super) variants: Vec<Expr>,
-    /// If true, the entry states that the enum has no other variants. If false, it states only that
-    /// the named ones differ from each other.
+    /// If true, the statement is that the enum has no other variants. If false, it is only that
+    /// these variants differ from each other.
     pub(super) all: bool,
 }
 
@@ -49,18 +49,18 @@ enum Tree {
 }
 
 /// The conditions on one field, and the combinations that can be true together.
-struct Line {
+struct FieldConditions {
     conds: Vec<usize>,
-    worlds: Vec<Vec<bool>>,
+    combinations: Vec<Vec<bool>>,
 }
 
 /// The maximum number of steps of a search. A typical filter needs a few dozen.
-const STEPS: u32 = 50_000;
+const MAX_STEPS: u32 = 50_000;
 /// The maximum number of enum fields whose named variants are assumed to be all variants.
-const ENUMS: usize = 4;
+const MAX_ENUMS: usize = 4;
 
-/// Whether clauses can hold together. If the conditions name at least `exhausted` variants of an
-/// enum, the case that it has no others is tried too.
+/// Decides whether clauses can hold together. If the conditions name at least `exhausted` variants
+/// of an enum, the case that the enum has no other variants is tried too.
 pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usize) -> Verdict {
     let mut conds = Vec::new();
     let tree = Tree::All(
@@ -69,37 +69,37 @@ pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usi
             .map(|clause| tree(clause, &mut conds))
             .collect(),
     );
-    let mut of: HashMap<usize, Vec<usize>> = HashMap::new();
+    let mut numbers_by_field: HashMap<usize, Vec<usize>> = HashMap::new();
     for (i, cond) in conds.iter().enumerate() {
-        of.entry(cond.field).or_default().push(i);
+        numbers_by_field.entry(cond.field).or_default().push(i);
     }
-    let mut fields: Vec<(usize, Vec<usize>)> = of.into_iter().collect();
+    let mut fields: Vec<(usize, Vec<usize>)> = numbers_by_field.into_iter().collect();
     fields.sort_unstable();
     let named: Vec<cells::Variants> = fields
         .iter()
         .map(|(field, own)| cells::variants(scope.at(*field), own.iter().map(|i| conds[*i])))
         .collect();
     let can_hold = |closed: &[bool]| {
-        let lines: Option<Vec<Line>> = fields
+        let by_field: Option<Vec<FieldConditions>> = fields
             .iter()
             .zip(closed)
             .map(|((field, own), closed)| {
                 let own_conds: Vec<&Cond> = own.iter().map(|i| conds[*i]).collect();
-                let worlds = cells::worlds(scope, *field, &own_conds, *closed)?;
-                Some(Line {
+                let combinations = cells::combinations(scope, *field, &own_conds, *closed)?;
+                Some(FieldConditions {
                     conds: own.clone(),
-                    worlds,
+                    combinations,
                 })
             })
             .collect();
-        let (mut known, mut steps) = (vec![None; conds.len()], STEPS);
-        lines.is_none_or(|lines| search(&tree, &lines, &mut known, &mut steps))
+        let (mut known, mut steps) = (vec![None; conds.len()], MAX_STEPS);
+        by_field.is_none_or(|by_field| search(&tree, &by_field, &mut known, &mut steps))
     };
     // The verdict is right only if variants that may be consts have different values.
-    let needs = |closed: &[bool]| -> Vec<Named> {
+    let required_claims = |closed: &[bool]| -> Vec<NamedVariants> {
         let each = fields.iter().zip(&named).zip(closed);
         each.filter(|((_, variants), closed)| **closed || variants.doubtful)
-            .map(|(((field, _), variants), closed)| Named {
+            .map(|(((field, _), variants), closed)| NamedVariants {
                 field: *field,
                 variants: variants.exprs.clone(),
                 all: *closed,
@@ -108,20 +108,21 @@ pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usi
     };
     let open = vec![false; fields.len()];
     if !can_hold(&open) {
-        let needs = needs(&open);
-        return if needs.is_empty() {
+        let required_claims = required_claims(&open);
+        return if required_claims.is_empty() {
             Verdict::Impossible
         } else {
-            Verdict::Unless(vec![needs])
+            Verdict::Unless(vec![required_claims])
         };
     }
     let enums: Vec<usize> = (0..fields.len())
         .filter(|i| named[*i].exprs.len() >= exhausted.max(1))
-        .take(ENUMS)
+        .take(MAX_ENUMS)
         .collect();
+    // Each bit of a set stands for one of `enums` that is assumed to have no other variants.
     let mut sets: Vec<u32> = (1..1 << enums.len()).collect();
     sets.sort_by_key(|set| set.count_ones());
-    let mut found: Vec<u32> = Vec::new();
+    let mut minimal_sets: Vec<u32> = Vec::new();
     let mut unless = Vec::new();
     for set in sets {
         let closed: Vec<bool> = (0..fields.len())
@@ -132,9 +133,9 @@ pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usi
                     .is_some_and(|bit| set & (1 << bit) != 0)
             })
             .collect();
-        if !found.iter().any(|smaller| set & smaller == *smaller) && !can_hold(&closed) {
-            found.push(set);
-            unless.push(needs(&closed));
+        if !minimal_sets.iter().any(|smaller| set & smaller == *smaller) && !can_hold(&closed) {
+            minimal_sets.push(set);
+            unless.push(required_claims(&closed));
         }
     }
     if unless.is_empty() {
@@ -165,11 +166,16 @@ fn numbered<'r>(filter: &'r Resolved, conds: &mut Vec<&'r Cond>) -> Tree {
 }
 
 /// Whether a choice of combinations makes the tree true. A search that takes too long returns true.
-fn search(tree: &Tree, lines: &[Line], known: &mut [Option<bool>], steps: &mut u32) -> bool {
+fn search(
+    tree: &Tree,
+    by_field: &[FieldConditions],
+    known: &mut [Option<bool>],
+    steps: &mut u32,
+) -> bool {
     if let Some(value) = value(tree, known) {
         return value;
     }
-    let Some((line, rest)) = lines.split_first() else {
+    let Some((first, rest)) = by_field.split_first() else {
         return true;
     };
     if *steps == 0 {
@@ -177,8 +183,8 @@ fn search(tree: &Tree, lines: &[Line], known: &mut [Option<bool>], steps: &mut u
     }
     *steps -= 1;
     let mut found = false;
-    for world in &line.worlds {
-        for (cond, truth) in line.conds.iter().zip(world) {
+    for combination in &first.combinations {
+        for (cond, truth) in first.conds.iter().zip(combination) {
             known[*cond] = Some(*truth);
         }
         found = search(tree, rest, known, steps);
@@ -186,7 +192,7 @@ fn search(tree: &Tree, lines: &[Line], known: &mut [Option<bool>], steps: &mut u
             break;
         }
     }
-    for cond in &line.conds {
+    for cond in &first.conds {
         known[*cond] = None;
     }
     found

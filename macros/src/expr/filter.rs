@@ -10,7 +10,7 @@ use crate::options;
 
 /// A filter.
 #[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant)] // a handful per expansion; boxes would only make it longer
+#[allow(clippy::large_enum_variant)] // an expansion has few filters, so their size does not matter
 pub(crate) enum Filter {
     /// `a && b`; never empty.
     All(Vec<Filter>),
@@ -123,7 +123,7 @@ impl Filter {
     }
 
     /// Returns the fields that have the same value in all matching records, and the source of the
-    /// value unless it is a literal.
+    /// value. The source is `None` for a boolean field alone: `pinned` or `!pinned`.
     pub(crate) fn pinned(&self) -> Vec<(&Ident, Option<&Source>)> {
         match self {
             Self::All(list) => list.iter().flat_map(Self::pinned).collect(),
@@ -153,7 +153,7 @@ impl Filter {
 
     /// Returns the fields that an expression of an entity names. Errors are reported when the
     /// expression is resolved.
-    pub(crate) fn named(expr: &Expr) -> Vec<Ident> {
+    pub(crate) fn named_fields(expr: &Expr) -> Vec<Ident> {
         let mut ignored = Diagnostics::new();
         let filter = Self::parse(expr, &mut ignored);
         ignored.ignore();

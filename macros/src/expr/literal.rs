@@ -14,7 +14,8 @@ use crate::options;
 
 pub(crate) use linchpin_vocabulary::limit::MAX_INTEGER;
 
-/// Returns the closure that creates a literal of a field.
+/// Checks a literal of a field, and returns it with the closure that creates it. `None` after an
+/// error.
 pub(crate) fn closure(
     scope: &mut Scope<'_>,
     field: usize,
@@ -77,7 +78,9 @@ pub(crate) fn closure(
             }),
         ) => {
             if !is_uuid(&text.value()) {
-                scope.d.error(text, "this is no lower-case hyphenated uuid");
+                scope
+                    .d
+                    .error(text, "this is not a lower-case hyphenated UUID");
                 return None;
             }
             Some(Value::Literal(quote!(|| __lp::text(#text)), written))
@@ -93,7 +96,7 @@ pub(crate) fn closure(
             None => {
                 scope
                     .d
-                    .error(text, "this is no RFC 3339 date-time")
+                    .error(text, "this is not an RFC 3339 date-time")
                     .help("`\"2026-01-02T03:04:05Z\"`");
                 None
             }
@@ -104,7 +107,7 @@ pub(crate) fn closure(
         {
             let text = format!(
                 "`{}` is {suffix}, `{}` is {}",
-                shown(expr),
+                source_text(expr),
                 of.name,
                 type_of(of)
             );
@@ -148,7 +151,7 @@ fn mismatch(scope: &mut Scope<'_>, field: usize, expr: &Expr) -> Option<Value> {
     let of = scope.at(field);
     let text = format!(
         "`{}` is not a value of `{}`, which is {}",
-        shown(expr),
+        source_text(expr),
         of.name,
         type_of(of)
     );
@@ -156,12 +159,13 @@ fn mismatch(scope: &mut Scope<'_>, field: usize, expr: &Expr) -> Option<Value> {
     None
 }
 
-/// Formats a literal as a person would write it.
-fn shown(expr: &Expr) -> String {
+/// Formats a literal as in formatted source code.
+fn source_text(expr: &Expr) -> String {
     expr.to_token_stream().to_string().replace("- ", "-")
 }
 
-/// Returns the number with its sign, if the expression is a literal with a fraction.
+/// Returns the number with its sign, if the expression is a number literal (`1.5`, `2`) without a
+/// suffix or with the suffix `f64`.
 pub(crate) fn number(expr: &Expr) -> Option<f64> {
     match source::bare(expr) {
         Expr::Lit(ExprLit {

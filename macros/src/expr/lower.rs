@@ -39,19 +39,19 @@ fn spanned(tokens: TokenStream, span: Span) -> TokenStream {
         .collect()
 }
 
-/// Returns the marker of a field, at the app's token.
+/// Returns the marker of a field, with the span of the app's token.
 pub(crate) fn marker(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
     let position = position(scope, field, to);
     at(quote!(__lp::F<#position>), to)
 }
 
-/// Returns an entity and the position of one of its fields. The module of the markers may not be in
-/// scope where the operation is declared.
+/// Returns `Post, 3`: an entity and the position of one of its fields. The expansion uses
+/// positions, because the module of the markers may not be in scope of the operation.
 pub(crate) fn position(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
     position_in(scope.model, scope.entity, field, to)
 }
 
-/// Returns the same for an entity without a scope.
+/// Returns the same as [`position`], for an entity without a scope.
 pub(crate) fn position_in(
     model: &EntityModel,
     entity: &syn::Path,
@@ -62,8 +62,8 @@ pub(crate) fn position_in(
     at(quote!(#entity, #field), to)
 }
 
-/// Replaces the last segment of a path, to name an item that the entity's macro generates.
-pub(crate) fn beside(entity: &syn::Path, name: &TokenStream) -> TokenStream {
+/// Replaces the last segment of the entity's path, to name an item in the same module.
+pub(crate) fn in_same_module(entity: &syn::Path, name: &TokenStream) -> TokenStream {
     let leading = &entity.leading_colon;
     let before = entity
         .segments
@@ -96,7 +96,8 @@ pub(super) fn literal(
     } else {
         quote!(of)
     };
-    // The call has this span too, because rustc labels it beside a value of the wrong type.
+    // The call has this span too, because rustc points at the function when a value has the wrong
+    // type.
     let literal = at(quote!(__lp::#literal::<#position>), to);
     quote!(|| #literal(#value))
 }

@@ -20,15 +20,15 @@ mod tests;
 
 pub(crate) use cells::same;
 pub(crate) use contradiction::{
-    Beside, TWO, check, check_stored, conditions, equalities, is_always, refuse_always,
+    Assumption, MIN_VARIANTS, check, check_stored, conditions, equalities, is_always, refuse_always,
 };
 pub(crate) use filter::{Filter, Op};
 pub(crate) use literal::{MAX_INTEGER, closure, number};
 pub(crate) use lower::{
-    assigns, at, beside, index, literal_of, marker, position, position_in, unless_empty,
+    assigns, at, in_same_module, index, literal_of, marker, position, position_in, unless_empty,
 };
 pub(crate) use params::{Param, Via};
-pub(crate) use record::of_the_record;
+pub(crate) use record::check_when_sources;
 pub(crate) use rules::type_of;
 pub(crate) use scope::{Assign, Cond, Place, Resolved, Role, Scope, Sibling, Value};
 pub(crate) use source::{CtxPath, Name, Pair, Source, pairs};

@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, Kind};
 use crate::names;
 
-/// The position from which a declaration reads a parameter.
+/// The form in which a declaration names a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Via {
     /// `param(x)`: path, query or body.
@@ -52,7 +52,7 @@ pub(crate) struct Param {
     pub(crate) element: bool,
     pub(crate) required: bool,
     pub(crate) nullable: bool,
-    /// The value of a call that omits it, and its text.
+    /// The value if a call omits the parameter, and its text.
     pub(crate) default: Option<(Value, String)>,
     pub(crate) place: Place,
 }
@@ -124,7 +124,7 @@ impl Params {
         self.0.iter()
     }
 
-    /// Returns the parameters, to set their places.
+    /// Returns the parameters, to set their positions in the request.
     pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Param> {
         self.0.iter_mut()
     }

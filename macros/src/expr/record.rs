@@ -1,11 +1,11 @@
-//! Conditions that depend on the record alone.
+//! Conditions that depend only on the record.
 
 use super::filter::{Filter, Operand};
 use super::source::Source;
 use crate::diagnostics::Diagnostics;
 
 /// Reports values of the caller, of the call and of the time in the condition `when`.
-pub(crate) fn of_the_record(filter: &Filter, d: &mut Diagnostics) {
+pub(crate) fn check_when_sources(filter: &Filter, d: &mut Diagnostics) {
     let mut check = |source: &Source| {
         let form = match source {
             Source::Literal(_) | Source::Null(_) => return,
@@ -13,18 +13,18 @@ pub(crate) fn of_the_record(filter: &Filter, d: &mut Diagnostics) {
             Source::Input(_) => "input(..)",
             Source::Ctx(..) => "ctx(..)",
             Source::Now(_) => "now()",
-            Source::Made("uuid", _) => "uuid()",
-            Source::Made(..) => "cuid()",
+            Source::NewId("uuid", _) => "uuid()",
+            Source::NewId(..) => "cuid()",
         };
         let message =
-            format!("`when` may compare fields with constants only: `{form}` is not allowed here");
+            format!("`when` can compare fields only with constants: `{form}` is not allowed here");
         d.error(&source.tokens(), message)
             .help("a literal, the path of a const, or `None`");
     };
     match filter {
         Filter::All(list) | Filter::Any(list) => {
             for one in list {
-                of_the_record(one, d);
+                check_when_sources(one, d);
             }
         }
         Filter::Cond { operand, .. } => match operand {

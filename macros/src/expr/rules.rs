@@ -25,7 +25,7 @@ pub(super) fn operator(
     operand: &Operand,
 ) -> Option<()> {
     let of = scope.at(field);
-    let (name, kind, shown) = (&of.name, of.kind, op.as_str());
+    let (name, kind, operator_text) = (&of.name, of.kind, op.as_str());
     // `is_none` and `is_some` are valid for every optional field. The check of the value covers
     // other uses of null.
     if matches!(operand, Operand::One(Source::Null(_))) && matches!(op, Op::Eq | Op::Ne) {
@@ -39,13 +39,13 @@ pub(super) fn operator(
                     field,
                     at,
                     "BOOLEANS",
-                    &format!("field `{name}` alone is no condition: it is not boolean"),
+                    &format!("field `{name}` alone is not a condition: it is not boolean"),
                 );
                 Some(())
             }
             _ => {
                 let text = format!(
-                    "field `{name}` alone is no condition: it is {}",
+                    "field `{name}` alone is not a condition: it is {}",
                     type_of(of)
                 );
                 scope.d.error(at, text).help(format!("`{name} == value`"));
@@ -70,7 +70,10 @@ pub(super) fn operator(
     if !fits {
         let problem = scope.d.error(
             at,
-            format!("`{shown}` needs {needs}, `{name}` is {}", type_of(of)),
+            format!(
+                "`{operator_text}` needs {needs}, `{name}` is {}",
+                type_of(of)
+            ),
         );
         match (op, kind) {
             (Op::Contains | Op::Eq, Kind::StringArray) => problem.help(format!("`{name}.has(..)`")),
@@ -80,7 +83,7 @@ pub(super) fn operator(
         return None;
     }
     if kind == Kind::Other {
-        scope.needs(field, at, kinds, &format!("`{shown}`"));
+        scope.needs(field, at, kinds, &format!("`{operator_text}`"));
     }
     Some(())
 }
@@ -89,7 +92,7 @@ pub(super) fn operator(
 pub(super) fn ctx(scope: &mut Scope<'_>, path: &CtxPath, field: usize, at: &Expr) -> bool {
     let of = scope.at(field);
     if let CtxPath::Value(path) = path {
-        scope.provided(field, path);
+        scope.add_context_value(field, path);
         return true;
     }
     let is_claim = matches!(path, CtxPath::Claim(_));
@@ -146,13 +149,13 @@ pub(super) fn now(scope: &mut Scope<'_>, field: usize, at: &Expr) -> bool {
 pub(super) fn null(scope: &mut Scope<'_>, field: usize, at: &Expr, role: Role) -> bool {
     let of = scope.at(field);
     let text = match role {
-        Role::Match => "null picks no record".to_owned(),
-        Role::Element => "null is no element of a list of strings".to_owned(),
+        Role::Match => "a comparison with null matches no record".to_owned(),
+        Role::Element => "null cannot be an element of a list of strings".to_owned(),
         Role::Compare {
             op: op @ (Op::Contains | Op::Has | Op::Gt | Op::Gte | Op::Lt | Op::Lte),
             ..
         } => {
-            format!("`{}` never holds for null", op.as_str())
+            format!("`{}` is never true for null", op.as_str())
         }
         _ if of.optional => return true,
         _ => format!("`{}` is required: it is never null", of.name),
@@ -161,8 +164,9 @@ pub(super) fn null(scope: &mut Scope<'_>, field: usize, at: &Expr, role: Role) -
     false
 }
 
-/// `uuid()` and `cuid()`: only for texts, and only when a record is created.
-pub(super) fn made(
+/// Whether a field can have the value `uuid()` or `cuid()`: it is a text, and the value is used
+/// when a record is created.
+pub(super) fn new_id(
     scope: &mut Scope<'_>,
     name: &str,
     field: usize,
@@ -175,7 +179,7 @@ pub(super) fn made(
             .d
             .error(
                 at,
-                format!("`{name}()` stands only in defaults and in `on_create`"),
+                format!("`{name}()` is allowed only in defaults and in `on_create`"),
             )
             .help(format!("`#[field(default = {name})]`"));
         return None;

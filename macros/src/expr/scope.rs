@@ -9,7 +9,7 @@ use syn::{Expr, Ident, Path, parse_quote};
 use super::filter::{Filter, Op, Operand};
 use super::params::{Param, Params, Via};
 use super::source::{CtxPath, Pair, Source};
-use super::{Beside, contradiction, literal, lower, rules};
+use super::{Assumption, contradiction, literal, lower, rules};
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, Field, check_written};
 
@@ -36,12 +36,12 @@ pub(crate) struct Scope<'a> {
     pub(crate) asserts: Vec<TokenStream>,
     /// The fields of the operation's own entity that the declaration names, as written.
     pub(crate) named: Vec<Ident>,
-    /// The written fields without a value; some get a longer message.
-    pub(crate) bare: Vec<Ident>,
+    /// The assigned fields without a value: some of them get a longer message.
+    pub(crate) without_value: Vec<Ident>,
     /// The context values that plugins provide, each once.
     pub(crate) context: Vec<Path>,
-    /// Whether callers reach the records. `visible` then applies.
-    pub(crate) callers: bool,
+    /// Whether callers read the records, so that the condition `visible` applies.
+    pub(crate) for_callers: bool,
     pub(crate) d: &'a mut Diagnostics,
 }
 
@@ -95,17 +95,17 @@ pub(crate) struct Cond {
 /// The use of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It selects the record to change.
+    /// The value selects the record to change.
     Match,
-    /// It is written.
+    /// The value is written.
     Write,
-    /// It is written when the record is created.
+    /// The value is written when the record is created.
     Create,
-    /// It is written from the body.
+    /// The value comes from the body and is written.
     Body { required: bool, nullable: bool },
-    /// It is an element of the field, which is a list of strings.
+    /// The value is an element of the field, which is a list of strings.
     Element,
-    /// It is compared; `required` says whether a parameter is mandatory.
+    /// The field is compared with the value. `required` is whether a parameter is mandatory.
     Compare { op: Op, required: bool },
 }
 
@@ -124,32 +124,33 @@ impl<'a> Scope<'a> {
             inside: None,
             asserts: Vec::new(),
             named: Vec::new(),
-            bare: Vec::new(),
+            without_value: Vec::new(),
             context: Vec::new(),
-            callers: true,
+            for_callers: true,
             d,
         }
     }
 
-    /// Resolves expressions on the fields of another entity; `None` means the operation's own.
+    /// Resolves expressions on the fields of another entity; `None` is the operation's own entity.
     pub(crate) fn within<T>(
         &mut self,
         sibling: Option<usize>,
-        work: impl FnOnce(&mut Self) -> T,
+        resolve: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let outer = (self.model, self.entity, self.inside);
+        let previous = (self.model, self.entity, self.inside);
         if let Some((index, sibling)) =
             sibling.and_then(|index| Some((index, self.siblings.get(index)?)))
         {
             (self.model, self.entity, self.inside) = (&sibling.model, &sibling.path, Some(index));
         }
-        let done = work(self);
-        (self.model, self.entity, self.inside) = outer;
+        let done = resolve(self);
+        (self.model, self.entity, self.inside) = previous;
         done
     }
 
-    /// Returns the entity that a path names: the operation's own, or one of the siblings.
-    pub(crate) fn named(&self, path: &Path) -> Option<usize> {
+    /// Returns the position of the sibling that a path names; `None` for the operation's own
+    /// entity.
+    pub(crate) fn sibling_named(&self, path: &Path) -> Option<usize> {
         let text = path.to_token_stream().to_string();
         self.siblings
             .iter()
@@ -181,7 +182,8 @@ impl<'a> Scope<'a> {
     }
 
     /// Adds a const check that a field of unknown type has the kind that a part of the operation
-    /// needs. `kinds` is a set in the runtime's `checks`, which has the message.
+    /// needs. `kinds` is the name of a set of kinds in the runtime's `checks`, which also contains
+    /// the message.
     pub(crate) fn needs(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, what: &str) {
         let at = at.to_token_stream();
         let (position, kinds, name) = (
@@ -206,7 +208,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Adds a context value, and a const check that it has the field's type.
-    pub(super) fn provided(&mut self, field: usize, path: &Path) {
+    pub(super) fn add_context_value(&mut self, field: usize, path: &Path) {
         let at = path.to_token_stream();
         let (marker, name) = (lower::marker(self, field, &at), &self.at(field).name);
         // The path has the same tokens and spans as in the descriptor, so that rustc reports an
@@ -219,7 +221,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Adds a const check that the items of a list have a member that identifies them.
-    pub(crate) fn identified(&mut self, list: usize, at: &Ident, wire: &str, name: &str) {
+    pub(crate) fn check_item_key(&mut self, list: usize, at: &Ident, wire: &str, name: &str) {
         let at = at.to_token_stream();
         let marker = lower::marker(self, list, &at);
         let message = format!(
@@ -244,14 +246,14 @@ impl<'a> Scope<'a> {
             let Some(value) = &pair.value else {
                 let Some(field) = field else { continue };
                 if role(&Source::Param(pair.key.clone())) == Role::Write {
-                    self.bare.push(pair.key.clone());
+                    self.without_value.push(pair.key.clone());
                     assigns.push(Assign {
                         key: pair.key.clone(),
                         field,
                         value: Value::Null,
                     });
                 } else {
-                    self.lacks_value(&pair.key);
+                    self.report_missing_value(&pair.key);
                 }
                 continue;
             };
@@ -270,8 +272,7 @@ impl<'a> Scope<'a> {
         assigns
     }
 
-    /// Returns the name of a field, if the expression is one. Consts are in upper case, so they are
-    /// no fields.
+    /// Returns the name if the expression is a field. A name in upper case is a const.
     fn own_field<'e>(&self, expr: &'e Expr) -> Option<&'e Ident> {
         let name = crate::options::as_ident(expr)?;
         let upper = name.to_string().chars().any(char::is_uppercase);
@@ -279,7 +280,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Reports a field without a value where a value is required.
-    pub(crate) fn lacks_value(&mut self, key: &Ident) {
+    pub(crate) fn report_missing_value(&mut self, key: &Ident) {
         self.d
             .error(key, format!("`{key}` needs a value"))
             .help(format!("`{key} = param({key})`"));
@@ -296,7 +297,7 @@ impl<'a> Scope<'a> {
         match source {
             Source::Param(name) => self.param(name, Via::Param, field, role, false, None),
             Source::Defaulted(name, default) => {
-                // A value that is allowed for the parameter is allowed as its default.
+                // The default must be a value that the parameter accepts.
                 let value = self.value(default, field, ident, role)?;
                 self.param(
                     name,
@@ -311,20 +312,27 @@ impl<'a> Scope<'a> {
             Source::Ctx(path, at) => {
                 rules::ctx(self, path, field, at).then(|| Value::Ctx(path.clone()))
             }
-            Source::Made(name, at) => rules::made(self, name, field, at, role),
+            Source::NewId(name, at) => rules::new_id(self, name, field, at, role),
             Source::Now(at) => rules::now(self, field, at).then_some(Value::Now),
             Source::Null(at) => rules::null(self, field, at, role).then_some(Value::Null),
             Source::Literal(expr) if let Some(other) = self.own_field(expr) => {
                 let (key, other) = (ident.unraw(), other.unraw());
                 let (text, help) = match role {
-                    _ if key == other => (format!("`{key}` needs a value that is not its own"), format!("`{key} = param({key})`")),
+                    _ if key == other => (
+                        format!("`{key}` cannot be its own value"),
+                        format!("`{key} = param({key})`"),
+                    ),
                     Role::Write | Role::Create | Role::Body { .. } | Role::Element => (
-                        format!("`{other}` is a field, and no value is taken from one"),
-                        format!("a literal, `now()` or a parameter; or `computed` on `{key}`: then it follows from `{other}`"),
+                        format!("`{other}` is a field, and a value cannot come from a field"),
+                        format!(
+                            "a literal, `now()` or a parameter; or `computed` on `{key}`: then it follows from `{other}`"
+                        ),
                     ),
                     Role::Match | Role::Compare { .. } => (
                         format!("`{key}` is compared with another field, `{other}`"),
-                        "a literal, `now()` or a parameter; or a `computed` field that keeps what the two are to each other".to_owned(),
+                        "a literal, `now()` or a parameter; or a `computed` field with the result \
+                         of the comparison"
+                            .to_owned(),
                     ),
                 };
                 self.d.error(expr, text).help(help);
@@ -394,38 +402,40 @@ impl<'a> Scope<'a> {
 
     /// Resolves a filter. The parameters in `optional` may be omitted.
     pub(crate) fn filter(&mut self, filter: &Filter, optional: &[String]) -> Option<Resolved> {
-        self.filter_beside(filter, optional, Vec::new())
+        self.filter_with(filter, optional, Vec::new())
     }
 
-    /// Resolves a filter of records that must satisfy other conditions as well.
-    pub(crate) fn filter_beside(
+    /// Resolves a filter under assumptions: conditions that all its records satisfy.
+    pub(crate) fn filter_with(
         &mut self,
         filter: &Filter,
         optional: &[String],
-        mut beside: Vec<Beside>,
+        mut assumptions: Vec<Assumption>,
     ) -> Option<Resolved> {
         let resolved = self.tree(filter, optional)?;
-        beside.extend(self.visible());
-        contradiction::check(self, "the filter", &resolved, &beside);
+        assumptions.extend(self.visible());
+        contradiction::check(self, "the filter", &resolved, &assumptions);
         Some(resolved)
     }
 
-    /// Returns the condition of `visible` on records of callers, for the operation's own entity.
-    pub(crate) fn visible(&self) -> Option<Beside> {
+    /// Returns the condition `visible` of the operation's own entity, as an assumption about the
+    /// records that callers reach.
+    pub(crate) fn visible(&self) -> Option<Assumption> {
         let visible = self
             .model
             .gates
             .visible()
-            .filter(|_| self.callers && self.inside.is_none())?;
+            .filter(|_| self.for_callers && self.inside.is_none())?;
         let mut ignored = Diagnostics::new();
         let filter = Filter::parse(visible, &mut ignored);
         let resolved = filter.and_then(|filter| {
             Scope::new(self.model, self.entity, &[], &mut ignored).tree(&filter, &[])
         });
-        // The macro of the entity reports its errors.
+        // The macro of the entity reports errors in its condition.
         ignored.ignore();
-        resolved
-            .map(|resolved| Beside::new(format!("`visible` of `{}`", self.model.name), resolved))
+        resolved.map(|resolved| {
+            Assumption::new(format!("`visible` of `{}`", self.model.name), resolved)
+        })
     }
 
     fn tree(&mut self, filter: &Filter, optional: &[String]) -> Option<Resolved> {

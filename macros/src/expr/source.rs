@@ -15,7 +15,8 @@ use crate::options;
 pub(crate) enum Source {
     /// `param(x)`.
     Param(Ident),
-    /// `param(x, default = now())`: a call that omits it uses `now()` or a literal.
+    /// `param(x, default = now())`: if a call omits the parameter, its value is `now()` or a
+    /// literal.
     Defaulted(Ident, Box<Source>),
     /// `input(x)`.
     Input(Ident),
@@ -24,7 +25,7 @@ pub(crate) enum Source {
     /// `now()`.
     Now(Expr),
     /// `uuid()` or `cuid()`: a new id per record.
-    Made(&'static str, Expr),
+    NewId(&'static str, Expr),
     /// `None`.
     Null(Expr),
     /// A literal, a variant or the path of a const.
@@ -59,8 +60,7 @@ impl Source {
             Expr::Call(call) => Self::call(call, d),
             Expr::Path(path) if path.path.is_ident("None") => Some(Self::Null(expr.clone())),
             Expr::Path(path) if path.path.is_ident("now") => {
-                d.error(path, "the call's instant is written as a call")
-                    .help("`now()`");
+                d.error(path, "`now` needs parentheses").help("`now()`");
                 None
             }
             Expr::Lit(_) | Expr::Path(_) => Some(Self::Literal(bare(expr).clone())),
@@ -70,19 +70,19 @@ impl Source {
             {
                 Some(Self::Literal(bare(expr).clone()))
             }
-            Expr::Binary(binary) if let Some((key, by)) = added(binary) => {
-                d.error(binary, adds(key, &by));
+            Expr::Binary(binary) if let Some((key, by)) = addition(binary) => {
+                d.error(binary, addition_error(key, &by));
                 None
             }
             other => {
-                d.error(other, "this is no value a declaration can hold")
+                d.error(other, "this is not a valid value in a declaration")
                     .help("a literal, the path of a const, `param(x)`, `input(x)`, `ctx(actor.id)` or `now()`");
                 None
             }
         }
     }
 
-    /// Returns the tokens for an error about it.
+    /// Returns the tokens at which an error about the source is reported.
     pub(crate) fn tokens(&self) -> TokenStream {
         match self {
             Self::Param(ident) | Self::Defaulted(ident, _) | Self::Input(ident) => {
@@ -90,13 +90,13 @@ impl Source {
             }
             Self::Ctx(_, expr)
             | Self::Now(expr)
-            | Self::Made(_, expr)
+            | Self::NewId(_, expr)
             | Self::Null(expr)
             | Self::Literal(expr) => expr.to_token_stream(),
         }
     }
 
-    /// Whether the call provides it.
+    /// Whether the caller provides the value.
     pub(crate) fn is_given(&self) -> bool {
         matches!(self, Self::Param(_) | Self::Defaulted(..) | Self::Input(_))
     }
@@ -105,9 +105,9 @@ impl Source {
         let name = options::as_ident(&call.func)
             .map(|ident| ident.unraw().to_string())
             .unwrap_or_default();
-        let whole = Expr::Call(call.clone());
+        let call_expr = Expr::Call(call.clone());
         match name.as_str() {
-            "param" => given(call, d),
+            "param" => param_source(call, d),
             "input" => {
                 if let Some((_, default)) = default_of(call) {
                     d.error(default, "`input` has no default")
@@ -118,7 +118,7 @@ impl Source {
             }
             "ctx" => match call.args.first() {
                 Some(path) if call.args.len() == 1 => {
-                    ctx(path, d).map(|path| Self::Ctx(path, whole))
+                    ctx(path, d).map(|path| Self::Ctx(path, call_expr))
                 }
                 _ => {
                     d.error(call, "`ctx` takes one path")
@@ -126,13 +126,13 @@ impl Source {
                     None
                 }
             },
-            "now" if call.args.is_empty() => Some(Self::Now(whole)),
+            "now" if call.args.is_empty() => Some(Self::Now(call_expr)),
             "now" => {
                 d.error(&call.args, "`now` takes nothing").help("`now()`");
                 None
             }
-            "uuid" if call.args.is_empty() => Some(Self::Made("uuid", whole)),
-            "cuid" if call.args.is_empty() => Some(Self::Made("cuid", whole)),
+            "uuid" if call.args.is_empty() => Some(Self::NewId("uuid", call_expr)),
+            "cuid" if call.args.is_empty() => Some(Self::NewId("cuid", call_expr)),
             "uuid" | "cuid" => {
                 d.error(&call.args, format!("`{name}` takes nothing"))
                     .help(format!("`{name}()`"));
@@ -157,13 +157,13 @@ pub(super) fn bare(expr: &Expr) -> &Expr {
 }
 
 /// `param(x)`, or `param(x, default = ..)`.
-fn given(call: &ExprCall, d: &mut Diagnostics) -> Option<Source> {
+fn param_source(call: &ExprCall, d: &mut Diagnostics) -> Option<Source> {
     let Some((name, default)) = default_of(call) else {
         return name_of(call, "param", d).map(Source::Param);
     };
-    let mut alone = call.clone();
-    alone.args = std::iter::once(name.clone()).collect();
-    let (name, value) = (name_of(&alone, "param", d), bare(&default.right));
+    let mut only_name = call.clone();
+    only_name.args = std::iter::once(name.clone()).collect();
+    let (name, value) = (name_of(&only_name, "param", d), bare(&default.right));
     let value = match Source::parse(value, d)? {
         value @ (Source::Now(_) | Source::Literal(_)) => value,
         other => {
@@ -193,13 +193,13 @@ fn default_of(call: &ExprCall) -> Option<(&Expr, &syn::ExprAssign)> {
 /// Returns the only name in the parentheses of `param(x)` or `input(x)`.
 fn name_of(call: &ExprCall, source: &str, d: &mut Diagnostics) -> Option<Ident> {
     let [argument] = call.args.iter().collect::<Vec<_>>()[..] else {
-        let further = if source == "param" {
+        let default_form = if source == "param" {
             ", or `param(slug, default = ..)`"
         } else {
             ""
         };
         d.error(call, format!("`{source}` takes one name"))
-            .help(format!("`{source}(slug)`{further}"));
+            .help(format!("`{source}(slug)`{default_form}"));
         return None;
     };
     if let Expr::Field(_) = bare(argument) {
@@ -238,7 +238,8 @@ fn name_of(call: &ExprCall, source: &str, d: &mut Diagnostics) -> Option<Ident> 
 }
 
 fn ctx(expr: &Expr, d: &mut Diagnostics) -> Option<CtxPath> {
-    // rustc knows the item of the path. Actor values contain dots.
+    // A value of the actor is written with dots. Any other path names an item, which rustc
+    // resolves.
     if let Expr::Path(path) = bare(expr)
         && path.qself.is_none()
         && !path.path.is_ident("actor")
@@ -266,7 +267,7 @@ fn ctx(expr: &Expr, d: &mut Diagnostics) -> Option<CtxPath> {
     }
 }
 
-/// Returns `actor.claims.team` as its names.
+/// Returns the names of `actor.claims.team`: `actor`, `claims` and `team`.
 fn dotted(expr: &Expr) -> Option<Vec<String>> {
     match bare(expr) {
         Expr::Field(field) => {
@@ -285,7 +286,7 @@ fn dotted(expr: &Expr) -> Option<Vec<String>> {
 #[derive(Debug, Clone)]
 pub(crate) struct Pair {
     pub(crate) key: Ident,
-    /// `None` if there is no value; the message for it depends on the field.
+    /// `None` if the value is missing. The error message for it depends on the field.
     pub(crate) value: Option<Expr>,
 }
 
@@ -322,8 +323,8 @@ impl Parse for Name {
     }
 }
 
-/// Returns the error for `views += 1`, which no list allows: a separate statement of the store
-/// adds.
+/// Returns the error for `views += 1`, which no list allows. The operation kind `increment` adds to
+/// a field.
 fn compound(key: &Ident, input: ParseStream<'_>) -> Option<syn::Error> {
     let fork = input.fork();
     let sign = if fork.parse::<Token![+=]>().is_ok() {
@@ -339,12 +340,12 @@ fn compound(key: &Ident, input: ParseStream<'_>) -> Option<syn::Error> {
         .map_or("1".to_owned(), |by| by.to_token_stream().to_string());
     Some(syn::Error::new(
         key.span(),
-        adds(key, &format!("{sign}{by}")),
+        addition_error(key, &format!("{sign}{by}")),
     ))
 }
 
 /// Returns the field and the amount of `views + 1`; `None` for other expressions.
-fn added(binary: &syn::ExprBinary) -> Option<(&Ident, String)> {
+fn addition(binary: &syn::ExprBinary) -> Option<(&Ident, String)> {
     let sign = match binary.op {
         syn::BinOp::Add(_) => "",
         syn::BinOp::Sub(_) => "-",
@@ -358,14 +359,15 @@ fn added(binary: &syn::ExprBinary) -> Option<(&Ident, String)> {
 }
 
 /// Returns the error for an addition in a list of values, with the operation that adds.
-fn adds(key: &Ident, by: &str) -> String {
+fn addition_error(key: &Ident, by: &str) -> String {
     let by = if by == "1" {
         String::new()
     } else {
         format!(", by = {by}")
     };
     format!(
-        "a declaration computes no value from a field\nhelp: an operation of `kind = \"increment\", field = {key}{by}` adds to it"
+        "a declaration cannot compute a value from a field\nhelp: an operation of `kind = \
+         \"increment\", field = {key}{by}` adds to it"
     )
 }
 

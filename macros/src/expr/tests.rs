@@ -1,4 +1,4 @@
-//! Tests the meaning of expressions, and the errors of invalid ones.
+//! Tests the descriptors of valid expressions, and the errors of invalid ones.
 
 use quote::quote;
 use syn::Expr;
@@ -61,7 +61,7 @@ fn fails(expr: &str, message: &str) {
 }
 
 #[test]
-fn conditions() {
+fn conditions_become_descriptors() {
     means("title == \"x\"", "cond(1,Op::Eq,is(||text(\"x\")))");
     means("title == SLUG", "cond(1,Op::Eq,is(||text(SLUG)))");
     means("views >= -3", "cond(4,Op::Gte,is(||of::<Note,4>(-3)))");
@@ -116,7 +116,7 @@ fn and_binds_stronger_than_or() {
 }
 
 #[test]
-fn mistakes_of_grammar() {
+fn grammar_errors_are_reported_with_a_help() {
     fails("\"x\" == title", "the left side of a condition is a field");
     fails("title = \"x\"", "expected a condition");
     fails("pinned & pinned", "unknown operator `&`\nhelp: `&&`");
@@ -129,7 +129,7 @@ fn mistakes_of_grammar() {
         "title == parm(x)",
         "unknown source of a value\nhelp: `param`",
     );
-    fails("title == now", "written as a call");
+    fails("title == now", "`now` needs parentheses");
     fails("title == uuid()", "only in defaults");
     fails("title == param(a, b)", "`param` takes one name");
     fails("title == param(actor.id)", "help: `ctx(actor.id)`");
@@ -140,7 +140,7 @@ fn mistakes_of_grammar() {
 }
 
 #[test]
-fn mistakes_of_type() {
+fn type_errors_are_reported() {
     fails("nope == 1", "unknown field `nope` on Note");
     fails(
         "views.contains(\"1\")",
@@ -153,7 +153,10 @@ fn mistakes_of_type() {
     fails("tags == \"x\"", "help: `tags.has(..)`");
     fails("meta == 1", "`==` needs a scalar field, `meta` is json");
     fails("pinned > false", "`pinned` is boolean");
-    fails("title", "field `title` alone is no condition: it is string");
+    fails(
+        "title",
+        "field `title` alone is not a condition: it is string",
+    );
     fails(
         "views == \"1\"",
         "`\"1\"` is not a value of `views`, which is integer",
@@ -161,8 +164,8 @@ fn mistakes_of_type() {
     fails("views == 1.5", "is not a value of `views`");
     fails("views == 9007199254740992", "integer out of range");
     fails("title == 1", "is not a value of `title`");
-    fails("key == \"x\"", "no lower-case hyphenated uuid");
-    fails("due_at == \"yesterday\"", "no RFC 3339 date-time");
+    fails("key == \"x\"", "not a lower-case hyphenated UUID");
+    fails("due_at == \"yesterday\"", "not an RFC 3339 date-time");
     fails("title == now()", "`now()` is a date, `title` is string");
     fails("views == ctx(actor.id)", "`views` is integer");
     fails("title.is_none()", "`title` is required: it is never null");
@@ -170,11 +173,11 @@ fn mistakes_of_type() {
         "title.contains(\"\")",
         "`contains(\"\")` matches every text; write at least one character",
     );
-    fails("title.contains(None)", "`contains` never holds for null");
+    fails("title.contains(None)", "`contains` is never true for null");
 }
 
 #[test]
-fn one_name_one_type() {
+fn a_parameter_with_two_types_or_sources_is_refused() {
     fails(
         "title == param(x) && views == param(x)",
         "parameter `x` is used as string and as integer",
@@ -191,7 +194,7 @@ fn one_name_one_type() {
 }
 
 #[test]
-fn filters_that_never_match() {
+fn filters_that_never_match_are_refused() {
     for expr in [
         "views > 5 && views < 3",
         "views == 1 && views == 2",
@@ -215,7 +218,7 @@ fn filters_that_never_match() {
 }
 
 #[test]
-fn values_are_compared_and_not_their_text() {
+fn values_are_compared_instead_of_their_text() {
     for expr in [
         "score == 5 && score != 5.0",
         "views > 1_000 && views < 1000",
@@ -254,7 +257,7 @@ fn values_are_compared_and_not_their_text() {
 }
 
 #[test]
-fn one_branch_that_never_matches() {
+fn a_branch_that_never_matches_is_refused() {
     fails(
         "pinned || (views > 5 && views < 3)",
         "conditions on `views` exclude each other",
@@ -269,7 +272,8 @@ fn one_branch_that_never_matches() {
     );
 }
 
-/// Whether every record matches; `None` if const evaluation decides.
+/// Whether the filter is refused because every record matches it; `None` if const evaluation
+/// decides.
 fn always(expr: &str) -> Option<bool> {
     let expr: Expr = syn::parse_str(expr).unwrap_or_else(|e| panic!("{expr}: {e}"));
     let (model, entity) = (entity(), syn::parse_quote!(Note));
@@ -281,9 +285,9 @@ fn always(expr: &str) -> Option<bool> {
         .unwrap_or_else(|| panic!("no filter"));
     let before = scope.asserts.len();
     super::refuse_always(&mut scope, &resolved, &[], 1, &expr, "always");
-    let asked = scope.asserts.len() > before;
+    let deferred = scope.asserts.len() > before;
     let problems = d.into_texts();
-    if asked {
+    if deferred {
         None
     } else {
         Some(!problems.is_empty())
@@ -291,7 +295,7 @@ fn always(expr: &str) -> Option<bool> {
 }
 
 #[test]
-fn filters_that_every_record_matches() {
+fn filters_that_match_every_record_are_refused() {
     for expr in [
         "pinned || !pinned",
         "due_at.is_none() || due_at.is_some()",

@@ -1,8 +1,8 @@
 //! The form of `chain.json` and of migration files.
 //!
-//! The tool for migrations reports what needs more than one file: digests, the order of migrations,
-//! and branches that were merged. An app with such a problem still compiles, because the app is
-//! that tool.
+//! Problems that concern several files are reported by the app's `migrate` commands and not here:
+//! digests, the order of migrations, and merged branches. An app with such a problem must compile,
+//! because the app itself contains these commands.
 
 use super::json::{Json, JsonError, member};
 
@@ -57,12 +57,12 @@ const TRANSFORM: &[(&str, Form)] = &[
 /// Checks `chain.json` and returns the files that it lists.
 pub(super) fn chain(json: &Json) -> Result<Vec<String>, Vec<JsonError>> {
     let mut errors = Vec::new();
-    object(json, "$", CHAIN, &mut errors);
+    check_object(json, "$", CHAIN, &mut errors);
     let mut files = Vec::new();
     for (i, entry) in items(json, "migrations").iter().enumerate() {
         let path = format!("$.migrations[{i}]");
-        object(entry, &path, ENTRY, &mut errors);
-        let Some(Json::Text(file)) = find(entry, "file") else {
+        check_object(entry, &path, ENTRY, &mut errors);
+        let Some(Json::Text(file)) = find_member(entry, "file") else {
             continue;
         };
         if files.contains(file) {
@@ -83,15 +83,15 @@ pub(super) fn chain(json: &Json) -> Result<Vec<String>, Vec<JsonError>> {
 /// Checks a migration file.
 pub(super) fn migration(json: &Json) -> Vec<JsonError> {
     let mut errors = Vec::new();
-    object(json, "$", MIGRATION, &mut errors);
+    check_object(json, "$", MIGRATION, &mut errors);
     for (i, transform) in items(json, "transforms").iter().enumerate() {
         let path = format!("$.transforms[{i}]");
-        object(transform, &path, TRANSFORM, &mut errors);
+        check_object(transform, &path, TRANSFORM, &mut errors);
     }
     errors
 }
 
-fn find<'a>(json: &'a Json, name: &str) -> Option<&'a Json> {
+fn find_member<'a>(json: &'a Json, name: &str) -> Option<&'a Json> {
     match json {
         Json::Object(members) => members.iter().find(|(n, _)| n == name).map(|(_, v)| v),
         _ => None,
@@ -99,13 +99,14 @@ fn find<'a>(json: &'a Json, name: &str) -> Option<&'a Json> {
 }
 
 fn items<'a>(json: &'a Json, name: &str) -> &'a [Json] {
-    match find(json, name) {
+    match find_member(json, name) {
         Some(Json::Array(items)) => items,
         _ => &[],
     }
 }
 
-fn object(json: &Json, path: &str, forms: &[(&str, Form)], errors: &mut Vec<JsonError>) {
+/// Checks that an object has exactly these members, each in its form.
+fn check_object(json: &Json, path: &str, forms: &[(&str, Form)], errors: &mut Vec<JsonError>) {
     let mut error = |path: String, message: String| errors.push(JsonError { path, message });
     let Json::Object(members) = json else {
         return error(path.to_owned(), "expected an object".to_owned());
@@ -121,7 +122,7 @@ fn object(json: &Json, path: &str, forms: &[(&str, Form)], errors: &mut Vec<Json
         }
     }
     for (name, _) in forms {
-        if find(json, name).is_none() {
+        if find_member(json, name).is_none() {
             error(path.to_owned(), format!("member `{name}` is missing"));
         }
     }

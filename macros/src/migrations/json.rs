@@ -1,13 +1,13 @@
 //! A strict JSON reader, for files that the macro checks at compile time.
 //!
-//! The crate `serde_json` would be built before everything else of an app. It also accepts repeated
-//! members, and its errors name no path.
+//! `serde_json` is not used: as a dependency of the macros it would delay every build. It also
+//! accepts repeated members, and its errors contain no JSON path.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// The maximum depth of nested arrays and objects.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// A JSON value. Numbers keep their text.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,8 +68,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn value(&mut self) -> Result<Json, JsonError> {
         self.space();
-        if self.path.len() > DEPTH {
-            return Err(self.problem(format!("more than {DEPTH} levels")));
+        if self.path.len() > MAX_DEPTH {
+            return Err(self.problem(format!("more than {MAX_DEPTH} levels")));
         }
         match self.peek() {
             Some(b'{') => self.object(),
@@ -107,7 +107,7 @@ impl Reader<'_> {
             let name = self.string()?;
             self.path.push(step(&name));
             if !names.insert(name.clone()) {
-                return Err(self.problem("the member is there twice"));
+                return Err(self.problem("the member appears twice"));
             }
             self.space();
             if self.peek() != Some(b':') {
@@ -142,6 +142,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Skips white space and the closing bracket `end`, if it follows. Returns whether it does.
     fn closes(&mut self, end: u8) -> bool {
         self.space();
         let closes = self.peek() == Some(end);
@@ -229,23 +230,24 @@ impl Reader<'_> {
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
-        let mut sound = match self.digits() {
+        // An integer part of several digits must not begin with 0.
+        let mut valid = match self.digits() {
             0 => false,
             1 => true,
             count => self.text.as_bytes()[self.at - count] != b'0',
         };
         if self.peek() == Some(b'.') {
             self.at += 1;
-            sound &= self.digits() > 0;
+            valid &= self.digits() > 0;
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
             self.at += 1;
             if matches!(self.peek(), Some(b'+' | b'-')) {
                 self.at += 1;
             }
-            sound &= self.digits() > 0;
+            valid &= self.digits() > 0;
         }
-        if sound {
+        if valid {
             Ok(Json::Number(self.text[start..self.at].to_owned()))
         } else {
             Err(self.syntax("invalid number"))
@@ -282,7 +284,7 @@ impl Reader<'_> {
     fn syntax(&self, message: &str) -> JsonError {
         let before = &self.text.as_bytes()[..self.at.min(self.text.len())];
         let line = before.split(|b| *b == b'\n').count();
-        // Bytes that continue a character do not count.
+        // The column counts characters: continuation bytes of UTF-8 are skipped.
         let line_so_far = before.iter().rev().take_while(|b| **b != b'\n');
         let column = line_so_far.filter(|b| **b & 0xc0 != 0x80).count() + 1;
         let mut text = message.to_owned();
@@ -296,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values() {
+    fn values_of_every_type_are_read() {
         let text =
             " {\"a\" : [1, -0.5e+3, true,false , null, []],\"\\u00e9\\n\\ud83d\\ude00\":{}}\n";
         let number = |text: &str| Json::Number(text.to_owned());
@@ -332,13 +334,9 @@ mod tests {
             (
                 "{\"a\":1,\"b\":{\"c d\":1,\"c d\":2}}",
                 "$.b[\"c d\"]",
-                "the member is there twice",
+                "the member appears twice",
             ),
-            (
-                "{\"a\":1,\"\\u0061\":2}",
-                "$.a",
-                "the member is there twice",
-            ),
+            ("{\"a\":1,\"\\u0061\":2}", "$.a", "the member appears twice"),
             ("{\"a\" 1}", "$.a", "expected `:` (line 1, column 6)"),
             (
                 "{a:1}",
@@ -394,17 +392,18 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_limited() {
+    fn nesting_deeper_than_64_levels_is_refused() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert!(parse(&nested(DEPTH)).is_ok());
-        let error = parse(&nested(DEPTH + 1)).expect_err("too deep");
+        assert!(parse(&nested(MAX_DEPTH)).is_ok());
+        let error = parse(&nested(MAX_DEPTH + 1)).expect_err("too deep");
         assert_eq!(error.message, "more than 64 levels");
         assert!(parse(&"[".repeat(1_000_000)).is_err());
     }
 
-    /// For any prefix of a text and any byte in place of another, the reader ends without a panic.
+    /// Reads every prefix of a text, and the text with every byte replaced: the reader must not
+    /// panic.
     #[test]
-    fn broken_texts_are_errors_or_values() {
+    fn broken_texts_never_panic() {
         let text =
             "{\"format\": 2, \"a\": [\"\\ud83d\\ude00é\", -1.5e3, null], \"b\": {\"c\": true}}";
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {

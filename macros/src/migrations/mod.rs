@@ -1,5 +1,5 @@
-//! `migrations!`: the recorded migrations of an app as one value. The compiler reads the files, so
-//! that the binary contains them and cargo knows them.
+//! `migrations!`: the recorded migrations of an app as one value. The expansion includes the files,
+//! so that the binary contains them and cargo rebuilds the app when they change.
 
 mod form;
 mod json;
@@ -147,26 +147,26 @@ fn paths(opt: &Opt, d: &mut Diagnostics) -> Vec<Path> {
     paths
 }
 
-/// The folder is below or beside the folder of the package.
+/// Checks that the folder is a relative path with `/` between its parts.
 fn check_folder(folder: &LitStr, d: &mut Diagnostics) -> bool {
     let text = folder.value();
-    let sound = !text.is_empty()
+    let valid = !text.is_empty()
         && !text.contains(['\\', '\0'])
         && !text.starts_with('/')
         && !text.ends_with('/')
         && FilePath::new(&text).is_relative();
-    if !sound {
+    if !valid {
         d.error(
             folder,
             "the folder is a path from the folder of the package, with `/` between its parts",
         )
         .help(EXAMPLE);
     }
-    sound
+    valid
 }
 
-/// Reads and checks the files of the folder, and returns those that `chain.json` lists. `None` if
-/// there are no migrations, or after an error.
+/// Reads and checks `chain.json` and the files that it lists, and returns the names of these files.
+/// `None` if there is no `chain.json`, or after an error.
 fn read(root: &FilePath, folder: &LitStr, d: &mut Diagnostics) -> Option<Vec<String>> {
     let name = folder.value();
     let directory = root.join(&name);
@@ -197,14 +197,14 @@ fn read(root: &FilePath, folder: &LitStr, d: &mut Diagnostics) -> Option<Vec<Str
         }
     };
     let migrations: Vec<_> = files.iter().map(|file| load(file)).collect();
-    let mut sound = true;
+    let mut valid = true;
     for (file, migration) in files.iter().zip(migrations) {
         let Some(migration) = migration else {
-            sound = false;
+            valid = false;
             continue;
         };
         for error in form::migration(&migration) {
-            sound = false;
+            valid = false;
             report(
                 folder,
                 &format!("{name}/{file}"),
@@ -214,7 +214,7 @@ fn read(root: &FilePath, folder: &LitStr, d: &mut Diagnostics) -> Option<Vec<Str
             );
         }
     }
-    sound.then_some(files)
+    valid.then_some(files)
 }
 
 fn report(at: &LitStr, file: &str, path: &str, message: &str, d: &mut Diagnostics) {
@@ -226,20 +226,23 @@ fn report(at: &LitStr, file: &str, path: &str, message: &str, d: &mut Diagnostic
 /// Reads one file. An error has a JSON path, which is empty if the file cannot be read.
 fn load(directory: &FilePath, file: &str) -> Result<json::Json, (String, String)> {
     let path = directory.join(file);
-    let unread = |message: String| (String::new(), message);
-    let broken = |error: &std::io::Error| unread(format!("cannot read the file: {error}"));
+    let without_path = |message: String| (String::new(), message);
+    let cannot_read =
+        |error: &std::io::Error| without_path(format!("cannot read the file: {error}"));
     // A link must not lead out of the folder.
-    let real = |path: &FilePath| path.canonicalize().map_err(|error| broken(&error));
-    if real(&path)?.parent() != Some(&*real(directory)?) {
-        return Err(unread("the file is a link to another folder".to_owned()));
+    let canonical = |path: &FilePath| path.canonicalize().map_err(|error| cannot_read(&error));
+    if canonical(&path)?.parent() != Some(&*canonical(directory)?) {
+        return Err(without_path(
+            "the file is a link to another folder".to_owned(),
+        ));
     }
-    let size = std::fs::metadata(&path).map_err(|error| broken(&error))?;
-    if !size.is_file() {
-        return Err(unread("not a file".to_owned()));
+    let metadata = std::fs::metadata(&path).map_err(|error| cannot_read(&error))?;
+    if !metadata.is_file() {
+        return Err(without_path("not a file".to_owned()));
     }
-    if size.len() > MAX_SIZE {
-        return Err(unread("the file is larger than 16 MiB".to_owned()));
+    if metadata.len() > MAX_SIZE {
+        return Err(without_path("the file is larger than 16 MiB".to_owned()));
     }
-    let text = std::fs::read_to_string(&path).map_err(|error| broken(&error))?;
+    let text = std::fs::read_to_string(&path).map_err(|error| cannot_read(&error))?;
     json::parse(&text).map_err(|error| (error.path, error.message))
 }

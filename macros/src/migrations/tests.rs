@@ -99,8 +99,8 @@ fn no_folder_and_no_chain_are_an_empty_chain() {
     }
 }
 
-/// The files that the compiler reports as read, for an app with the expansion. Cargo rebuilds the
-/// app if one of them changes.
+/// Compiles an app with the expansion, and returns the files that the compiler reports as read.
+/// Cargo rebuilds the app if one of them changes.
 fn dependencies(package: &Package) -> Vec<String> {
     let tokens = quote!("migrations", crate = crate::linchpin);
     let value = expand(tokens, Some(&package.0));
@@ -162,7 +162,8 @@ fn the_compiler_reads_the_index_and_each_of_its_files() {
     assert_eq!(dependencies(&package), ["a.json", "b.json", "chain.json"]);
 }
 
-/// A file without migrations is a dependency of the app, so that the first migration rebuilds it.
+/// A `chain.json` without migrations is a dependency of the app, so that the first recorded
+/// migration causes a rebuild.
 #[test]
 fn a_chain_without_migrations_is_embedded() {
     let package = Package::new(&[("chain.json", r#"{ "format": 2, "migrations": [] }"#)]);
@@ -173,8 +174,9 @@ fn a_chain_without_migrations_is_embedded() {
 }
 
 #[test]
-fn a_problem_between_files_is_left_to_the_tool() {
-    // Two branches that were merged: one number twice, and a digest that is not that of the file.
+fn problems_between_files_are_no_errors_of_the_macro() {
+    // As after a merge of two branches: two migrations with the same number, and a digest that does
+    // not belong to the file.
     let twice = chain(&["a.json", "b.json"]).replace("\"seq\": 2", "\"seq\": 1");
     let package = Package::new(&[
         ("chain.json", &twice),
@@ -226,7 +228,7 @@ fn a_malformed_chain_is_an_error_with_its_path() {
         ),
         (
             sound.replace("\"name\": \"m2\"", "\"name\": \"m2\", \"seq\": 2"),
-            "$.migrations[1].seq: the member is there twice",
+            "$.migrations[1].seq: the member appears twice",
         ),
         ("[]".to_owned(), "$: expected an object"),
     ];
@@ -270,7 +272,7 @@ fn malformed_and_missing_files_are_reported_together() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_out_of_the_folder_is_refused() {
+fn a_symbolic_link_out_of_the_folder_is_refused() {
     let package = Package::new(&[("chain.json", &chain(&["a.json"]))]);
     let outside = package.0.join("outside.json");
     std::fs::write(&outside, migration(1)).expect("a file");
@@ -282,24 +284,27 @@ fn a_link_out_of_the_folder_is_refused() {
 }
 
 #[test]
-fn arguments() {
-    let errors = |tokens: proc_macro2::TokenStream| {
+fn each_invalid_argument_is_one_error() {
+    let error_count = |tokens: proc_macro2::TokenStream| {
         let text = expand(tokens, Some(std::path::Path::new("/nowhere"))).to_string();
         text.matches("compile_error").count()
     };
-    assert_eq!(errors(quote!("migrations", transforms = [a::b, c],)), 0);
     assert_eq!(
-        errors(quote!("migrations", crate = ::framework::linchpin)),
+        error_count(quote!("migrations", transforms = [a::b, c],)),
         0
     );
-    assert_eq!(errors(quote!()), 1);
-    assert_eq!(errors(quote!(migrations)), 1);
-    assert_eq!(errors(quote!("/migrations")), 1);
-    assert_eq!(errors(quote!("")), 1);
-    assert_eq!(errors(quote!("migrations" transforms = [a])), 1);
-    assert_eq!(errors(quote!("migrations", transforms = a)), 1);
-    assert_eq!(errors(quote!("migrations", transforms = [1, a])), 1);
-    assert_eq!(errors(quote!("migrations", transform = [a])), 1);
+    assert_eq!(
+        error_count(quote!("migrations", crate = ::framework::linchpin)),
+        0
+    );
+    assert_eq!(error_count(quote!()), 1);
+    assert_eq!(error_count(quote!(migrations)), 1);
+    assert_eq!(error_count(quote!("/migrations")), 1);
+    assert_eq!(error_count(quote!("")), 1);
+    assert_eq!(error_count(quote!("migrations" transforms = [a])), 1);
+    assert_eq!(error_count(quote!("migrations", transforms = a)), 1);
+    assert_eq!(error_count(quote!("migrations", transforms = [1, a])), 1);
+    assert_eq!(error_count(quote!("migrations", transform = [a])), 1);
     let text = expand(quote!("migrations"), None).to_string();
     assert!(text.contains("CARGO_MANIFEST_DIR` is not set"), "{text}");
 }

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     pub(crate) route: RouteArgs,
     /// The word `route`, if it is present.
     route_key: Option<Ident>,
-    /// The reason why the data scope does not apply.
+    /// `unscoped = "reason"`: the reason why the scopes of the entity do not apply.
     pub(crate) unscoped: Option<(Ident, LitStr)>,
     /// The options of the kind.
     options: Vec<Opt>,
@@ -54,10 +54,10 @@ impl Args {
         }
         let written = options.iter().find(|opt| opt.name() == "kind");
         let (has_kind, kind) = (written.is_some(), written.and_then(|opt| kind(opt, d)));
-        let of = kind
+        let known_kind = kind
             .as_ref()
             .and_then(|kind| kinds::named(&names::snake(&kind.value())));
-        options::repeated(&options, of.map_or(&[], |kind| kind.repeated), d);
+        options::repeated(&options, known_kind.map_or(&[], |kind| kind.repeated), d);
         let route_key = options
             .iter()
             .find(|opt| opt.name() == "route")
@@ -72,7 +72,9 @@ impl Args {
         let unscoped = options
             .iter()
             .find(|opt| opt.name() == "unscoped")
-            .and_then(|opt| crate::entity::reason(opt, d).map(|text| (opt.key.clone(), text)));
+            .and_then(|opt| {
+                crate::entity::unscoped_reason(opt, d).map(|text| (opt.key.clone(), text))
+            });
         options.retain(|opt| !COMMON.contains(&opt.name().as_str()));
         Self {
             kind,
@@ -92,7 +94,7 @@ impl Args {
             .filter(|_| !self.route.names_events_only())
         {
             d.error(key, why)
-                .help("leave `route(..)` out; `route(event = \"..\")` may stay");
+                .help("remove `route(..)`; only `route(event = \"..\")` is allowed");
         }
     }
 
@@ -112,7 +114,7 @@ impl Args {
         kind: &str,
         known: &[&str],
         required: &[&str],
-        later: &[&str],
+        planned: &[&str],
         at: &LitStr,
         d: &mut Diagnostics,
     ) {
@@ -122,15 +124,15 @@ impl Args {
             .iter()
             .filter(|opt| !known.contains(&opt.name().as_str()))
         {
-            options::unknown(opt, kind, &all, later, d);
+            options::unknown(opt, kind, &all, planned, d);
         }
         for missing in required {
             self.require(kind, missing, known, at, d);
         }
     }
 
-    /// Reports that a required option is missing, unless a misspelt option has been reported with
-    /// this name.
+    /// Reports that a required option is missing, unless the declaration has an unknown option with
+    /// a similar name.
     pub(crate) fn require(
         &self,
         kind: &str,
@@ -139,10 +141,10 @@ impl Args {
         at: &LitStr,
         d: &mut Diagnostics,
     ) {
-        let meant = |opt: &Opt| {
+        let is_misspelt = |opt: &Opt| {
             !known.contains(&opt.name().as_str()) && nearest(&opt.name(), [missing]).is_some()
         };
-        if self.get(missing).is_none() && !self.options.iter().any(meant) {
+        if self.get(missing).is_none() && !self.options.iter().any(is_misspelt) {
             d.error(at, format!("{kind} needs `{missing}`"));
         }
     }
@@ -186,7 +188,7 @@ impl Args {
             })
     }
 
-    /// Reads a bare word.
+    /// Reads a boolean option: the bare word, or `name = true`. `false` if the option is absent.
     pub(crate) fn flag(&self, name: &str, d: &mut Diagnostics) -> bool {
         self.get(name)
             .and_then(|opt| opt.boolean(d))

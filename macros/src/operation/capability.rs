@@ -8,8 +8,8 @@ use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::entity::grants::{TRANSACTION, without};
 
-/// Reports a kind that a named store does not support; `reads` says whether the declaration only
-/// reads.
+/// Reports a store in `stores(..)` that does not support the kind. `reads` is whether the operation
+/// only reads.
 pub(super) fn check(
     kind: &Kind,
     input: &Input<'_>,

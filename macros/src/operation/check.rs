@@ -1,4 +1,4 @@
-//! The rules for operations of all kinds. The rules of one kind are in its own file.
+//! The rules for operations of all kinds. The rules of one kind are in the file of the kind.
 
 use linchpin_vocabulary::kind::Records;
 use syn::Ident;
@@ -23,10 +23,13 @@ pub(super) fn check(model: &Model<'_>, scope: &mut Scope<'_>) {
     if !parsed.kind.facts.has_methods {
         args.route.refuse_others(scope.d);
     }
-    args.route.moved.not_below_itself(&entity.path, scope.d);
+    args.route
+        .route_override
+        .refuse_entity_path(&entity.path, scope.d);
     let Some(plan) = &model.plan else { return };
     for part in &plan.parts {
-        part.moved.not_below_itself(&entity.path, scope.d);
+        part.route_override
+            .refuse_entity_path(&entity.path, scope.d);
     }
     if let Some((key, _)) = &args.route.policy.description {
         scope
@@ -35,15 +38,15 @@ pub(super) fn check(model: &Model<'_>, scope: &mut Scope<'_>) {
             .help("`/// ..` above the const");
     }
     reach::check(args, plan, &parsed.name, parsed.declared, entity, scope.d);
-    policies(model, plan, scope);
+    check_policies(model, plan, scope);
 }
 
-/// Checks the policies of its routes.
-fn policies(model: &Model<'_>, plan: &Plan, scope: &mut Scope<'_>) {
+/// Checks the policies of the operation's routes.
+fn check_policies(model: &Model<'_>, plan: &Plan, scope: &mut Scope<'_>) {
     let (entity, facts) = (scope.model, model.parsed.kind.facts);
-    let whole = plan.parts.is_empty();
+    let is_single_method = plan.parts.is_empty();
     let common = &model.parsed.args.route.policy;
-    let answers = whole && plan.returns.is_record();
+    let returns_records = is_single_method && plan.returns.contains_records();
     let by_id = || {
         model
             .routes
@@ -55,12 +58,18 @@ fn policies(model: &Model<'_>, plan: &Plan, scope: &mut Scope<'_>) {
         Records::OfPath => by_id(),
         Records::Foreign => false,
     };
-    let one = whole && !plan.reads() && plan.returns.is_one_record();
+    let changes_one_record = is_single_method && !plan.reads() && plan.returns.is_one_record();
     for policy in
         std::iter::once(common).chain(plan.parts.iter().filter_map(|part| part.policy.as_ref()))
     {
-        narrow::check_operation(policy, answers, entity, scope.d);
-        once::check_operation(policy, one, facts.answer_members, entity, scope.d);
+        narrow::check_operation(policy, returns_records, entity, scope.d);
+        once::check_operation(
+            policy,
+            changes_one_record,
+            facts.answer_members,
+            entity,
+            scope.d,
+        );
         permission::check_operation(
             policy,
             records,
@@ -83,20 +92,20 @@ fn policies(model: &Model<'_>, plan: &Plan, scope: &mut Scope<'_>) {
         .iter()
         .filter(|part| part.reads())
         .filter_map(|part| part.policy.as_ref());
-    for policy in reading.chain((whole && plan.reads()).then_some(common)) {
+    for policy in reading.chain((is_single_method && plan.reads()).then_some(common)) {
         idempotent::refuse(policy, "an operation that only reads", scope.d);
         audit::refuse(policy, "an operation that only reads", scope.d);
     }
 }
 
-/// The methods of every adapter, and `purge`, which is reserved.
-const TAKEN: &[&str] = &["create", "get", "list", "update", "delete", "purge"];
+/// The names that no operation can have: every adapter has these methods.
+const RESERVED_NAMES: &[&str] = &["create", "get", "list", "update", "delete", "purge"];
 
 /// Returns the adapter method and the route segment of an operation.
 pub(crate) fn name_of(ident: &Ident, d: &mut Diagnostics) -> (String, String) {
     let written = ident.unraw().to_string();
     let (name, kebab) = (names::snake(&written), names::kebab(&written));
-    if TAKEN.contains(&name.as_str()) {
+    if RESERVED_NAMES.contains(&name.as_str()) {
         d.error(
             ident,
             format!("operation name `{name}` is taken: every adapter has it"),
@@ -111,9 +120,7 @@ pub(crate) fn name_of(ident: &Ident, d: &mut Diagnostics) -> (String, String) {
     {
         d.error(
             ident,
-            format!(
-                "operation name gives an empty, non-alphabetic or over-long route segment `{kebab}`"
-            ),
+            format!("operation name gives `{kebab}`, which cannot be a route segment"),
         )
         .help("a name of letters and digits, at most 63 of them");
     }

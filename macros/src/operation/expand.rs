@@ -5,14 +5,14 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{Ident, LitStr};
 
-use super::item::{Declared, kept};
+use super::item::{Declared, attribute_tokens};
 use super::kinds::custom::Output;
 use super::kinds::{KindModel, Numbers, Plan, Returns};
 use super::methods;
-use super::model::{Model, Parts};
-use super::path::{Route, RouteArgs, Segment, shown};
+use super::model::{Model, ScopeResults};
+use super::path::{Route, RouteArgs, Segment, path_text};
 use crate::entity::{EntityModel, Kind};
-use crate::expr::{Param, Place, Sibling, beside};
+use crate::expr::{Param, Place, Sibling, in_same_module};
 use crate::gather::Entities;
 use crate::lints;
 use crate::names;
@@ -29,7 +29,7 @@ pub(super) struct Expansion<'a> {
     pub(super) body: &'a dyn KindModel,
     pub(super) plan: &'a Plan,
     pub(super) routes: &'a [Route],
-    pub(super) scope: &'a Parts,
+    pub(super) scope: &'a ScopeResults,
     pub(super) unscoped: Option<&'a LitStr>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Expansion<'a> {
     pub(super) fn of(
         model: &'a Model<'a>,
         entities: &'a Entities,
-        scope: &'a Parts,
+        scope: &'a ScopeResults,
     ) -> Option<Self> {
         let (parsed, plan) = (&model.parsed, model.plan.as_ref()?);
         Some(Self {
@@ -56,8 +56,8 @@ impl<'a> Expansion<'a> {
     }
 }
 
-/// Returns a const that does nothing: the declaration reports its own errors, and its users must
-/// not fail as well.
+/// Returns a const without an effect, for a declaration whose errors are reported. The const exists
+/// so that code that uses it causes no further errors.
 pub(super) fn poisoned(declared: &Declared) -> TokenStream {
     let Declared {
         attrs,
@@ -66,12 +66,12 @@ pub(super) fn poisoned(declared: &Declared) -> TokenStream {
         ty,
         ..
     } = declared;
-    let attrs = kept(attrs);
-    quote_spanned!(here(ident)=> #attrs #vis const #ident: #ty = <#ty>::poisoned();)
+    let attrs = attribute_tokens(attrs);
+    quote_spanned!(name_span(ident)=> #attrs #vis const #ident: #ty = <#ty>::poisoned();)
 }
 
-/// Returns the same const with the parts that rustc can check, so that errors in values and types
-/// are reported with the others.
+/// Returns a const without an effect, with the parts that rustc can check. So errors in values and
+/// types are reported together with the errors of the macro.
 fn inert(model: &Expansion<'_>) -> TokenStream {
     let Declared {
         attrs,
@@ -80,16 +80,20 @@ fn inert(model: &Expansion<'_>) -> TokenStream {
         ty,
         ..
     } = model.declared;
-    let (krate, attrs, asserts) = (&model.entity.krate, kept(attrs), &model.scope.asserts);
+    let (krate, attrs, asserts) = (
+        &model.entity.krate,
+        attribute_tokens(attrs),
+        &model.scope.asserts,
+    );
     let kind = model.plan.parts.is_empty().then(|| model.body.expand());
     let statics = match &model.plan.returns {
-        Returns::Custom(made) => Some(&made.statics),
+        Returns::Custom(expansion) => Some(&expansion.statics),
         _ => None,
     };
-    quote_spanned! {here(ident)=>
+    quote_spanned! {name_span(ident)=>
         #attrs
         #vis const #ident: #ty = {
-            #[allow(unused_imports)] // without assertions, statics and a descriptor nothing here needs it
+            #[allow(unused_imports)] // unused if all parts below are empty
             use #krate::__private as __lp;
             #(#asserts)*
             #statics
@@ -99,8 +103,8 @@ fn inert(model: &Expansion<'_>) -> TokenStream {
     }
 }
 
-/// Returns the const and the adapter method. If the declaration is not `sound`, the method exists
-/// for its callers, and the const does nothing.
+/// Returns the const and the adapter method. If the declaration is not `sound`, the const has no
+/// effect; the method is kept, so that code that calls it causes no further errors.
 pub(super) fn expand(model: &Expansion<'_>, sound: bool) -> TokenStream {
     let constant = if sound { constant(model) } else { inert(model) };
     let method = crate::SERVER.then(|| {
@@ -125,7 +129,7 @@ fn constant(model: &Expansion<'_>) -> TokenStream {
     } = model.declared;
     let (krate, attrs, name, doc) = (
         &model.entity.krate,
-        kept(attrs),
+        attribute_tokens(attrs),
         &model.name,
         model.declared.doc(),
     );
@@ -135,7 +139,7 @@ fn constant(model: &Expansion<'_>) -> TokenStream {
         &model.route.policy,
     );
     let (statics, params) = match &model.plan.returns {
-        Returns::Custom(made) => (Some(&made.statics), made.params.clone()),
+        Returns::Custom(expansion) => (Some(&expansion.statics), expansion.params.clone()),
         _ => (
             None,
             model.scope.params.iter().map(|p| param(p, model)).collect(),
@@ -158,7 +162,7 @@ fn constant(model: &Expansion<'_>) -> TokenStream {
     let context = (!context.is_empty())
         .then(|| quote!(.context(&[#(<#context as __lp::ContextValue>::DESC),*])));
     let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
-    quote_spanned! {here(ident)=>
+    quote_spanned! {name_span(ident)=>
         #attrs
         #vis #first #ident: #ty = {
             use #krate::__private as __lp;
@@ -213,7 +217,7 @@ fn param(param: &Param, model: &Expansion<'_>) -> TokenStream {
 }
 
 /// Returns the attributes of an impl of methods: the conditions and the lints of the const.
-pub(super) fn around(model: &Expansion<'_>) -> TokenStream {
+pub(super) fn impl_attributes(model: &Expansion<'_>) -> TokenStream {
     let (own, entity) = (&model.declared.attrs, &model.entity.item);
     let lints = lints::allowed(
         own,
@@ -237,9 +241,9 @@ fn method(model: &Expansion<'_>) -> TokenStream {
     let krate = &model.entity.krate;
     let name = names::ident(model.name, ident.span());
     let adapter = &model.entity.generated.adapter;
-    let adapter = beside(entity, &quote!(#adapter));
+    let adapter = in_same_module(entity, &quote!(#adapter));
     let (names, types, args) = match &model.plan.returns {
-        Returns::Custom(made) => split(&made.arguments),
+        Returns::Custom(expansion) => split(&expansion.arguments),
         _ => arguments(model),
     };
     // The function that reads the outcome, and the type that it returns.
@@ -255,7 +259,7 @@ fn method(model: &Expansion<'_>) -> TokenStream {
         Returns::Records(other) => ("records", quote!(::std::vec::Vec<#other>)),
         Returns::Values(value) => ("values", quote!(::std::vec::Vec<#value>)),
         Returns::Other(other) => ("record", quote!(#other)),
-        Returns::Custom(made) => match &made.output {
+        Returns::Custom(expansion) => match &expansion.output {
             Output::Nothing => ("nothing", quote!(())),
             Output::Value(ty) => ("value", quote!(#ty)),
             Output::Record => ("record", quote!(#entity)),
@@ -269,34 +273,34 @@ fn method(model: &Expansion<'_>) -> TokenStream {
         }) => ("row", quote!(#name)),
         Returns::Numbers(Numbers { name, .. }) => ("rows", quote!(::std::vec::Vec<#name>)),
     };
-    let read = Ident::new(read, here(ident));
-    let (page, given) = if model.plan.pages() {
+    let read = Ident::new(read, name_span(ident));
+    let (page, call_args) = if model.plan.pages() {
         (quote!(page: #krate::PageArgs), quote!((args, page)))
     } else {
         (TokenStream::new(), quote!(args))
     };
     // `self`, `cx` and `page` count as well. The limit of clippy is seven arguments.
-    let many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
+    let allow_many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
     let (doc, listed) = (docs(model), methods::listed(model));
-    let (around, deprecated) = (around(model), lints::deprecated(attrs));
+    let (impl_attributes, deprecated) = (impl_attributes(model), lints::deprecated(attrs));
     let row = match &model.plan.returns {
         Returns::Numbers(numbers) => Some(row(model, numbers)),
         _ => None,
     };
-    quote_spanned! {here(ident)=>
+    quote_spanned! {name_span(ident)=>
         #row
-        #around
+        #impl_attributes
         impl #adapter {
             #listed
             #[doc = #doc]
             #deprecated
-            #many
+            #allow_many
             // Not `async`: rustc would check a state machine for each method that does nothing but
             // wait for another one.
             #vis fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
                 let args = __lp::args([#(#args),*]);
-                __lp::run(self, #ident.spec(), cx, #given, __lp::answer::#read)
+                __lp::run(self, #ident.spec(), cx, #call_args, __lp::answer::#read)
             }
         }
     }
@@ -306,29 +310,36 @@ fn method(model: &Expansion<'_>) -> TokenStream {
 fn row(model: &Expansion<'_>, numbers: &Numbers) -> TokenStream {
     let Declared { vis, ident, .. } = model.declared;
     let (krate, name) = (&model.entity.krate, &numbers.name);
-    let (around, conditions) = (around(model), lints::conditions(&model.declared.attrs));
+    let (impl_attributes, conditions) = (
+        impl_attributes(model),
+        lints::conditions(&model.declared.attrs),
+    );
     let doc = format!(
-        "What `{}` computes{}.",
+        "The numbers that `{}` computes{}.",
         model.name,
-        if numbers.grouped { " of a group" } else { "" }
+        if numbers.grouped {
+            " for one group"
+        } else {
+            ""
+        }
     );
     let members = numbers
         .members
         .iter()
         .map(|(name, ty, doc)| quote!(#[doc = #doc] pub #name: #ty,));
     let read = numbers.members.iter().map(|(name, ..)| name);
-    quote_spanned! {here(ident)=>
-        #around
+    quote_spanned! {name_span(ident)=>
+        #impl_attributes
         #[doc = #doc]
         #[derive(::core::clone::Clone, ::core::fmt::Debug)]
-        #[allow(dead_code)] // served over HTTP alone, its members are never read in Rust
+        #[allow(dead_code)] // an app that uses only the route never reads the members
         #vis struct #name { #(#members)* }
         #conditions
         #krate::__private::numbers_row!(#name: #(#read),*);
     }
 }
 
-/// Splits one list into three.
+/// Splits the arguments into their names, their types and their values.
 fn split(
     list: &[(Ident, TokenStream, TokenStream)],
 ) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
@@ -352,7 +363,7 @@ fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenS
             .and_then(|owner| model.siblings.get(owner))
             .map_or(model.entity, |sibling| &sibling.model);
         // A type of the app is not checked here: the entity reports a type that no field can have.
-        let own = param.kind == Kind::Other
+        let is_app_type = param.kind == Kind::Other
             && !param.list
             && !param.element
             && !owner.fields[param.field].optional;
@@ -363,7 +374,7 @@ fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenS
             Kind::Integer => quote!(i64),
             Kind::Number => quote!(f64),
             // The declared type may not be in scope here, so the marker names it.
-            _ if own => quote!(#krate::TypeAt<#position>),
+            _ if is_app_type => quote!(#krate::TypeAt<#position>),
             _ => quote!(#krate::ValueAt<#position>),
         };
         let optional = !param.required || param.nullable;
@@ -385,14 +396,18 @@ fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenS
                 quote!(__lp::optional_text_arg(#name)),
             ),
             (_, _, false) => {
-                let arg = if own { quote!(own_arg) } else { quote!(arg) };
+                let arg = if is_app_type {
+                    quote!(own_arg)
+                } else {
+                    quote!(arg)
+                };
                 (
                     quote!(impl ::core::convert::Into<#value>),
                     quote!(__lp::#arg::<#position>(#name)),
                 )
             }
             (_, _, true) => {
-                let arg = if own {
+                let arg = if is_app_type {
                     quote!(optional_own_arg)
                 } else {
                     quote!(optional_arg)
@@ -420,11 +435,11 @@ pub(super) fn argument_ident(name: &str, span: Span) -> Ident {
 
 /// Returns a span at the const's name. The call site of the second step is the entity's macro,
 /// where lints would be confusing.
-pub(super) fn here(ident: &Ident) -> Span {
+pub(super) fn name_span(ident: &Ident) -> Span {
     Span::call_site().located_at(ident.span())
 }
 
-/// Returns the docs of the app, then the routes and errors.
+/// Returns the docs of the method: the doc comment of the app, then the routes and errors.
 fn docs(model: &Expansion<'_>) -> String {
     let mut doc = model.declared.doc();
     if doc.is_empty() {
@@ -433,7 +448,7 @@ fn docs(model: &Expansion<'_>) -> String {
     if !model.route.policy.disabled && !model.routes.is_empty() {
         let base = &model.entity.base_path();
         let route = |(method, segments): &(super::path::Method, Vec<Segment>)| {
-            format!("`{} {}`", method.as_str(), shown(base, segments))
+            format!("`{} {}`", method.as_str(), path_text(base, segments))
         };
         let routes: Vec<String> = model.routes.iter().map(route).collect();
         doc.push_str(&format!("\n\nOver HTTP: {}.", routes.join(", ")));

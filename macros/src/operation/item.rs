@@ -6,7 +6,7 @@ use syn::{Attribute, GenericArgument, Ident, Path, PathArguments, Token, Type, V
 
 use crate::entity::doc_of;
 
-/// A const without a value.
+/// The declaration of an operation: a const without a value.
 #[derive(Debug)]
 pub(crate) struct Declared {
     pub(crate) attrs: Vec<Attribute>,
@@ -88,7 +88,8 @@ fn entity_of(ty: &Type) -> Option<Path> {
     }
 }
 
-/// Returns the attributes that stay on the const: all except those that we handle.
-pub(crate) fn kept(attrs: &[Attribute]) -> TokenStream {
+/// Returns the attributes as tokens. All of them stay on the const: rustc has removed
+/// `#[operation]`.
+pub(crate) fn attribute_tokens(attrs: &[Attribute]) -> TokenStream {
     attrs.iter().map(quote::ToTokens::to_token_stream).collect()
 }

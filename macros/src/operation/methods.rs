@@ -5,14 +5,14 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::Visibility;
 use syn::ext::IdentExt;
 
-use super::expand::{Expansion, around, here, policy};
+use super::expand::{Expansion, impl_attributes, name_span, policy};
 use super::item::Declared;
 use super::kinds::Part;
-use super::path::shown;
-use crate::expr::{at, beside, index, position_in};
+use super::path::path_text;
+use crate::expr::{at, in_same_module, index, position_in};
 use crate::lints;
 
-/// Returns the statics of the methods, and the call of the const that names them.
+/// Returns one static for each method, and the call `.parts(..)` that lists them in the descriptor.
 pub(super) fn parts(model: &Expansion<'_>) -> (TokenStream, TokenStream) {
     let doc = model.declared.doc();
     let entity = model.declared.entity.to_token_stream();
@@ -47,8 +47,9 @@ pub(super) fn parts(model: &Expansion<'_>) -> (TokenStream, TokenStream) {
     (quote!(#(#statics)*), quote!(.parts(&[#(&#names),*])))
 }
 
-/// Returns a name that `package!` uses when it lists the operation. If the name is unused, rustc
-/// warns, and the name gives the reason. An operation without a route needs no package.
+/// Returns a const that `package!` uses when it lists the operation. If no package lists the
+/// operation, rustc warns about the unused const, and its name gives the reason. An operation
+/// without a route needs no package.
 pub(super) fn listed(model: &Expansion<'_>) -> Option<TokenStream> {
     let Declared {
         vis: Visibility::Public(_),
@@ -62,8 +63,8 @@ pub(super) fn listed(model: &Expansion<'_>) -> Option<TokenStream> {
         return None;
     }
     let name = in_no_package(&ident.unraw().to_string(), ident.span())?;
-    // All tokens have the span of the app's token, because rustc does not warn about generated
-    // items.
+    // All tokens have the span of the app's token: rustc does not warn about an item that has spans
+    // of a macro.
     Some(at(
         quote!(pub(crate) const #name: () = ();),
         &ident.to_token_stream(),
@@ -91,14 +92,14 @@ fn params(model: &Expansion<'_>, part: &Part) -> Vec<TokenStream> {
         model.entity.number(model.entity.primary.unwrap_or(0)),
         model.entity.number(model.plan.list),
     );
-    let item = part.item.then(|| quote!(__lp::in_item(#field)));
-    let whole = part.whole.map(|whole| {
-        let whole = format_ident!("{whole}");
-        quote!(__lp::whole(#field, __lp::Whole::#whole))
+    let item = part.has_item_key.then(|| quote!(__lp::in_item(#field)));
+    let body = part.body_form.map(|form| {
+        let form = format_ident!("{form}");
+        quote!(__lp::whole(#field, __lp::Whole::#form))
     });
     std::iter::once(quote!(__lp::in_id("id", #primary)))
         .chain(item)
-        .chain(whole)
+        .chain(body)
         .collect()
 }
 
@@ -115,13 +116,16 @@ pub(super) fn methods(model: &Expansion<'_>) -> TokenStream {
         position(model.entity.primary.unwrap_or(0)),
         position(model.plan.list),
     );
-    let adapter = beside(entity, &quote!(#adapter));
+    let adapter = in_same_module(entity, &quote!(#adapter));
     let (item, patch) = (
         quote!(#krate::entity::ItemAt<#list>),
         quote!(#krate::entity::ItemPatchAt<#list>),
     );
     let base = &model.entity.base_path();
-    let (around, deprecated) = (around(model), lints::deprecated(&model.declared.attrs));
+    let (impl_attributes, deprecated) = (
+        impl_attributes(model),
+        lints::deprecated(&model.declared.attrs),
+    );
     let methods = model.plan.parts.iter().zip(model.routes).enumerate().map(
         |(at, (part, (http, segments)))| {
             let name = format_ident!("{}", full_name(model, part), span = ident.span());
@@ -133,7 +137,7 @@ pub(super) fn methods(model: &Expansion<'_>) -> TokenStream {
                     quote!(#krate::ValueAt<#list>),
                 ),
                 "add" => ("Appends an item.", "json", item.clone()),
-                "remove" => ("Takes an item out.", "nothing", quote!(())),
+                "remove" => ("Removes an item.", "nothing", quote!(())),
                 "update" => ("Changes members of an item.", "json", item.clone()),
                 _ => (
                     "Replaces all items.",
@@ -141,12 +145,12 @@ pub(super) fn methods(model: &Expansion<'_>) -> TokenStream {
                     quote!(#krate::ValueAt<#list>),
                 ),
             };
-            let read = Ident::new(read, here(ident));
+            let read = Ident::new(read, name_span(ident));
             let item_id = part
-                .item
+                .has_item_key
                 .then(|| quote!(item_id: impl ::core::convert::Into<::std::string::String>,));
-            let item_arg = part.item.then(|| quote!(__lp::text_arg(item_id),));
-            let (body, body_arg) = match part.whole {
+            let item_arg = part.has_item_key.then(|| quote!(__lp::text_arg(item_id),));
+            let (body, body_arg) = match part.body_form {
                 Some("Item") => (quote!(item: #item,), quote!(__lp::item_arg(&item),)),
                 Some("Patch") => (quote!(patch: #patch,), quote!(__lp::item_patch_arg(patch),)),
                 Some(_) => (
@@ -155,7 +159,11 @@ pub(super) fn methods(model: &Expansion<'_>) -> TokenStream {
                 ),
                 None => (TokenStream::new(), TokenStream::new()),
             };
-            let route = format!("Over HTTP: `{} {}`.", http.as_str(), shown(base, segments));
+            let route = format!(
+                "Over HTTP: `{} {}`.",
+                http.as_str(),
+                path_text(base, segments)
+            );
             let doc = format!("{what}\n\n{route}\n\n# Errors\n{}", model.plan.errors);
             quote! {
                 #[doc = #doc]
@@ -175,5 +183,5 @@ pub(super) fn methods(model: &Expansion<'_>) -> TokenStream {
         },
     );
     let listed = listed(model);
-    quote_spanned!(here(ident)=> #around impl #adapter { #listed #(#methods)* })
+    quote_spanned!(name_span(ident)=> #impl_attributes impl #adapter { #listed #(#methods)* })
 }

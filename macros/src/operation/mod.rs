@@ -25,13 +25,13 @@ use quote::quote;
 use self::args::Args;
 use self::expand::{Expansion, argument_ident};
 use self::item::Declared;
-use self::model::{Model, Parsed, Parts};
+use self::model::{Model, Parsed, ScopeResults};
 use crate::diagnostics::Diagnostics;
 use crate::editor::Hints;
 use crate::expr::Scope;
 use crate::fragments::plain;
 use crate::gather;
-use crate::schema::Handed;
+use crate::schema::SchemaInput;
 
 /// The first step.
 pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -47,8 +47,8 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Returns the replacement of a const without a value, if its macro does not accept it. Any other
-/// item stays as it is.
+/// Returns a const without an effect for a declaration that its macro does not accept. An item that
+/// is not a const without a value stays as it is.
 pub(crate) fn poisoned(item: TokenStream) -> TokenStream {
     match syn::parse2::<Declared>(item.clone()) {
         Ok(declared) => expand::poisoned(&declared),
@@ -57,9 +57,9 @@ pub(crate) fn poisoned(item: TokenStream) -> TokenStream {
 }
 
 /// The second step, in four phases: parse, model, check, expand.
-pub(crate) fn expand(handed: Handed) -> TokenStream {
+pub(crate) fn expand(input: SchemaInput) -> TokenStream {
     let mut d = Diagnostics::new();
-    let Some(declared) = d.take(syn::parse2::<Declared>(handed.item.clone())) else {
+    let Some(declared) = d.take(syn::parse2::<Declared>(input.item.clone())) else {
         return d.finish();
     };
     let named = |args: &TokenStream, _: &TokenStream| {
@@ -69,7 +69,7 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
         ignored.ignore();
         named
     };
-    let entities = match gather::step(handed, &declared.entity, named, &mut d) {
+    let entities = match gather::step(input, &declared.entity, named, &mut d) {
         Some(gather::Step::Done(entities)) => entities,
         Some(gather::Step::Ask(next)) => {
             d.ignore();
@@ -91,11 +91,11 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
     let mut scope = Scope::new(&entities.own, &declared.entity, &entities.siblings, &mut d);
     let model = Model::resolve(parsed, &mut scope);
     check::check(&model, &mut scope);
-    let parts = Parts::of(scope);
+    let results = ScopeResults::of(scope);
     let sound = d.is_empty();
     let errors = d.finish();
-    let hints = hints.call(&entities.own.krate, &declared.entity, &parts.named);
-    let item = match Expansion::of(&model, &entities, &parts) {
+    let hints = hints.call(&entities.own.krate, &declared.entity, &results.named);
+    let item = match Expansion::of(&model, &entities, &results) {
         Some(expansion) => expand::expand(&expansion, sound),
         None => expand::poisoned(&declared),
     };

@@ -30,26 +30,28 @@ pub(crate) struct Model<'a> {
     pub(crate) parsed: Parsed<'a>,
     /// The resolved options of its kind.
     pub(crate) body: Box<dyn KindModel>,
-    /// Its routes and its response; `None` if they could not be resolved, which has been reported.
+    /// The routes and the response. `None` if they could not be resolved, which has been reported.
     pub(crate) plan: Option<Plan>,
-    /// One route, or the query and path form of a lookup or exists.
+    /// The routes: one for each method of a collection, and at most one for other kinds. A lookup
+    /// or exists may have two: with parameters in the query, and with parameters in the path.
     pub(crate) routes: Vec<Route>,
 }
 
-/// The results of resolving and checking.
-pub(crate) struct Parts {
+/// The results that a [`Scope`] has collected while the operation was resolved and checked.
+pub(crate) struct ScopeResults {
     pub(crate) params: Vec<Param>,
-    /// The entity and the field position of each parameter, at the token of the app.
+    /// The entity and the field position of each parameter, with the span of the app's token.
     pub(crate) positions: Vec<TokenStream>,
     pub(crate) asserts: Vec<TokenStream>,
-    /// The fields that it names, as written.
+    /// The fields that the declaration names, as written.
     pub(crate) named: Vec<Ident>,
     /// The context values that plugins provide.
     pub(crate) context: Vec<syn::Path>,
 }
 
 impl<'a> Parsed<'a> {
-    /// Reads the options. `None` if the kind is unknown; all problems are in `d`.
+    /// Reads the options. `None` if the kind is unknown or the name is not a valid method name; all
+    /// problems are in `d`.
     pub(crate) fn read(
         declared: &'a Declared,
         args: TokenStream,
@@ -58,7 +60,7 @@ impl<'a> Parsed<'a> {
         let args = Args::parse(args, d);
         let (name, kebab) = check::name_of(&declared.ident, d);
         if !name.starts_with(|c: char| c.is_alphabetic()) {
-            // The name is no valid method name either; that has been reported.
+            // The name is not a valid method name, which has been reported.
             return None;
         }
         let (kind, at) = kinds::find(&args, declared, d)?;
@@ -66,7 +68,7 @@ impl<'a> Parsed<'a> {
             kind.facts.name,
             kind.options,
             kind.required,
-            kind.later,
+            kind.planned,
             &at,
             d,
         );
@@ -94,12 +96,13 @@ impl<'a> Model<'a> {
     /// Resolves an operation against its entity.
     pub(crate) fn resolve(parsed: Parsed<'a>, scope: &mut Scope<'_>) -> Self {
         let args = &parsed.args;
-        // Without a route, code may call it for the system, which sees records that callers do not.
-        scope.callers = !args.route.policy.disabled;
+        // An operation without a route may be called by code on behalf of the system, to which
+        // `visible` does not apply.
+        scope.for_callers = !args.route.policy.disabled;
         let body = (parsed.kind.model)(&parsed.input(), scope);
         let plan = body.plan(scope);
         let routes = plan.as_ref().map(|plan| match &plan.returns {
-            Returns::Custom(made) => made.routes.clone(),
+            Returns::Custom(expansion) => expansion.routes.clone(),
             _ if plan.parts.is_empty() => place::routes(plan, &args.route, &parsed.kebab, scope),
             _ => place::parts(plan, &parsed.name, &parsed.kebab, scope.d),
         });
@@ -112,8 +115,8 @@ impl<'a> Model<'a> {
     }
 }
 
-impl Parts {
-    /// Takes the results of the scope.
+impl ScopeResults {
+    /// Returns the results that the scope has collected.
     pub(crate) fn of(mut scope: Scope<'_>) -> Self {
         let params: Vec<Param> = scope.params.iter().cloned().collect();
         let position = |p: &Param| {

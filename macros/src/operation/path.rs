@@ -1,5 +1,5 @@
-//! `route(..)`: policy keys, and the method and path that replace the kind's own. `#[route]` uses
-//! the same code.
+//! `route(..)`: policy keys, and the method and path that replace the default ones of the kind.
+//! `#[route]` uses the same code.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -29,7 +29,7 @@ const METHODS: [(&str, Method); 5] = [
 ];
 
 impl Method {
-    /// Returns `GET` and so on.
+    /// Returns the name in upper case: `GET`.
     pub(crate) fn as_str(self) -> &'static str {
         METHODS
             .iter()
@@ -83,8 +83,8 @@ impl ToTokens for Segment {
     }
 }
 
-/// Returns `posts/{id}/publish`, for docs.
-pub(crate) fn shown(base: &str, segments: &[Segment]) -> String {
+/// Returns `/posts/{id}/publish`, for docs. `base` is the path of the entity.
+pub(crate) fn path_text(base: &str, segments: &[Segment]) -> String {
     let mut out = format!("/{}", base.trim_matches('/'));
     for segment in segments {
         out.push('/');
@@ -96,20 +96,21 @@ pub(crate) fn shown(base: &str, segments: &[Segment]) -> String {
     out
 }
 
-/// The method and path that replace those of a route, with their position.
+/// The method and path that replace the default ones of a route, with their position in the
+/// declaration.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Moved {
+pub(crate) struct RouteOverride {
     pub(crate) method: Option<(Method, LitStr)>,
     pub(crate) path: Option<(Vec<Segment>, LitStr)>,
 }
 
-impl Moved {
-    /// Whether the route keeps its method and path.
-    pub(crate) fn is_nothing(&self) -> bool {
+impl RouteOverride {
+    /// Whether the route keeps its default method and path.
+    pub(crate) fn is_empty(&self) -> bool {
         self.method.is_none() && self.path.is_none()
     }
 
-    /// Returns the position of the path.
+    /// Returns the position of the declared path, or else of the declared method.
     fn at(&self) -> Option<&LitStr> {
         self.path
             .as_ref()
@@ -117,18 +118,18 @@ impl Moved {
             .or(self.method.as_ref().map(|(_, text)| text))
     }
 
-    /// Reports a path that begins with the entity's path. The route is mounted below that path
-    /// anyway.
-    pub(crate) fn not_below_itself(&self, base: &str, d: &mut Diagnostics) {
+    /// Reports a path that begins with the entity's path: the route is always mounted below it.
+    pub(crate) fn refuse_entity_path(&self, base: &str, d: &mut Diagnostics) {
         let Some((_, text)) = &self.path else { return };
         let value = text.value();
-        if let Some(rest) = below_itself(&value, base) {
-            d.error(text, format!("this path stands below `/{base}` already"))
+        if let Some(rest) = after_entity_path(&value, base) {
+            d.error(text, format!("this path is already relative to `/{base}`"))
                 .help(format!("`path = \"{rest}\"`"));
         }
     }
 
-    /// Returns the method, or the route's `own`. A method that is not in `fitting` is reported.
+    /// Returns the declared method, or the default `own`. A method that is not in `fitting` is
+    /// reported.
     pub(crate) fn method(
         &self,
         own: Method,
@@ -155,9 +156,9 @@ impl Moved {
         own
     }
 
-    /// Returns the segments of a route with named parameters: each pair has the name in the path
-    /// and the name in the route. All of them are required, because the request has no other place
-    /// for them.
+    /// Returns the segments of the declared path, or the default `own`. Each of `parameters` is a
+    /// pair: the name in the declared path, and the name in the route. The path must contain all of
+    /// them, because only the path carries them.
     pub(crate) fn path(
         &self,
         own: Vec<Segment>,
@@ -180,7 +181,7 @@ impl Moved {
                         misspelt = true;
                         let problem = d.error(
                             text,
-                            format!("`{{{name}}}` of the path is no parameter of {of}"),
+                            format!("`{{{name}}}` of the path is not a parameter of {of}"),
                         );
                         if parameters.is_empty() {
                             problem.help("static segments only");
@@ -191,20 +192,20 @@ impl Moved {
                 },
             }
         }
-        // A misspelt parameter is not reported as missing as well.
+        // With an unknown parameter, a missing one is not reported: it may be misspelt.
         for (name, wire) in parameters.iter().filter(|_| !misspelt) {
             if !found.contains(&Segment::Param((*wire).to_owned())) {
                 d.error(text, format!("the path of {of} lacks `{{{name}}}`"))
-                    .help(format!("`path = \"{}\"`", whole(&own, parameters)));
+                    .help(format!("`path = \"{}\"`", written_path(&own, parameters)));
             }
         }
         found
     }
 }
 
-/// Returns the rest of a path that begins with the entity's path. A single segment with that name
-/// may be intended.
-fn below_itself<'p>(path: &'p str, base: &str) -> Option<&'p str> {
+/// Returns the rest of a path that begins with the entity's path. A relative path without a rest is
+/// allowed: it may be intended as a segment.
+fn after_entity_path<'p>(path: &'p str, base: &str) -> Option<&'p str> {
     let absolute = path.starts_with('/');
     let rest = path.trim_start_matches('/').strip_prefix(base)?;
     (rest.starts_with('/') || (rest.is_empty() && absolute)).then(|| rest.trim_start_matches('/'))
@@ -213,16 +214,18 @@ fn below_itself<'p>(path: &'p str, base: &str) -> Option<&'p str> {
 /// A route: its method and its segments below the entity.
 pub(crate) type Route = (Method, Vec<Segment>);
 
-/// Reports equal routes of one declaration, at the route that was changed: each with its name and
-/// its final method and path.
-pub(crate) fn apart<'a>(
-    routes: impl Iterator<Item = (String, &'a Moved, &'a Route)>,
+/// Reports routes of one declaration with the same method and path, at the route whose method or
+/// path is declared. `routes` has the name, the declared and the final method and path of each.
+pub(crate) fn check_distinct<'a>(
+    routes: impl Iterator<Item = (String, &'a RouteOverride, &'a Route)>,
     d: &mut Diagnostics,
 ) {
     let routes: Vec<_> = routes.collect();
-    for (at, (name, moved, route)) in routes.iter().enumerate() {
-        if let Some((first, other, _)) = routes[..at].iter().find(|(.., other)| same(other, route))
-            && let Some(at) = moved.at().or(other.at())
+    for (at, (name, route_override, route)) in routes.iter().enumerate() {
+        if let Some((first, other, _)) = routes[..at]
+            .iter()
+            .find(|(.., other)| same_route(other, route))
+            && let Some(at) = route_override.at().or(other.at())
         {
             d.error(at, format!("`{first}` and `{name}` share a route"))
                 .help("another method or path for one of them");
@@ -230,15 +233,15 @@ pub(crate) fn apart<'a>(
     }
 }
 
-fn same(one: &Route, other: &Route) -> bool {
-    let alike = |pair: (&Segment, &Segment)| {
+fn same_route(one: &Route, other: &Route) -> bool {
+    let same_segment = |pair: (&Segment, &Segment)| {
         matches!(pair, (Segment::Param(_), Segment::Param(_))) || pair.0 == pair.1
     };
-    one.0 == other.0 && one.1.len() == other.1.len() && one.1.iter().zip(&other.1).all(alike)
+    one.0 == other.0 && one.1.len() == other.1.len() && one.1.iter().zip(&other.1).all(same_segment)
 }
 
 /// Returns a path as written: `{id}/state`.
-fn whole(segments: &[Segment], parameters: &[(&str, &str)]) -> String {
+fn written_path(segments: &[Segment], parameters: &[(&str, &str)]) -> String {
     let written = |segment: &Segment| match segment {
         Segment::Lit(text) => text.clone(),
         Segment::Param(wire) => {
@@ -256,7 +259,7 @@ fn whole(segments: &[Segment], parameters: &[(&str, &str)]) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct RouteArgs {
     pub(crate) policy: Policy,
-    pub(crate) moved: Moved,
+    pub(crate) route_override: RouteOverride,
     /// The other options. The kind reads or refuses them.
     pub(crate) others: Vec<Opt>,
 }
@@ -289,13 +292,13 @@ impl RouteArgs {
         args
     }
 
-    /// Whether only the names of events are given.
+    /// Whether `event` is the only option.
     pub(crate) fn names_events_only(&self) -> bool {
         let mut rest = self.policy.clone();
         rest.event = None;
         self.policy.event.is_some()
             && rest.is_inherit()
-            && self.moved.is_nothing()
+            && self.route_override.is_empty()
             && self.others.is_empty()
     }
 
@@ -307,28 +310,33 @@ impl RouteArgs {
             .copied()
             .collect();
         for opt in &self.others {
-            options::unknown(opt, "route", &known, policy::LATER, d);
+            options::unknown(opt, "route", &known, policy::PLANNED_KEYS, d);
         }
     }
 
     /// Reports the options that were not read, for a route without its own doc comment.
     pub(crate) fn refuse_others_of(&self, of: &str, d: &mut Diagnostics) {
-        let known: Vec<&str> = policy::KEYS.iter().chain(policy::OF_ONE).copied().collect();
+        let known: Vec<&str> = policy::KEYS
+            .iter()
+            .chain(policy::SINGLE_ROUTE_KEYS)
+            .copied()
+            .collect();
         for opt in &self.others {
-            options::unknown(opt, of, &known, policy::LATER, d);
+            options::unknown(opt, of, &known, policy::PLANNED_KEYS, d);
         }
     }
 
-    /// Reads one option; `false` if it is no option of a route.
+    /// Reads one option; `false` if it is not an option of a route. `wildcards` is whether a path
+    /// may contain `{*rest}`.
     pub(crate) fn option(&mut self, opt: &Opt, wildcards: bool, d: &mut Diagnostics) -> bool {
         match opt.name().as_str() {
             "method" => {
-                self.moved.method = opt
+                self.route_override.method = opt
                     .text("method = \"POST\"", d)
                     .and_then(|text| Method::parse(&text, d).map(|method| (method, text)));
             }
             "path" => {
-                self.moved.path = opt
+                self.route_override.path = opt
                     .text("path = \"{id}/state\"", d)
                     .map(|text| (segments(&text, wildcards, d), text));
             }
@@ -339,6 +347,7 @@ impl RouteArgs {
 }
 
 /// Returns the segments of a path: `{id}/state`, `:id/state`. Duplicate slashes collapse.
+/// `wildcards` is whether the path may contain `{*rest}`.
 pub(crate) fn segments(text: &LitStr, wildcards: bool, d: &mut Diagnostics) -> Vec<Segment> {
     let value = text.value();
     let mut segments: Vec<Segment> = Vec::new();
@@ -356,10 +365,10 @@ pub(crate) fn segments(text: &LitStr, wildcards: bool, d: &mut Diagnostics) -> V
                 Some(format!("the wildcard `{part}` must come last"))
             }
             Some(name) if syn::parse_str::<syn::Ident>(name.trim_start_matches('*')).is_err() => {
-                Some(format!("`{part}` names no parameter"))
+                Some(format!("`{part}` needs a valid parameter name"))
             }
             Some(name) if segments.contains(&Segment::Param(name.to_owned())) => {
-                Some(format!("`{part}` stands twice in the path"))
+                Some(format!("`{part}` is in the path twice"))
             }
             Some(name) => {
                 segments.push(Segment::Param(name.to_owned()));
@@ -370,7 +379,7 @@ pub(crate) fn segments(text: &LitStr, wildcards: bool, d: &mut Diagnostics) -> V
                 || *part == ".."
                 || part.contains(char::is_whitespace) =>
             {
-                Some(format!("`{part}` is no segment of a path"))
+                Some(format!("`{part}` is not a valid path segment"))
             }
             None => match decode(part) {
                 Some(text) => {
@@ -407,7 +416,8 @@ fn decode(part: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn read(path: &str) -> (Vec<Segment>, usize) {
+    /// Returns the segments of a path, and the number of errors in it.
+    fn read_segments(path: &str) -> (Vec<Segment>, usize) {
         let mut d = Diagnostics::new();
         let segments = segments(
             &syn::LitStr::new(path, proc_macro2::Span::call_site()),
@@ -418,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_below_themselves() {
+    fn a_path_that_begins_with_the_path_of_the_entity_is_detected() {
         for (path, rest) in [
             ("/posts/feed", Some("feed")),
             ("posts/{id}/x", Some("{id}/x")),
@@ -426,19 +436,25 @@ mod tests {
             ("posts", None),
             ("postscript/a", None),
         ] {
-            assert_eq!(below_itself(path, "posts"), rest, "{path}");
+            assert_eq!(after_entity_path(path, "posts"), rest, "{path}");
         }
     }
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn paths_are_split_into_segments() {
         let (lit, param) = (
             |t: &str| Segment::Lit(t.to_owned()),
             |t: &str| Segment::Param(t.to_owned()),
         );
-        assert_eq!(read("{id}/state"), (vec![param("id"), lit("state")], 0));
-        assert_eq!(read("//:id//a%20b/"), (vec![param("id"), lit("a b")], 0));
-        assert_eq!(read(""), (vec![], 0));
+        assert_eq!(
+            read_segments("{id}/state"),
+            (vec![param("id"), lit("state")], 0)
+        );
+        assert_eq!(
+            read_segments("//:id//a%20b/"),
+            (vec![param("id"), lit("a b")], 0)
+        );
+        assert_eq!(read_segments(""), (vec![], 0));
         for wrong in [
             "{id",
             "a{b}",
@@ -449,7 +465,7 @@ mod tests {
             "{id}/{id}",
             ":",
         ] {
-            assert_eq!(read(wrong).1, 1, "{wrong}");
+            assert_eq!(read_segments(wrong).1, 1, "{wrong}");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::diagnostics::{Diagnostics, list};
 use crate::entity::Flag;
 use crate::expr::{Place, Scope, Via};
 
-/// Returns the routes and sets the places of parameters.
+/// Returns the routes, and sets the position of each parameter in the request.
 pub(super) fn routes(
     plan: &Plan,
     args: &RouteArgs,
@@ -17,27 +17,32 @@ pub(super) fn routes(
     scope: &mut Scope<'_>,
 ) -> Vec<Route> {
     let method = method(plan, args, scope);
-    let own = || Segment::Lit(kebab.to_owned());
+    let operation_segment = || Segment::Lit(kebab.to_owned());
     if let Shape::Adapter = plan.shape {
         return Vec::new();
     }
-    let in_path: Vec<Vec<Segment>> = match (&args.moved.path, &plan.shape) {
-        (Some((segments, text)), _) => vec![named(segments, &text.to_token_stream(), scope)],
+    let in_path: Vec<Vec<Segment>> = match (&args.route_override.path, &plan.shape) {
+        (Some((segments, text)), _) => {
+            vec![resolved_path(segments, &text.to_token_stream(), scope)]
+        }
         (None, Shape::ById) => match scope.params.by_name("id").map(|i| scope.params.get(i)) {
             Some(id) if id.via == Via::Param && !id.list => {
-                vec![vec![Segment::Param("id".to_owned()), own()]]
+                vec![vec![Segment::Param("id".to_owned()), operation_segment()]]
             }
-            // `match(slug = param(slug))` needs no id.
-            _ => vec![vec![own()]],
+            // The parameter of `match(slug = param(slug))` is in the body, so the path has no id.
+            _ => vec![vec![operation_segment()]],
         },
-        // In methods other than GET, all parameters are members of the body.
+        // In methods other than GET, no parameter is a segment of the default path.
         (None, Shape::Collection { segments }) if method == Method::Get && !segments.is_empty() => {
             let wires = segments
                 .iter()
                 .map(|i| Segment::Param(scope.params.get(*i).wire.clone()));
-            vec![vec![own()], std::iter::once(own()).chain(wires).collect()]
+            vec![
+                vec![operation_segment()],
+                std::iter::once(operation_segment()).chain(wires).collect(),
+            ]
         }
-        (None, Shape::Collection { .. } | Shape::Adapter) => vec![vec![own()]],
+        (None, Shape::Collection { .. } | Shape::Adapter) => vec![vec![operation_segment()]],
     };
     let model = scope.model;
     let mut misplaced = Vec::new();
@@ -69,7 +74,7 @@ pub(super) fn routes(
             .help(format!("`param({ident})`"));
     }
     for param in scope.params.iter().filter(|p| p.default.is_some()) {
-        // One of the two forms may still lack it.
+        // It is enough that one of two path forms does not contain the parameter.
         if in_path
             .iter()
             .all(|path| path.contains(&Segment::Param(param.wire.clone())))
@@ -109,7 +114,7 @@ pub(super) fn routes(
                 .d
                 .error(
                     &ident,
-                    format!("parameter `{ident}` collides with the page's own"),
+                    format!("parameter name `{ident}` is reserved for paging and sorting"),
                 )
                 .help("another name");
         }
@@ -120,7 +125,7 @@ pub(super) fn routes(
 /// Returns the routes of a collection's methods, in their order.
 pub(super) fn parts(plan: &Plan, name: &str, kebab: &str, d: &mut Diagnostics) -> Vec<Route> {
     let one = |part: &Part, d: &mut Diagnostics| {
-        let parameters: &[(&str, &str)] = if part.item {
+        let parameters: &[(&str, &str)] = if part.has_item_key {
             &[("id", "id"), ("item_id", "itemId")]
         } else {
             &[("id", "id")]
@@ -129,7 +134,10 @@ pub(super) fn parts(plan: &Plan, name: &str, kebab: &str, d: &mut Diagnostics) -
             Segment::Param("id".to_owned()),
             Segment::Lit(format!("{kebab}-{}", part.name)),
         ];
-        own.extend(part.item.then(|| Segment::Param("itemId".to_owned())));
+        own.extend(
+            part.has_item_key
+                .then(|| Segment::Param("itemId".to_owned())),
+        );
         let (of, reads) = (format!("`{name}_{}`", part.name), part.reads());
         let effect = format!(
             "{of}, which {}",
@@ -140,16 +148,17 @@ pub(super) fn parts(plan: &Plan, name: &str, kebab: &str, d: &mut Diagnostics) -
             }
         );
         (
-            part.moved.method(part.method, fitting(reads), &effect, d),
-            part.moved.path(own, parameters, &of, d),
+            part.route_override
+                .method(part.method, allowed_methods(reads), &effect, d),
+            part.route_override.path(own, parameters, &of, d),
         )
     };
     let routes: Vec<_> = plan.parts.iter().map(|part| one(part, d)).collect();
-    path::apart(
+    path::check_distinct(
         plan.parts
             .iter()
             .zip(&routes)
-            .map(|(part, route)| (format!("{name}_{}", part.name), &part.moved, route)),
+            .map(|(part, route)| (format!("{name}_{}", part.name), &part.route_override, route)),
         d,
     );
     routes
@@ -157,12 +166,12 @@ pub(super) fn parts(plan: &Plan, name: &str, kebab: &str, d: &mut Diagnostics) -
 
 fn method(plan: &Plan, args: &RouteArgs, scope: &mut Scope<'_>) -> Method {
     let of = format!("an operation that {}", plan.effect());
-    args.moved
-        .method(plan.method, fitting(plan.reads()), &of, scope.d)
+    args.route_override
+        .method(plan.method, allowed_methods(plan.reads()), &of, scope.d)
 }
 
-/// Returns the allowed methods of routes that read and of routes that change records.
-fn fitting(reads: bool) -> &'static [Method] {
+/// Returns the allowed methods of a route that only reads, or of one that changes records.
+fn allowed_methods(reads: bool) -> &'static [Method] {
     if reads {
         &[Method::Get, Method::Post]
     } else {
@@ -171,10 +180,10 @@ fn fitting(reads: bool) -> &'static [Method] {
 }
 
 /// Returns a declared path with the wire names of its parameters.
-fn named(segments: &[Segment], at: &TokenStream, scope: &mut Scope<'_>) -> Vec<Segment> {
-    let mut named = Vec::new();
+fn resolved_path(segments: &[Segment], at: &TokenStream, scope: &mut Scope<'_>) -> Vec<Segment> {
+    let mut resolved_path = Vec::new();
     for segment in segments {
-        named.push(match segment {
+        resolved_path.push(match segment {
             Segment::Lit(_) => segment.clone(),
             Segment::Param(name) => {
                 let param = scope.params.by_name(name).map(|i| scope.params.get(i));
@@ -188,7 +197,7 @@ fn named(segments: &[Segment], at: &TokenStream, scope: &mut Scope<'_>) -> Vec<S
                     );
                     let problem = scope.d.error(
                         at,
-                        format!("`{{{name}}}` of the path is no parameter of the operation"),
+                        format!("`{{{name}}}` of the path is not a parameter of the operation"),
                     );
                     if !known.is_empty() {
                         problem.help(format!("known: {known}"));
@@ -199,5 +208,5 @@ fn named(segments: &[Segment], at: &TokenStream, scope: &mut Scope<'_>) -> Vec<S
             }
         });
     }
-    named
+    resolved_path
 }

@@ -1,4 +1,5 @@
-//! Public routes and scopes of operations, and `unscoped`.
+//! Checks an operation against the scopes and the tenant of its entity: public routes, `apply_to`
+//! and `unscoped`.
 
 use super::args::Args;
 use super::item::Declared;
@@ -17,9 +18,9 @@ pub(super) fn check(
     model: &EntityModel,
     d: &mut Diagnostics,
 ) {
-    if model.visibility.unsure {
-        // The macro of the entity has reported an error there. Errors here would only follow from
-        // it.
+    if model.visibility.has_unread_options {
+        // The macro of the entity has reported an error in its visibility options. More errors here
+        // would only repeat it.
         return;
     }
     let scopes = &model.visibility.scopes;
@@ -32,16 +33,16 @@ pub(super) fn check(
     }
     let unscoped = args.unscoped.is_some();
     let inherited = &args.route.policy;
-    // Code has no policy, but the scopes still apply to its writes.
-    let mut nowhere = Policy::default();
-    nowhere.disabled = true;
+    // An operation without a route has no policy, but the scopes still apply to its writes.
+    let mut no_route = Policy::default();
+    no_route.disabled = true;
     if plan.parts.is_empty() {
         let policy = if let Shape::Adapter = plan.shape {
-            &nowhere
+            &no_route
         } else {
             inherited
         };
-        one(
+        check_route(
             &Route {
                 name,
                 reads: plan.reads(),
@@ -56,7 +57,7 @@ pub(super) fn check(
     // A collection has one route per method.
     for part in &plan.parts {
         let policies: Vec<&Policy> = part.policy.iter().chain([inherited]).collect();
-        one(
+        check_route(
             &Route {
                 name,
                 reads: part.method == Method::Get,
@@ -70,8 +71,8 @@ pub(super) fn check(
     }
 }
 
-/// Checks a route. For each key the first policy that sets it decides.
-fn one(
+/// Checks a route. For each key, the first of `policies` that sets it applies.
+fn check_route(
     route: &Route<'_>,
     policies: &[&Policy],
     declared: &Declared,
@@ -79,8 +80,10 @@ fn one(
     d: &mut Diagnostics,
 ) {
     let name = route.name;
-    let public =
-        || entity::public(model, route).filter(|_| !policies.iter().any(|policy| policy.disabled));
+    let public = || {
+        entity::why_not_public(model, route)
+            .filter(|_| !policies.iter().any(|policy| policy.disabled))
+    };
     match (
         policies.iter().find_map(|policy| policy.auth.as_ref()),
         &model.defaults.auth,
@@ -90,7 +93,7 @@ fn one(
                 d.error(word, message).help(help);
             }
         }
-        (None, Some(Auth::None(_))) if !entity::reported(model) => {
+        (None, Some(Auth::None(_))) if !entity::reports_public_defaults(model) => {
             if let Some((message, _)) = public() {
                 d.error(&declared.ident, message)
                     .help("`route(auth = \"userAuth\")`");
@@ -102,17 +105,16 @@ fn one(
         return;
     }
     let scopes = &model.visibility.scopes;
-    for scope in scopes
-        .iter()
-        .filter(|scope| scope.holds_on("list") && scope.unscoped.is_none() && !scope.holds_on(name))
-    {
+    for scope in scopes.iter().filter(|scope| {
+        scope.applies_to_route("list") && scope.unscoped.is_none() && !scope.applies_to_route(name)
+    }) {
         let field = &model.fields[scope.field].name;
         d.error(
             &declared.ident,
             format!("`{name}` is left out of scope `{field}`"),
         )
         .help(format!(
-            "add `{name}` to `apply_to`, or say why not: `unscoped = \"reason\"`"
+            "add `{name}` to `apply_to`, or give the reason: `unscoped = \"reason\"`"
         ));
     }
 }

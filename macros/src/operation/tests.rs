@@ -21,7 +21,8 @@ const NOTE: &str = "
         created_at: Timestamp,
     }";
 
-/// Runs both steps, as the schema macro connects them.
+/// Expands an operation of `Note`: runs the second step with the declaration of `Note`, as its
+/// schema macro does.
 fn expand(source: &str) -> TokenStream {
     expand_on(quote!(unique(title), routes(auth = none)), NOTE, source)
 }
@@ -36,7 +37,7 @@ fn check(name: &str, source: &str) {
     snapshot::assert(name, source, &expand(source));
 }
 
-/// The same for an entity with soft delete.
+/// Compares the expansion on an entity with soft delete with the snapshot.
 fn check_soft(name: &str, source: &str) {
     let note = NOTE.replace("due_at", "deleted_at");
     snapshot::assert(
@@ -51,7 +52,7 @@ fn check_soft(name: &str, source: &str) {
 }
 
 #[test]
-fn a_transition() {
+fn a_transition_matches_its_snapshot() {
     check(
         "op_transition",
         include_str!("../../tests/snapshot/op_transition.rs"),
@@ -70,9 +71,9 @@ fn a_transition() {
     );
 }
 
-/// The requirements of a policy for a caller.
+/// A policy with every requirement for the caller.
 #[test]
-fn a_policy() {
+fn a_policy_matches_its_snapshot() {
     check("policy", include_str!("../../tests/snapshot/policy.rs"));
     // With members that only the response of the call contains.
     check(
@@ -83,7 +84,7 @@ fn a_policy() {
 
 /// Runs both steps for a projection.
 #[test]
-fn a_projection() {
+fn a_projection_matches_its_snapshot() {
     let check = |name: &str, source: &str| {
         let (entity, item) = snapshot::declaration(source);
         let first = crate::projection::run(entity.clone(), item.clone());
@@ -111,7 +112,7 @@ fn a_projection() {
 }
 
 #[test]
-fn a_lookup() {
+fn a_lookup_matches_its_snapshot() {
     check(
         "op_lookup",
         include_str!("../../tests/snapshot/op_lookup.rs"),
@@ -130,7 +131,7 @@ fn a_lookup() {
 }
 
 #[test]
-fn an_exists() {
+fn an_exists_matches_its_snapshot() {
     check(
         "op_exists",
         include_str!("../../tests/snapshot/op_exists.rs"),
@@ -143,7 +144,7 @@ fn an_exists() {
 }
 
 #[test]
-fn a_search() {
+fn a_search_matches_its_snapshot() {
     check(
         "op_search",
         include_str!("../../tests/snapshot/op_search.rs"),
@@ -156,7 +157,7 @@ fn a_search() {
 }
 
 #[test]
-fn an_aggregate() {
+fn an_aggregate_matches_its_snapshot() {
     check(
         "op_aggregate",
         include_str!("../../tests/snapshot/op_aggregate.rs"),
@@ -168,7 +169,7 @@ fn an_aggregate() {
 }
 
 #[test]
-fn a_computed_aggregate() {
+fn a_computed_aggregate_matches_its_snapshot() {
     check(
         "op_computed_aggregate",
         include_str!("../../tests/snapshot/op_computed_aggregate.rs"),
@@ -176,7 +177,7 @@ fn a_computed_aggregate() {
 }
 
 #[test]
-fn a_custom_operation() {
+fn a_custom_operation_matches_its_snapshot() {
     check(
         "op_custom",
         include_str!("../../tests/snapshot/op_custom.rs"),
@@ -189,7 +190,7 @@ fn a_custom_operation() {
 }
 
 #[test]
-fn a_derive() {
+fn a_derive_matches_its_snapshot() {
     check(
         "op_derive",
         include_str!("../../tests/snapshot/op_derive.rs"),
@@ -197,7 +198,7 @@ fn a_derive() {
 }
 
 #[test]
-fn an_increment() {
+fn an_increment_matches_its_snapshot() {
     check(
         "op_increment",
         include_str!("../../tests/snapshot/op_increment.rs"),
@@ -205,7 +206,7 @@ fn an_increment() {
 }
 
 #[test]
-fn the_other_writes() {
+fn the_other_writing_operations_match_their_snapshots() {
     check(
         "op_field_update",
         include_str!("../../tests/snapshot/op_field_update.rs"),
@@ -215,12 +216,12 @@ fn the_other_writes() {
         include_str!("../../tests/snapshot/op_array_push.rs"),
     );
     check("op_batch", include_str!("../../tests/snapshot/op_batch.rs"));
-    // Returns its records, so only code can call it.
+    // A batch that returns its records, so that only code can call it.
     check(
         "op_batch_records",
         include_str!("../../tests/snapshot/op_batch_records.rs"),
     );
-    // With optional parameters that only narrow the filter, and one with a default.
+    // A batch with optional parameters, which only narrow the filter, and one with a default.
     check(
         "op_batch_narrowed",
         include_str!("../../tests/snapshot/op_batch_narrowed.rs"),
@@ -240,7 +241,7 @@ fn the_other_writes() {
 }
 
 #[test]
-fn what_was_deleted() {
+fn operations_on_deleted_records_match_their_snapshots() {
     check_soft(
         "op_restore",
         include_str!("../../tests/snapshot/op_restore.rs"),
@@ -251,9 +252,10 @@ fn what_was_deleted() {
     );
 }
 
-/// Three mistakes cause three errors, and the adapter method exists for its callers.
+/// A declaration with three mistakes expands to three errors, and still to the adapter method, so
+/// that code that calls it causes no further error.
 #[test]
-fn a_broken_operation() {
+fn a_broken_operation_matches_its_snapshot() {
     check(
         "op_broken",
         include_str!("../../tests/snapshot/op_broken.rs"),

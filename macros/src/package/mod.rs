@@ -1,5 +1,5 @@
-//! `package!`: a list of entities with their operations and extra routes, and the assertions that
-//! no two have the same route.
+//! `package!`: a list of entities with their operations and extra routes. Assertions check that all
+//! routes are different.
 
 mod parse;
 
@@ -64,7 +64,7 @@ fn check(args: &PackageArgs, d: &mut Diagnostics) {
     }
 }
 
-/// Returns the package. A wrong declaration gives the empty package beside its errors.
+/// Returns the package. With errors in the declaration, the package is empty.
 fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream {
     let PackageArgs {
         krate,
@@ -88,12 +88,14 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
         .filter(|_| sound && !args.audited.is_empty())
         .flat_map(|(i, e)| audits(i, e))
         .collect();
-    let named = &args.audited;
-    let known = actions(args).filter(|_| sound);
-    let actions = (!audits.is_empty()).then(|| quote!(const AUDITED: &[&str] = &[#(#named),*];));
-    let many = index(args.entities.len());
+    let audited = &args.audited;
+    let action_asserts = actions(args).filter(|_| sound);
+    let audited_const =
+        (!audits.is_empty()).then(|| quote!(const AUDITED: &[&str] = &[#(#audited),*];));
+    let count = index(args.entities.len());
+    // One number per entity, with which the assertions find common routes quickly.
     let beginnings = (sound && args.entities.len() > 1)
-        .then(|| quote!(const BEGINNINGS: [u64; #many] = __lp::beginnings(ENTITIES);));
+        .then(|| quote!(const BEGINNINGS: [u64; #count] = __lp::beginnings(ENTITIES);));
     let hook = args.after_adapters.as_ref().map(|path| {
         // The span is the path of the app, so that rustc reports a type error there.
         let call = quote_spanned!(path.span()=> __lp::boxed(#path(adapters)));
@@ -118,9 +120,9 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
         const ENTITIES: &[__lp::EntityEntry] = &[#(#entities),*];
         #beginnings
         #asserts
-        #actions
+        #audited_const
         #audits
-        #(#known)*
+        #(#action_asserts)*
         #(#listed)*
         __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*], middleware: #middleware, after_adapters: #hook }
     }}
@@ -130,7 +132,7 @@ fn entity(args: &EntityArgs) -> TokenStream {
     let EntityArgs { entity, items } = args;
     let (routes, operations): (Vec<&Path>, Vec<&Path>) =
         items.iter().partition(|item| is_route(item));
-    // The span is the listed name, so that rustc reports there that it belongs to another entity.
+    // The span is the listed name, so that rustc reports an operation of another entity there.
     let operations = operations
         .iter()
         .map(|item| quote_spanned!(item.span()=> __lp::op::<#entity, _>(&#item)));
@@ -147,9 +149,9 @@ fn entity(args: &EntityArgs) -> TokenStream {
     }
 }
 
-/// Uses the marker that each operation generates beside its method, so that rustc does not warn
-/// that it is unused. The marker of an operation in another crate is not visible, and a private
-/// operation has none; the trait replaces it.
+/// Uses the const `.._IS_IN_NO_PACKAGE` of each listed operation, so that rustc does not warn that
+/// it is unused. A private operation has no such const, and that of another crate is not visible:
+/// then the path resolves to the const of the trait.
 fn listed(args: &EntityArgs) -> Option<TokenStream> {
     let entity = &args.entity;
     let names: Vec<_> = args
@@ -161,7 +163,7 @@ fn listed(args: &EntityArgs) -> Option<TokenStream> {
     (!names.is_empty()).then(|| {
         quote! {
             const _: () = {
-                #[allow(dead_code)] // of those that are not needed
+                #[allow(dead_code)] // rustc would warn about consts that are never resolved to the trait
                 trait Listed { #(const #names: () = ();)* }
                 impl<T> Listed for T {}
                 #(<<#entity as __lp::Entity>::Adapter>::#names;)*
@@ -170,7 +172,8 @@ fn listed(args: &EntityArgs) -> Option<TokenStream> {
     })
 }
 
-/// Returns one assertion per declaration, at its name: const evaluation reports errors at the call.
+/// Returns one assertion for each listed name, with the span of the name, and the assertions about
+/// the entity, with the span of its path. Const evaluation reports an error at this span.
 fn asserts(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     let at = index(position);
     let operations = args.items.iter().filter(|item| !is_route(item));
@@ -190,13 +193,14 @@ fn asserts(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     asserts
 }
 
-/// Returns one assertion per action, at its text: a permission of the package must name it.
+/// Returns one assertion for each action of `audited`, with the span of its text: at least one
+/// permission of the package must require the action.
 fn actions(args: &PackageArgs) -> impl Iterator<Item = TokenStream> + '_ {
     args.audited.iter().map(|action| quote_spanned!(action.span()=> const _: () = __lp::assert_action(ENTITIES, #action);))
 }
 
-/// Returns one assertion for the generated routes, at the entity, and one per declaration, at its
-/// name.
+/// Returns the assertions about `audit`: one for the generated routes, with the span of the entity,
+/// and one for each listed name, with its span.
 fn audits(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     let at = index(position);
     let entity = &args.entity;
@@ -217,7 +221,8 @@ fn audits(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     asserts
 }
 
-/// Functions with `#[route]` are in lower case; operations are consts.
+/// Whether a listed name is a function with `#[route]`: it is in lower case, and an operation is in
+/// upper case.
 fn is_route(item: &Path) -> bool {
     !last(item).chars().any(char::is_uppercase)
 }

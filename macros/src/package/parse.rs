@@ -76,7 +76,7 @@ impl PackageArgs {
                     let actions = list(opt, "audited = [\"lock\"]", d);
                     args.audited = actions.iter().filter_map(|e| action(e, d)).collect();
                     if actions.is_empty() {
-                        d.error(&opt.key, "`audited` names no action")
+                        d.error(&opt.key, "`audited` is empty")
                             .help("`audited = [\"lock\"]`");
                     }
                 }
@@ -117,7 +117,7 @@ fn name(text: &LitStr, d: &mut Diagnostics) -> String {
 fn mount(text: &LitStr, d: &mut Diagnostics) -> String {
     let value = text.value();
     if value.contains(['?', '#', '*', '{', '}', ':', '\\']) || value.contains(char::is_whitespace) {
-        d.error(text, format!("`{value}` is no mount"))
+        d.error(text, format!("`{value}` is not a valid mount"))
             .help("static segments: `mount = \"/api/v1\"`");
     }
     value
@@ -175,7 +175,8 @@ fn entity(expr: &Expr, d: &mut Diagnostics) -> Option<EntityArgs> {
                 .filter_map(|item| path(item, d))
                 .collect(),
             Some(other) => {
-                d.error(other, "operations stand in a list").help(EXAMPLE);
+                d.error(other, "write the operations in a list")
+                    .help(EXAMPLE);
                 Vec::new()
             }
         };

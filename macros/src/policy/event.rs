@@ -41,7 +41,7 @@ struct Keys {
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Event> {
     let OptValue::List(list) = &opt.value else {
         return Some(Event {
-            name: Some(named(opt, SHORT, d)?),
+            name: Some(read_name(opt, SHORT, d)?),
             payload: None,
             include: None,
             records: None,
@@ -56,7 +56,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Event> {
         .refuse("event", &["name", "payload", "include", "expose"], &[], d);
     let name = keys
         .name
-        .and_then(|opt| named(&opt, "name = \"posts.published\"", d));
+        .and_then(|opt| read_name(&opt, "name = \"posts.published\"", d));
     let payload = keys
         .payload
         .as_ref()
@@ -68,7 +68,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Event> {
     if let (Some(include), None) = (&keys.include, &keys.payload) {
         d.error(
             &include.key,
-            "without `payload` an event holds every readable field",
+            "without `payload`, an event contains every readable field",
         )
         .help("leave `include` out, or add `payload(..)`");
     }
@@ -89,7 +89,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Event> {
     })
 }
 
-fn named(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
+fn read_name(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
     let name = opt.text(example, d)?;
     let text = name.value();
     let part = |part: &str| {
@@ -112,7 +112,8 @@ impl Event {
         self.name.as_ref()
     }
 
-    /// Returns a call on the descriptor. It is a literal, so that a reference to it is static.
+    /// Returns a call on the descriptor. The argument is a literal, so that rustc promotes the
+    /// reference to a static.
     pub(super) fn tokens(&self) -> TokenStream {
         let option = |value: Option<TokenStream>| {
             value.map_or_else(|| quote!(__lp::None), |value| quote!(__lp::Some(#value)))

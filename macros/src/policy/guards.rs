@@ -27,7 +27,7 @@ enum Argument {
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Guard>> {
     let list = opt.list(EXAMPLE, d)?;
     if list.is_empty() {
-        d.error(&opt.key, "`guards` names none")
+        d.error(&opt.key, "`guards` is empty")
             .help(format!("`{EXAMPLE}`"));
         return None;
     }
@@ -92,7 +92,7 @@ fn guard<'a>(expr: &'a Expr, d: &mut Diagnostics) -> Option<(&'a Ident, Option<A
 
 impl ToTokens for Guard {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        // Literals, so that a reference to them is static.
+        // Literals, so that rustc promotes a reference to them to a static.
         let argument = match &self.argument {
             None => quote!(__lp::None),
             Some(Argument::Int(number)) => {

@@ -13,7 +13,7 @@ use crate::options::{self, Opt, OptValue, Rest};
 
 const LONG: &str = "idempotent(ttl = \"24h\", required)";
 /// A day, in milliseconds.
-const TTL: u64 = 86_400_000;
+const DEFAULT_TTL: u64 = 86_400_000;
 
 /// How long responses are stored, and whether a key is required.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Idempotent> {
         opt.flag(d);
         return Some(Idempotent {
             key,
-            ttl: TTL,
+            ttl: DEFAULT_TTL,
             required: false,
         });
     };
@@ -52,7 +52,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Idempotent> {
     }
     let ttl = match keys.ttl {
         Some(opt) => duration(&opt.text("ttl = \"24h\"", d)?, "idempotent.ttl", LONG, d)?,
-        None => TTL,
+        None => DEFAULT_TTL,
     };
     let required = keys.required.is_some_and(|opt| opt.flag(d));
     Some(Idempotent { key, ttl, required })

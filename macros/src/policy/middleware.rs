@@ -25,7 +25,7 @@ pub(crate) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Middleware>> {
         return None;
     };
     if array.elems.is_empty() {
-        d.error(array, "`middleware` names none").help(EXAMPLE);
+        d.error(array, "`middleware` is empty").help(EXAMPLE);
         return None;
     }
     let mut list: Vec<Middleware> = Vec::new();
@@ -43,12 +43,15 @@ pub(crate) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Middleware>> {
                 continue;
             }
         };
-        if list.iter().any(|other| other.shown() == middleware.shown()) {
+        if list
+            .iter()
+            .any(|other| other.display_name() == middleware.display_name())
+        {
             d.error(
                 expr,
                 format!(
                     "middleware `{}` repeated",
-                    middleware.shown().trim_matches('"')
+                    middleware.display_name().trim_matches('"')
                 ),
             )
             .help("keep one of them");
@@ -60,7 +63,7 @@ pub(crate) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Middleware>> {
 }
 
 impl Middleware {
-    fn shown(&self) -> String {
+    fn display_name(&self) -> String {
         match self {
             Self::Function(path) => path.to_token_stream().to_string().replace(' ', ""),
             Self::Named(name) => name.to_token_stream().to_string(),
@@ -78,7 +81,7 @@ pub(super) fn tokens(list: &[Middleware]) -> Option<TokenStream> {
 pub(crate) fn list(list: &[Middleware]) -> TokenStream {
     let each = list.iter().map(|middleware| match middleware {
         Middleware::Function(path) => {
-            let name = middleware.shown();
+            let name = middleware.display_name();
             let run = quote_spanned!(path.span()=> |call, next| __lp::boxed(#path(call, next)));
             quote!(__lp::MiddlewareDesc::Function(#name, const { &((#run) as __lp::MiddlewareFn) }))
         }

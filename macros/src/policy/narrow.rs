@@ -39,7 +39,7 @@ pub(super) fn read_output(opt: &Opt, d: &mut Diagnostics) -> Option<Fields> {
 pub(super) fn read(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Fields> {
     let list = opt.list(example, d)?;
     if list.is_empty() {
-        d.error(&opt.key, format!("`{}` names no field", opt.key))
+        d.error(&opt.key, format!("`{}` needs at least one field", opt.key))
             .help(format!("`{example}`"));
         return None;
     }
@@ -60,32 +60,32 @@ pub(super) fn read(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Fiel
 }
 
 impl Fields {
-    /// Returns the fields that are named here, as written.
-    pub(super) fn named(&self) -> &[Ident] {
+    /// Returns the fields that the option names, as written.
+    pub(super) fn named_fields(&self) -> &[Ident] {
         &self.names
     }
 
-    /// Returns the descriptor, with declared names that the route resolves when it is mounted.
+    /// Returns the descriptor with the declared names. They are resolved when the route is mounted.
     pub(super) fn tokens(&self) -> TokenStream {
         let names = self.names.iter().map(|name| name.unraw().to_string());
         quote!(&[#(#names),*])
     }
 
-    /// Returns the output of an entity's route.
-    pub(super) fn shown(&self, entity: &TokenStream) -> TokenStream {
+    /// Returns the call on the descriptor for `output`.
+    pub(super) fn output_call(&self, entity: &TokenStream) -> TokenStream {
         let Some(path) = &self.projection else {
             let names = self.tokens();
             return quote!(.output(#names));
         };
         // All tokens have the span of the path, so that rustc reports a type error there.
-        let shown = at(
+        let output_call = at(
             quote!(__lp::projected::<#entity, #path>()),
             &path.to_token_stream(),
         );
-        quote!(.show(#shown))
+        quote!(.show(#output_call))
     }
 
-    /// Returns the existing fields; others are reported.
+    /// Returns the fields that exist, and reports the others.
     fn fields<'a>(
         &'a self,
         model: &'a EntityModel,
@@ -107,8 +107,8 @@ impl Fields {
     /// Checks that every named field can be read.
     pub(super) fn check_readable(&self, place: &str, model: &EntityModel, d: &mut Diagnostics) {
         for (name, field) in self.fields(model, d) {
-            if let Some(how) = hidden(field) {
-                d.error(name, format!("{how} field `{name}` in {place}"))
+            if let Some(hidden_by) = hidden(field) {
+                d.error(name, format!("{hidden_by} field `{name}` in {place}"))
                     .help("leave it out");
             }
         }
@@ -118,7 +118,7 @@ impl Fields {
         self.check_readable("output", model, d);
     }
 
-    /// Returns these fields and others.
+    /// Returns the fields of both lists.
     pub(super) fn with(&self, others: &Self) -> Self {
         Self {
             key: self.key.clone(),
@@ -152,7 +152,7 @@ impl Fields {
         }
     }
 
-    fn names(&self, field: &Field) -> bool {
+    fn contains(&self, field: &Field) -> bool {
         self.names.iter().any(|name| name.unraw() == field.name)
     }
 }
@@ -162,7 +162,8 @@ const CREATE: usize = 0;
 const UPDATE: usize = 3;
 const DELETE: usize = 4;
 
-/// Checks both options on an entity's own routes.
+/// Checks both options on an entity's own routes, and also `event`, `idempotent`, `max_body`,
+/// `audit` and `output_once`.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for policy in std::iter::once(&model.defaults).chain(&model.routes) {
         if let Some(output) = &policy.output {
@@ -175,14 +176,17 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for (i, (name, policy)) in ROUTES.iter().zip(&model.routes).enumerate() {
         match &policy.input {
             Some(input) if i != CREATE && i != UPDATE => {
-                d.error(&input.key, format!("route `{name}` takes no record"))
-                    .help("`input(..)` belongs to `create` and `update`");
+                d.error(
+                    &input.key,
+                    format!("the request of route `{name}` contains no record"),
+                )
+                .help("`input(..)` belongs to `create` and `update`");
             }
             Some(input) if i == UPDATE => input.check_update(model, d),
             _ => {}
         }
         if let Some(output) = policy.output.as_ref().filter(|_| i == DELETE) {
-            d.error(&output.key, "route `delete` answers no record")
+            d.error(&output.key, "route `delete` returns no record")
                 .help("leave `output` out");
         }
     }
@@ -221,18 +225,23 @@ impl Fields {
 
     /// Reports a create route that can never succeed.
     fn check_complete(&self, model: &EntityModel, d: &mut Diagnostics) {
-        // The application sets private fields. An aliased type may be a list, which is empty by
-        // default.
+        // Private fields are set by the app. A field whose type is an alias may be a list, which is
+        // empty by default.
         let lacks = |f: &&Field| {
-            let given = f.server_owned()
+            let has_other_source = f.server_owned()
                 || f.optional
                 || f.has_default()
                 || f.has(Flag::Private)
                 || f.kind == Kind::Other;
-            !given && !self.names(f)
+            !has_other_source && !self.contains(f)
         };
-        for field in model.fields.iter().filter(lacks).filter(|_| !model.unsure) {
-            d.error(&self.key, format!("create would lack `{}`", field.name))
+        for field in model
+            .fields
+            .iter()
+            .filter(lacks)
+            .filter(|_| !model.has_unread_options)
+        {
+            d.error(&self.key, format!("create needs `{}`", field.name))
                 .help(format!(
                     "add `{}` to input, or give the field a default",
                     field.name
@@ -241,36 +250,37 @@ impl Fields {
     }
 }
 
-/// Checks both options on the route of an operation: `answers` says whether it returns records.
+/// Checks both options on the route of an operation. `returns_records` is whether its response
+/// contains records.
 pub(crate) fn check_operation(
     policy: &Policy,
-    answers: bool,
+    returns_records: bool,
     model: &EntityModel,
     d: &mut Diagnostics,
 ) {
     if let Some(input) = &policy.input {
         d.error(
             &input.key,
-            "an operation takes its parameters and nothing else",
+            "the body of an operation contains only its parameters",
         )
         .help("leave `input` out");
     }
     match &policy.output {
-        Some(output) if answers => output.check_output(model, d),
+        Some(output) if returns_records => output.check_output(model, d),
         Some(output) => d
-            .error(&output.key, "this operation answers no record")
+            .error(&output.key, "this operation returns no record")
             .help("leave `output` out"),
         None => {}
     }
 }
 
-/// Refuses both options on a function of the app.
+/// Refuses both options, and `output_once`, on a `#[route]` function.
 pub(crate) fn refuse(policy: &Policy, d: &mut Diagnostics) {
     for fields in policy.input.iter().chain(&policy.output) {
         d.error(
             &fields.key,
             format!(
-                "`{}` cannot narrow what a function takes and answers itself",
+                "`{}` has no effect: the function defines its request and response",
                 fields.key
             ),
         )

@@ -17,7 +17,7 @@ const EXAMPLE: &str = "output_once(secret: String)";
 
 /// The declared members.
 #[derive(Debug, Clone)]
-pub(crate) struct Once {
+pub(crate) struct OutputOnce {
     key: Ident,
     members: Vec<Member>,
 }
@@ -46,7 +46,7 @@ impl Parse for Member {
 }
 
 /// Reads the list.
-pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Once> {
+pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<OutputOnce> {
     let list = opt.list(EXAMPLE, d)?;
     if list.is_empty() {
         d.error(&opt.key, "`output_once` names no member")
@@ -65,7 +65,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Once> {
             members.push(member);
         }
     }
-    Some(Once {
+    Some(OutputOnce {
         key: opt.key.clone(),
         members,
     })
@@ -81,8 +81,8 @@ impl Member {
     }
 }
 
-impl Once {
-    /// Returns a call on the descriptor.
+impl OutputOnce {
+    /// Returns the tokens of the method call `.once(..)`, which is appended to a policy descriptor.
     pub(super) fn tokens(&self) -> TokenStream {
         let members = self.members.iter().map(|member| {
             let (ty, name, wire) = (&member.ty, member.name(), member.wire());
@@ -91,8 +91,8 @@ impl Once {
         quote!(.once(&[#(#members),*]))
     }
 
-    /// Checks that no member is a member of the record, which later responses contain. A field that
-    /// is only written may have the same name: responses never contain it.
+    /// Checks that no member has the name of a record's member, because later responses contain the
+    /// record. The name of a `write_only` field is allowed: responses never contain it.
     fn check(&self, taken: &[&str], model: &EntityModel, d: &mut Diagnostics) {
         for member in &self.members {
             let wire = member.wire();
@@ -103,13 +103,13 @@ impl Once {
             {
                 d.error(
                     &member.name,
-                    format!("`{}` is a field of {} already", member.name, model.name),
+                    format!("`{}` is already a field of {}", member.name, model.name),
                 )
                 .help("another name");
             } else if taken.contains(&wire.as_str()) {
                 d.error(
                     &member.name,
-                    format!("`{}` is a member of the answer already", member.name),
+                    format!("`{}` is already a member of the response", member.name),
                 )
                 .help("another name");
             }
@@ -117,17 +117,14 @@ impl Once {
     }
 }
 
-/// Checks the option on an entity's own routes: it belongs to `create`.
+/// Checks the option on the generated routes of an entity: only `create` may have it.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
-    if let Some(once) = &model.defaults.once {
-        d.error(
-            &once.key,
-            "what is given once belongs to one route, not to all",
-        )
-        .help(format!("`create({EXAMPLE})`"));
+    if let Some(once) = &model.defaults.output_once {
+        d.error(&once.key, "`output_once` belongs to one route, not to all")
+            .help(format!("`create({EXAMPLE})`"));
     }
     for (name, policy) in ROUTES.iter().zip(&model.routes) {
-        match &policy.once {
+        match &policy.output_once {
             Some(once) if *name == "create" => once.check(&[], model, d),
             Some(once) => {
                 let help = "it belongs to `create` and to operations that change something";
@@ -142,34 +139,35 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Checks the option on the route of an operation. `one` says whether it changes a record and
-/// returns one record; `taken` are the members of its response in addition to those of the record.
+/// Checks the option on the route of an operation. `changes_one_record` is whether the operation
+/// changes a record and returns one record; `taken` contains the members of its response in
+/// addition to those of the record.
 pub(crate) fn check_operation(
     policy: &Policy,
-    one: bool,
+    changes_one_record: bool,
     taken: &[&str],
     model: &EntityModel,
     d: &mut Diagnostics,
 ) {
-    match &policy.once {
-        Some(once) if one => once.check(taken, model, d),
+    match &policy.output_once {
+        Some(once) if changes_one_record => once.check(taken, model, d),
         Some(once) => {
             d.error(
                 &once.key,
-                "`output_once` needs an operation that changes something and answers one record",
+                "`output_once` needs an operation that changes something and returns one record",
             )
-            .help("leave it out, or override a route that does");
+            .help("remove it, or use it on a route that changes and returns one record");
         }
         None => {}
     }
 }
 
-/// Refuses the option on a function of the app.
+/// Refuses the option on a `#[route]` function.
 pub(super) fn refuse(policy: &Policy, d: &mut Diagnostics) {
-    if let Some(once) = &policy.once {
+    if let Some(once) = &policy.output_once {
         d.error(
             &once.key,
-            "`output_once` cannot add to what a function answers itself",
+            "`output_once` is not possible on a `#[route]` function",
         )
         .help("leave it out");
     }

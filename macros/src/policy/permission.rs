@@ -14,7 +14,7 @@ use crate::options::{self, Opt, Rest};
 const EXAMPLE: &str = "permission(requires = \"write\", owner_field = author_id)";
 const KEYS: &[&str] = &["requires", "or", "owner_field", "hide", "resource", "rank"];
 
-/// An action, and the owner who does not need it.
+/// The required action, and the field with the owner, who does not need the permission.
 #[derive(Debug, Clone)]
 pub(crate) struct Permission {
     requires: LitStr,
@@ -45,7 +45,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Permission> {
     if keys.requires.is_none() && keys.rest.0.is_empty() {
         d.error(
             &opt.key,
-            "permission needs `requires`: the action that the evaluator is asked for",
+            "permission needs `requires`: the action that the evaluator checks",
         )
         .help(format!("`{EXAMPLE}`"));
     }
@@ -62,7 +62,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Permission> {
         .and_then(|opt| action(&opt.text("requires = \"write\"", d)?, d));
     let or = keys
         .or
-        .map(|opt| others(&opt, requires.as_ref(), d))
+        .map(|opt| alternative_actions(&opt, requires.as_ref(), d))
         .unwrap_or_default();
     Some(Permission {
         requires: requires?,
@@ -84,7 +84,7 @@ fn action(text: &LitStr, d: &mut Diagnostics) -> Option<LitStr> {
 }
 
 /// `or = ["moderate"]`.
-fn others(opt: &Opt, requires: Option<&LitStr>, d: &mut Diagnostics) -> Vec<LitStr> {
+fn alternative_actions(opt: &Opt, requires: Option<&LitStr>, d: &mut Diagnostics) -> Vec<LitStr> {
     let Some(value) = opt.expr("or = [\"moderate\"]", d) else {
         return Vec::new();
     };
@@ -94,7 +94,7 @@ fn others(opt: &Opt, requires: Option<&LitStr>, d: &mut Diagnostics) -> Vec<LitS
         return Vec::new();
     };
     if array.elems.is_empty() {
-        d.error(array, "`or` names no action").help("leave it out");
+        d.error(array, "`or` is empty").help("leave it out");
     }
     let mut actions: Vec<LitStr> = Vec::new();
     for expr in &array.elems {
@@ -195,8 +195,8 @@ impl Permission {
         }
     }
 
-    /// Returns the parts that name fields of a record.
-    pub(crate) fn of_record(&self) -> impl Iterator<Item = &Ident> {
+    /// Returns the fields that the option names, as written.
+    pub(crate) fn record_fields(&self) -> impl Iterator<Item = &Ident> {
         self.owner_field
             .iter()
             .chain(&self.resource)
@@ -204,11 +204,11 @@ impl Permission {
     }
 
     /// Refuses `rank` on a route that does not work on one record; `of` is the text for it.
-    fn of_many(&self, of: &str, d: &mut Diagnostics) {
+    fn refuse_rank(&self, of: &str, d: &mut Diagnostics) {
         if let Some(name) = &self.rank {
             d.error(
                 name,
-                format!("`rank` compares the caller with the user that one record names, and {of}"),
+                format!("`rank` compares the caller with the user of one record, but {of}"),
             )
             .help("write it on the routes of one record: `delete(permission(.., rank = user_id))`");
         }
@@ -228,10 +228,10 @@ fn find<'a>(
         return None;
     };
     let field = &model.fields[index];
-    if let Some(how) = hidden(field) {
+    if let Some(hidden_by) = hidden(field) {
         d.error(
             name,
-            format!("{how} field `{name}` in {key}: what decides over a call must be readable"),
+            format!("{hidden_by} field `{name}` in {key}: fields of a permission must be readable"),
         )
         .help("another field");
         return None;
@@ -249,17 +249,17 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
     let [_, list, ..] = &model.routes;
     for (policy, of) in [
-        (&model.defaults, "these are all routes"),
+        (&model.defaults, "this applies to all routes"),
         (list, "a list shows many"),
     ] {
         if let Some(permission) = &policy.permission {
-            permission.of_many(of, d);
+            permission.refuse_rank(of, d);
         }
     }
 }
 
-/// Checks the permission of an operation. `records` says whether it works on records of its entity,
-/// `one` whether it works on one record.
+/// Checks the permission of an operation. `records` is whether it works on records of its entity,
+/// `one` is whether it works on exactly one record.
 pub(crate) fn check_operation(
     policy: &Policy,
     records: bool,
@@ -272,23 +272,29 @@ pub(crate) fn check_operation(
     };
     permission.check(model, d);
     if records && !one {
-        permission.of_many("this operation works on many", d);
+        permission.refuse_rank("this operation works on many", d);
     }
     if !records {
-        foreign(permission, d);
+        refuse_record_fields(permission, d);
     }
 }
 
-/// Refuses the parts that a function of the app would have to check itself.
+/// Refuses the parts that name fields of a record: a route with a function of the app has no record
+/// to check.
 pub(crate) fn refuse(policy: &Policy, d: &mut Diagnostics) {
     if let Some(permission) = &policy.permission {
-        foreign(permission, d);
+        refuse_record_fields(permission, d);
     }
 }
 
-fn foreign(permission: &Permission, d: &mut Diagnostics) {
-    for name in permission.of_record() {
-        d.error(name, format!("`{name}` belongs to a record, and this route works on none that its policy could look at"))
-            .help("leave it out: here only the evaluator grants");
+fn refuse_record_fields(permission: &Permission, d: &mut Diagnostics) {
+    for name in permission.record_fields() {
+        d.error(
+            name,
+            format!(
+                "`{name}` needs a record, but this route has no record that its policy could check"
+            ),
+        )
+        .help("remove it: only the permission evaluator can grant a call of this route");
     }
 }

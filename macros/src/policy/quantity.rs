@@ -5,7 +5,7 @@ use syn::LitStr;
 use crate::diagnostics::{Diagnostics, list};
 use crate::options::{self, Opt, OptValue};
 
-/// A unit, and its size in the smallest unit.
+/// A unit, and its size in bytes or in milliseconds.
 type Unit = (&'static str, u64);
 
 const BYTES: &[Unit] = &[
@@ -52,7 +52,7 @@ pub(crate) fn duration(text: &LitStr, of: &str, example: &str, d: &mut Diagnosti
     amount(text, of, example, DURATIONS, d)
 }
 
-/// Returns the text. For a number without a unit, the message suggests the text.
+/// Returns the text after `=`. For a number without quotes, the message suggests the text.
 fn text(opt: &Opt, example: &str, unit: &str, d: &mut Diagnostics) -> Option<LitStr> {
     if let OptValue::Expr(value) = &opt.value
         && let Some(Ok(number)) = options::as_int(value)
@@ -83,14 +83,14 @@ fn amount(
         .filter(|_| digits > 0)
     else {
         let names = list(units.iter().map(|(name, _)| name));
-        let meant = meant(unit.trim(), units)
+        let intended_unit = intended_unit(unit.trim(), units)
             .filter(|_| digits > 0)
             .map(|unit| format!("`\"{number}{unit}\"`"));
         d.error(
             text,
             format!("`{of}` is a whole number with a unit of {names}"),
         )
-        .help(meant.unwrap_or_else(|| format!("`{example}`")));
+        .help(intended_unit.unwrap_or_else(|| format!("`{example}`")));
         return None;
     };
     match number
@@ -105,7 +105,7 @@ fn amount(
         }
         Some(amount) => Some(amount),
         None => {
-            d.error(text, format!("`{of}` is not a number this can hold"))
+            d.error(text, format!("`{of}` is too large"))
                 .help(format!("`{example}`"));
             None
         }
@@ -113,13 +113,13 @@ fn amount(
 }
 
 /// Returns the unit that another spelling probably means: `8mb`, `8M`, `5 seconds`.
-fn meant<'u>(written: &str, units: &[(&'u str, u64)]) -> Option<&'u str> {
+fn intended_unit<'u>(written: &str, units: &[(&'u str, u64)]) -> Option<&'u str> {
     let written = written.to_lowercase();
-    let letters = written.chars().next()?;
+    let initial = written.chars().next()?;
     let same = units
         .iter()
         .find(|(name, _)| name.to_lowercase() == written);
-    let whole = [
+    let unit_names = [
         "byte",
         "kilobyte",
         "megabyte",
@@ -131,12 +131,12 @@ fn meant<'u>(written: &str, units: &[(&'u str, u64)]) -> Option<&'u str> {
         "day",
     ];
     let known = written.len() == 1
-        || whole.contains(&written.trim_end_matches('s'))
+        || unit_names.contains(&written.trim_end_matches('s'))
         || ["sec", "secs", "mins", "hr", "hrs"].contains(&&*written);
     let begins = || {
         units
             .iter()
-            .find(|(name, _)| known && name.to_lowercase().starts_with(letters))
+            .find(|(name, _)| known && name.to_lowercase().starts_with(initial))
     };
     let millis = written.starts_with("milli").then_some("ms");
     same.map(|(name, _)| *name)
@@ -176,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn quantities() {
+    fn other_spellings_of_units_are_refused_with_a_suggestion() {
         assert_eq!(read("8MB", BYTES), Ok(8_000_000));
         assert_eq!(read("2 GiB", BYTES), Ok(2 << 30));
         assert_eq!(read("250ms", MILLISECONDS), Ok(250));
-        for (wrong, meant) in [
+        for (wrong, expected_help) in [
             ("8mb", "`\"8MB\"`"),
             ("8M", "`\"8MB\"`"),
             ("8 megabytes", "`\"8MB\"`"),
@@ -191,15 +191,19 @@ mod tests {
             ("0B", "`it = ..`"),
             ("99999999999999GiB", "`it = ..`"),
         ] {
-            assert_eq!(read(wrong, BYTES), Err(meant.to_owned()), "{wrong}");
+            assert_eq!(read(wrong, BYTES), Err(expected_help.to_owned()), "{wrong}");
         }
-        for (wrong, meant) in [
+        for (wrong, expected_help) in [
             ("5 seconds", "`\"5s\"`"),
             ("5sec", "`\"5s\"`"),
             ("5m", "`it = ..`"),
             ("9 milliseconds", "`\"9ms\"`"),
         ] {
-            assert_eq!(read(wrong, MILLISECONDS), Err(meant.to_owned()), "{wrong}");
+            assert_eq!(
+                read(wrong, MILLISECONDS),
+                Err(expected_help.to_owned()),
+                "{wrong}"
+            );
         }
     }
 }

@@ -25,15 +25,15 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Roles> {
         return None;
     };
     if array.elems.is_empty() {
-        d.error(array, "`roles` is empty: nobody could call the route")
+        d.error(array, "`roles` is empty, so no caller could call the route")
             .help("`disabled`, or leave `roles` out");
         return None;
     }
     let (mut texts, mut variants): (Vec<LitStr>, Vec<(Path, ExprPath)>) = (Vec::new(), Vec::new());
     for role in &array.elems {
         match (options::as_text(role), role) {
-            (Some(text), _) if !variants.is_empty() => mixed(text, d),
-            (None, Expr::Path(_)) if !texts.is_empty() => mixed(role, d),
+            (Some(text), _) if !variants.is_empty() => refuse_mixed(text, d),
+            (None, Expr::Path(_)) if !texts.is_empty() => refuse_mixed(role, d),
             (Some(text), _) if text.value().trim().is_empty() => {
                 d.error(text, "a role has no name").help(EXAMPLE);
             }
@@ -43,15 +43,12 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Roles> {
             }
             (Some(text), _) => texts.push(text.clone()),
             (None, Expr::Path(path)) => {
-                let Some(set) = set_of(&path.path).filter(|_| path.qself.is_none()) else {
+                let Some(enum_path) = enum_of(&path.path).filter(|_| path.qself.is_none()) else {
                     let name = path.to_token_stream();
-                    d.error(
-                        path,
-                        format!("`{name}` does not say of which enum it is a variant"),
-                    )
-                    .help(format!(
-                        "`Role::{name}` of an enum with `#[derive(Roles)]`, or a text"
-                    ));
+                    d.error(path, format!("`{name}` needs the name of its enum"))
+                        .help(format!(
+                            "`Role::{name}` of an enum with `#[derive(Roles)]`, or a text"
+                        ));
                     continue;
                 };
                 let same = |(_, other): &(Path, ExprPath)| {
@@ -60,7 +57,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Roles> {
                 if variants.iter().any(same) {
                     d.error(path, "role repeated").help("keep one of them");
                 } else {
-                    variants.push((set, path.clone()));
+                    variants.push((enum_path, path.clone()));
                 }
             }
             _ => d
@@ -78,7 +75,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Roles> {
     })
 }
 
-fn mixed(role: impl ToTokens, d: &mut Diagnostics) {
+fn refuse_mixed(role: impl ToTokens, d: &mut Diagnostics) {
     d.error(
         &role,
         "`roles` mixes texts and variants: a misspelt text would go unnoticed",
@@ -87,11 +84,11 @@ fn mixed(role: impl ToTokens, d: &mut Diagnostics) {
 }
 
 /// Returns `Role` of `Role::Admin`.
-fn set_of(path: &Path) -> Option<Path> {
-    let mut set = path.clone();
-    set.segments.pop()?;
-    set.segments.pop_punct();
-    (!set.segments.is_empty()).then_some(set)
+fn enum_of(path: &Path) -> Option<Path> {
+    let mut enum_path = path.clone();
+    enum_path.segments.pop()?;
+    enum_path.segments.pop_punct();
+    (!enum_path.segments.is_empty()).then_some(enum_path)
 }
 
 impl Roles {

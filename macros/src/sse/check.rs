@@ -1,4 +1,4 @@
-//! The rules that need only the declarations.
+//! The rules of an endpoint that need only the declarations of the endpoint and its entities.
 
 use quote::ToTokens;
 use syn::Path;
@@ -6,42 +6,44 @@ use syn::Path;
 use super::parse::{Endpoint, Event};
 use crate::channel::{Word, names, read_disabled};
 use crate::diagnostics::{Diagnostics, nearest};
-use crate::entity::{EntityModel, Route, public};
+use crate::entity::{EntityModel, Route, why_not_public};
 use crate::gather::Entities;
 use crate::policy::Auth;
 
-/// The position of the list route among the five.
+/// The position of the list route in `EntityModel::routes`.
 const LIST: usize = 1;
-const BELOW: &str = "/__sse/";
+const PATH_PREFIX: &str = "/__sse/";
 
 /// Checks an endpoint.
 pub(super) fn check(endpoint: &Endpoint, entities: &Entities, d: &mut Diagnostics) {
-    path(endpoint, d);
+    check_path(endpoint, d);
     let models: Vec<(&Path, &EntityModel)> = endpoint
         .sources
         .iter()
         .map(|source| (&source.entity, model_of(entities, &source.entity)))
         .collect();
     for (i, (entity, model)) in models.iter().enumerate() {
-        let shown = shown(entity);
+        let path_text = path_text(entity);
         if models[..i]
             .iter()
             .any(|(_, other)| other.storage_name == model.storage_name)
         {
-            d.error(entity, format!("`{shown}` is listed twice"))
+            d.error(entity, format!("`{path_text}` is listed twice"))
                 .help("one list with all its events");
         }
         if let Some(help) = read_disabled(model, LIST) {
             d.error(
                 entity,
-                format!("route `list` of {shown} is disabled: nobody may read its records"),
+                format!(
+                    "route `list` of {path_text} is disabled, so no caller may read its records"
+                ),
             )
             .help(help);
         }
-        open(endpoint, entity, model, d);
+        check_public(endpoint, entity, model, d);
     }
-    partitions(&models, d);
-    events(endpoint, entities, d);
+    check_partitions(&models, d);
+    check_events(endpoint, entities, d);
 }
 
 /// Returns the model of an entity that the endpoint names.
@@ -54,13 +56,13 @@ pub(super) fn model_of<'a>(entities: &'a Entities, path: &Path) -> &'a EntityMod
     sibling.map_or(&entities.own, |sibling| &sibling.model)
 }
 
-fn shown(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.to_token_stream().to_string().replace(' ', "")
 }
 
-fn path(endpoint: &Endpoint, d: &mut Diagnostics) {
+fn check_path(endpoint: &Endpoint, d: &mut Diagnostics) {
     let path = endpoint.path.value();
-    let Some(rest) = path.strip_prefix(BELOW) else {
+    let Some(rest) = path.strip_prefix(PATH_PREFIX) else {
         let name = path.rsplit('/').next().unwrap_or_default();
         let name = if name.is_empty() {
             "notifications"
@@ -69,37 +71,37 @@ fn path(endpoint: &Endpoint, d: &mut Diagnostics) {
         };
         d.error(
             &endpoint.path,
-            format!("SSE path must start with `{BELOW}`"),
+            format!("SSE path must start with `{PATH_PREFIX}`"),
         )
-        .help(format!("`\"{BELOW}{name}\"`"));
+        .help(format!("`\"{PATH_PREFIX}{name}\"`"));
         return;
     };
     if rest.contains([':', '{', '*']) {
         d.error(&endpoint.path, "an SSE path has static segments only")
-            .help("the caller decides which records an endpoint sends, never the path");
+            .help("use scopes, not path parameters, to select the records of a caller");
     } else if !names::is_static_path(rest) {
         d.error(
             &endpoint.path,
             format!("SSE path `{path}` has a segment that no URL can hold as it is"),
         )
         .help(format!(
-            "letters, digits, `-`, `.`, `_` and `~`: `\"{BELOW}notifications\"`"
+            "letters, digits, `-`, `.`, `_` and `~`: `\"{PATH_PREFIX}notifications\"`"
         ));
     }
 }
 
-/// An endpoint for anonymous callers sends what anonymous callers may list.
-fn open(endpoint: &Endpoint, entity: &Path, model: &EntityModel, d: &mut Diagnostics) {
+/// Checks a public endpoint: anonymous callers must be allowed to list all its entities.
+fn check_public(endpoint: &Endpoint, entity: &Path, model: &EntityModel, d: &mut Diagnostics) {
     let Some(Auth::None(word)) = &endpoint.policy.auth else {
         return;
     };
-    let (name, entity) = (&endpoint.ident, shown(entity));
+    let (name, entity) = (&endpoint.ident, path_text(entity));
     let list = Route {
         name: "list",
         reads: true,
         unscoped: false,
     };
-    if let Some((message, _)) = public(model, &list) {
+    if let Some((message, _)) = why_not_public(model, &list) {
         let reason = message.split_once(" but ").map_or("", |(_, reason)| reason);
         d.error(
             word,
@@ -112,7 +114,7 @@ fn open(endpoint: &Endpoint, entity: &Path, model: &EntityModel, d: &mut Diagnos
         .auth
         .as_ref()
         .or(model.defaults.auth.as_ref());
-    if !matches!(read, Some(Auth::None(_))) && !model.routes_unsure {
+    if !matches!(read, Some(Auth::None(_))) && !model.has_unread_routes {
         d.error(
             word,
             format!("SSE endpoint `{name}` is public but `list` of {entity} needs a user"),
@@ -123,12 +125,13 @@ fn open(endpoint: &Endpoint, entity: &Path, model: &EntityModel, d: &mut Diagnos
     }
 }
 
-/// An endpoint is one stream for each partition, so all entities have the same.
-fn partitions(models: &[(&Path, &EntityModel)], d: &mut Diagnostics) {
+/// Checks that all entities have the same tenant and `ctx(..)` scopes: an endpoint has one stream
+/// for each combination of their values.
+fn check_partitions(models: &[(&Path, &EntityModel)], d: &mut Diagnostics) {
     let Some(((first, model), others)) = models.split_first() else {
         return;
     };
-    let said = |partition: &[String]| {
+    let partition_text = |partition: &[String]| {
         if partition.is_empty() {
             "nothing".to_owned()
         } else {
@@ -138,25 +141,25 @@ fn partitions(models: &[(&Path, &EntityModel)], d: &mut Diagnostics) {
     let own = model.visibility.partition();
     for (entity, model) in others {
         let other = model.visibility.partition();
-        if other != own && !model.visibility.unsure {
+        if other != own && !model.visibility.has_unread_options {
             d.error(
                 entity,
                 format!(
                     "`{}` is divided by {}, `{}` by {}: all entities of an SSE endpoint share one \
                      partition",
-                    shown(first),
-                    said(&own),
-                    shown(entity),
-                    said(&other)
+                    path_text(first),
+                    partition_text(&own),
+                    path_text(entity),
+                    partition_text(&other)
                 ),
             )
-            .help("an endpoint of its own");
+            .help("declare a separate endpoint");
         }
     }
 }
 
-fn events(endpoint: &Endpoint, entities: &Entities, d: &mut Diagnostics) {
-    // The name, and the position of its source.
+fn check_events(endpoint: &Endpoint, entities: &Entities, d: &mut Diagnostics) {
+    // The names so far, each with the position of its source.
     let mut seen: Vec<(String, usize)> = Vec::new();
     for (position, source) in endpoint.sources.iter().enumerate() {
         let model = model_of(entities, &source.entity);
@@ -164,9 +167,9 @@ fn events(endpoint: &Endpoint, entities: &Entities, d: &mut Diagnostics) {
             let at = &event.path.at;
             if source.events[..i].iter().any(|other| other.path.at == *at) {
                 d.error(at, format!("`{at}` is listed twice"))
-                    .help("further names stand after `+`: `created as \"a\" + \"b\"`");
+                    .help("add further names with `+`: `created as \"a\" + \"b\"`");
             }
-            word(event, d);
+            check_event(event, d);
             let own = names::of_event(model, &event.path.word)
                 .filter(|_| event.names.is_empty())
                 .map(|name| (name, at.to_token_stream()));
@@ -181,7 +184,7 @@ fn events(endpoint: &Endpoint, entities: &Entities, d: &mut Diagnostics) {
                 {
                     d.error(
                         &at,
-                        format!("event name `{name}` is that of another entity already"),
+                        format!("event name `{name}` is already used by another entity"),
                     )
                     .help("another name: `created as \"..\"`");
                 }
@@ -191,8 +194,8 @@ fn events(endpoint: &Endpoint, entities: &Entities, d: &mut Diagnostics) {
     }
 }
 
-/// Suggests the nearest route. rustc finds operations.
-fn word(event: &Event, d: &mut Diagnostics) {
+/// Suggests the nearest of `created`, `updated` and `deleted`. rustc reports unknown operations.
+fn check_event(event: &Event, d: &mut Diagnostics) {
     let Word::Operation(name) = &event.path.word else {
         return;
     };
@@ -202,7 +205,7 @@ fn word(event: &Event, d: &mut Diagnostics) {
     if let Some(near) = nearest(name, ["created", "updated", "deleted"]) {
         d.error(
             &event.path.at,
-            format!("unknown event `{}`", event.path.shown()),
+            format!("unknown event `{}`", event.path.path_text()),
         )
         .help(format!("`{near}`"));
     }

@@ -11,16 +11,17 @@ use crate::expr::at;
 use crate::gather::Entities;
 
 /// The default bounds of a stream: entries and milliseconds.
-const HISTORY: (u32, u64) = (500, 3_600_000);
+const DEFAULT_HISTORY: (u32, u64) = (500, 3_600_000);
 
-/// Returns a const without events: the declaration reports its own errors, and its users must not
-/// fail as well.
+/// Returns a const without events, for a declaration with errors, so that code that uses it causes
+/// no further errors.
 pub(super) fn poisoned(endpoint: &Endpoint) -> TokenStream {
     let descriptor = TokenStream::new();
     item(endpoint, None, &descriptor, &descriptor, &descriptor)
 }
 
-/// Returns the const. If the declaration is not `sound`, it sends nothing, and the assertions stay.
+/// Returns the const. If the declaration is not `sound`, the endpoint has no events; the assertions
+/// are kept.
 pub(super) fn expand(endpoint: &Endpoint, entities: &Entities, sound: bool) -> TokenStream {
     let sources = endpoint.sources.iter().filter(|_| sound).map(source);
     let sources = quote!(#(#sources),*);
@@ -34,6 +35,7 @@ pub(super) fn expand(endpoint: &Endpoint, entities: &Entities, sound: bool) -> T
     item(endpoint, Some(krate), &sources, &options, &asserts)
 }
 
+/// Returns the const. `lp` is the path of the runtime crate; `None` if no entity is known.
 fn item(
     endpoint: &Endpoint,
     lp: Option<&TokenStream>,
@@ -54,7 +56,7 @@ fn item(
     let here = Span::call_site().located_at(ident.span());
     let lp = lp.map(|lp| {
         quote! {
-            #[allow(unused_imports)] // an endpoint with errors needs nothing of it
+            #[allow(unused_imports)] // unused if the endpoint has errors
             use #lp::__private as __lp;
         }
     });
@@ -87,7 +89,9 @@ fn options(endpoint: &Endpoint, entities: &Entities) -> TokenStream {
         let millis = Literal::u64_unsuffixed(millis);
         quote!(.heartbeat(#millis))
     });
-    let history = endpoint.history.map(|history| history.tokens(HISTORY));
+    let history = endpoint
+        .history
+        .map(|history| history.tokens(DEFAULT_HISTORY));
     let max = endpoint.max_connections.map(|max| {
         let max = Literal::u32_unsuffixed(max);
         quote!(.max_connections(#max))
@@ -101,7 +105,7 @@ fn source(source: &Source) -> TokenStream {
     quote!(__rt::SseSource::new(#desc, &[#(#events),*]))
 }
 
-/// `<Notification as __lp::Entity>::DESC`, at the path.
+/// `<Notification as __lp::Entity>::DESC`, with the span of the path.
 fn desc(source: &Source) -> TokenStream {
     let path = &source.entity;
     at(
@@ -126,7 +130,7 @@ fn event(event: &Event, source: &Source) -> TokenStream {
     quote!(__rt::SseEvent::new(#change) #name #alias)
 }
 
-/// The checks that only rustc can make, each at the app's token.
+/// Returns the checks that only rustc can make, each with the span of the token in the app.
 fn asserts(source: &Source) -> TokenStream {
     let desc = desc(source);
     let span = source

@@ -18,23 +18,23 @@ use self::parse::Endpoint;
 use crate::diagnostics::Diagnostics;
 use crate::fragments::plain;
 use crate::gather;
-use crate::schema::Handed;
+use crate::schema::SchemaInput;
 
 mod word {
     syn::custom_keyword!(sse);
 }
 
-/// The arguments of the second step.
-pub(crate) struct Asked;
+/// The arguments of the second step, `@ sse ..`.
+pub(crate) struct SecondStepArgs;
 
-impl Asked {
+impl SecondStepArgs {
     /// Whether the arguments that an entity's macro passes on belong to an endpoint.
     pub(crate) fn is(args: &TokenStream) -> bool {
         syn::parse2::<Self>(gather::own_args(args)).is_ok()
     }
 }
 
-impl Parse for Asked {
+impl Parse for SecondStepArgs {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         input.parse::<Token![@]>()?;
         input.parse::<word::sse>()?;
@@ -51,7 +51,7 @@ pub(crate) fn run(input: TokenStream) -> TokenStream {
     };
     match endpoint.sources.first() {
         Some(first) => {
-            // The second step reads it again and reports its errors.
+            // The second step reads the input again and reports its errors.
             d.ignore();
             let entity = &first.entity;
             quote!(#entity! { {@ sse} {#input} })
@@ -65,9 +65,9 @@ pub(crate) fn run(input: TokenStream) -> TokenStream {
 }
 
 /// The second step, in four phases.
-pub(crate) fn expand(handed: Handed) -> TokenStream {
+pub(crate) fn expand(input: SchemaInput) -> TokenStream {
     let mut d = Diagnostics::new();
-    let Some(endpoint) = Endpoint::read(handed.item.clone(), &mut d) else {
+    let Some(endpoint) = Endpoint::read(input.item.clone(), &mut d) else {
         return d.finish();
     };
     let Some(first) = endpoint.sources.first() else {
@@ -80,7 +80,7 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
             .map(|source| source.entity.clone())
             .collect()
     };
-    let entities = match gather::step(handed, &first.entity, named, &mut d) {
+    let entities = match gather::step(input, &first.entity, named, &mut d) {
         Some(gather::Step::Done(entities)) => entities,
         Some(gather::Step::Ask(next)) => {
             d.ignore();

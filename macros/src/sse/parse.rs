@@ -60,19 +60,20 @@ pub(super) struct Source {
 #[derive(Debug)]
 pub(super) struct Event {
     pub(super) path: EventPath,
-    /// The first replaces the event's own name, the others are further names.
+    /// The names after `as`. The first one replaces the event's own name; under each of the others
+    /// the event is sent again.
     pub(super) names: Vec<LitStr>,
 }
 
-/// The first and the last token of the const, as written. rustc warns of an unused item only if its
-/// tokens are those of the app.
+/// The first and the last token of the const, as written. rustc warns about an unused item only if
+/// it has the spans of the app's tokens.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) first: Token![const],
     pub(super) last: Token![;],
 }
 
-/// The const, and the rest.
+/// The const with its path, and the tokens after it.
 struct Head {
     attrs: Vec<Attribute>,
     vis: Visibility,
@@ -84,7 +85,7 @@ struct Head {
 
 impl Parse for Head {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let said = |error: syn::Error| {
+        let with_shape = |error: syn::Error| {
             syn::Error::new(
                 error.span(),
                 format!("an SSE endpoint is a const with its path: {error}{SHAPE}"),
@@ -92,11 +93,11 @@ impl Parse for Head {
         };
         let attrs = input.call(Attribute::parse_outer)?;
         let vis = input.parse()?;
-        let first = input.parse().map_err(said)?;
-        let ident = input.parse().map_err(said)?;
-        input.parse::<Token![=]>().map_err(said)?;
-        let path = input.parse().map_err(said)?;
-        let last = input.parse().map_err(said)?;
+        let first = input.parse().map_err(with_shape)?;
+        let ident = input.parse().map_err(with_shape)?;
+        input.parse::<Token![=]>().map_err(with_shape)?;
+        let path = input.parse().map_err(with_shape)?;
+        let last = input.parse().map_err(with_shape)?;
         Ok(Self {
             attrs,
             vis,
@@ -254,7 +255,7 @@ fn heartbeat(opt: &Opt, d: &mut Diagnostics) -> Option<u64> {
     let text = opt.text(EXAMPLE, d)?;
     let millis = duration(&text, "heartbeat", EXAMPLE, d)?;
     if !(5_000..=60_000).contains(&millis) {
-        d.error(&text, "heartbeat is 5 to 60 seconds")
+        d.error(&text, "heartbeat must be between 5 and 60 seconds")
             .help(format!("`{EXAMPLE}`"));
         return None;
     }

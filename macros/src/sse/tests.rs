@@ -12,7 +12,7 @@ fn expand(source: &str) -> TokenStream {
 }
 
 #[test]
-fn an_endpoint() {
+fn an_endpoint_matches_its_snapshot() {
     let source = include_str!("../../tests/snapshot/sse.rs");
     snapshot::assert("sse", source, &expand(source));
 }
@@ -30,8 +30,8 @@ fn several_mistakes_are_several_errors() {
     assert_eq!(
         errors,
         [
-            "event name `error` is reserved\nhelp: another name: `event = \\\"..\\\"`",
-            "heartbeat is 5 to 60 seconds\nhelp: `heartbeat = \\\"15s\\\"`",
+            "event name `error` is reserved\nhelp: set another name: `event = \\\"..\\\"`",
+            "heartbeat must be between 5 and 60 seconds\nhelp: `heartbeat = \\\"15s\\\"`",
             "unknown sse option `histroy`\nhelp: `history`",
             "SSE path must start with `/__sse/`\nhelp: `\\\"/__sse/notes\\\"`",
             "unknown event `Note::updatd`\nhelp: `updated`",

@@ -1,4 +1,4 @@
-//! The rules that need only the declarations.
+//! The rules of a catalogue that need only the declarations of the catalogue and its entities.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -8,7 +8,7 @@ use super::parse::{Catalogue, Event};
 use crate::channel::Word;
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::entity::EntityModel;
-use crate::expr::{Filter, Resolved, Scope, of_the_record};
+use crate::expr::{Filter, Resolved, Scope, check_when_sources};
 use crate::gather::Entities;
 
 /// A condition, and the checks of it that only rustc can make.
@@ -33,13 +33,14 @@ pub(super) fn check(catalogue: &Catalogue, d: &mut Diagnostics) {
                 d.error(at, format!("`{at}` is listed twice"))
                     .help("one condition for all: `when(a || b)`");
             }
-            word(event, d);
+            check_event(event, d);
         }
     }
 }
 
-/// Returns the route that a misspelt word means. rustc finds operations.
-pub(super) fn meant(event: &Event) -> Option<&'static str> {
+/// Returns the one of `created`, `updated` and `deleted` that a misspelt word probably means. rustc
+/// reports unknown operations.
+pub(super) fn intended_event(event: &Event) -> Option<&'static str> {
     let Word::Operation(name) = &event.path.word else {
         return None;
     };
@@ -49,10 +50,10 @@ pub(super) fn meant(event: &Event) -> Option<&'static str> {
     nearest(name, ["created", "updated", "deleted"])
 }
 
-fn word(event: &Event, d: &mut Diagnostics) {
-    if let Some(near) = meant(event) {
-        let shown = event.path.shown();
-        d.error(&event.path.at, format!("unknown event `{shown}`"))
+fn check_event(event: &Event, d: &mut Diagnostics) {
+    if let Some(near) = intended_event(event) {
+        let path_text = event.path.path_text();
+        d.error(&event.path.at, format!("unknown event `{path_text}`"))
             .help(format!("`{near}`"));
     }
 }
@@ -86,18 +87,18 @@ fn model_of<'a>(path: &Path, first: &Path, entities: &'a Entities) -> Option<&'a
 fn when(entity: &Path, model: &EntityModel, expr: &Expr, d: &mut Diagnostics) -> Option<Condition> {
     let filter = Filter::parse(expr, d)?;
     let before = d.len();
-    of_the_record(&filter, d);
+    check_when_sources(&filter, d);
     if d.len() > before {
         return None;
     }
     let mut scope = Scope::new(model, entity, &[], d);
-    scope.callers = false;
+    scope.for_callers = false;
     let resolved = scope.filter(&filter, &[])?;
     let asserts = std::mem::take(&mut scope.asserts);
     Some((resolved, asserts))
 }
 
-/// A path without spaces.
+/// Returns the text of a path, without spaces.
 fn text(path: &Path) -> String {
     path.to_token_stream().to_string().replace(' ', "")
 }

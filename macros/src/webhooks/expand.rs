@@ -3,21 +3,21 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::check::{Condition, meant};
+use super::check::{Condition, intended_event};
 use super::parse::{Catalogue, Event};
 use crate::channel::{Word, change_assert, operation_of};
 use crate::diagnostics::Diagnostics;
 use crate::expr::at;
 
-/// Returns a catalogue without events: the declaration reports its own errors, and its users must
-/// not fail as well.
+/// Returns a catalogue without events, for a declaration with errors, so that code that uses it
+/// causes no further errors.
 pub(super) fn empty(catalogue: &Catalogue) -> TokenStream {
     let krate = &catalogue.krate;
     quote!(#krate::Catalogue::new())
 }
 
-/// Returns the catalogue. `conditions` are those of the events, in their order, or empty. If there
-/// are errors, the catalogue is empty, and the assertions stay.
+/// Returns the catalogue. `conditions` has one entry for each event, in their order, or is empty.
+/// If there are errors, the catalogue is empty; the assertions are kept.
 pub(super) fn expand(
     catalogue: &Catalogue,
     conditions: &[Option<Condition>],
@@ -47,7 +47,7 @@ pub(super) fn expand(
     quote! {
         {
             #errors
-            #[allow(unused_imports)] // an empty catalogue needs none
+            #[allow(unused_imports)] // unused in an empty catalogue
             use #krate::__private as __rt;
             #[allow(unused_imports)]
             use #krate::__private as __lp;
@@ -57,7 +57,7 @@ pub(super) fn expand(
     }
 }
 
-/// `<Order as __lp::Entity>::DESC`, at the path.
+/// `<Order as __lp::Entity>::DESC`, with the span of the path.
 fn desc(event: &Event) -> TokenStream {
     let path = &event.path.entity;
     at(
@@ -78,15 +78,15 @@ fn change(event: &Event) -> TokenStream {
     }
 }
 
-/// The checks that only rustc can make, each at the app's token.
+/// Returns the checks that only rustc can make, each with the span of the token in the app.
 fn asserts(event: &Event) -> TokenStream {
-    if meant(event).is_some() {
-        // It has been reported; rustc would not find the operation.
+    if intended_event(event).is_some() {
+        // A misspelt route, which has been reported: rustc would report an unknown operation.
         return TokenStream::new();
     }
     if let Word::Operation(_) = event.path.word {
         return change_assert(&event.path.entity, &event.path);
     }
-    let (desc, change, shown) = (desc(event), change(event), event.path.shown());
-    quote_spanned!(event.path.at.span()=> const _: () = __rt::assert_schema(#desc, #change, #shown);)
+    let (desc, change, path_text) = (desc(event), change(event), event.path.path_text());
+    quote_spanned!(event.path.at.span()=> const _: () = __rt::assert_schema(#desc, #change, #path_text);)
 }

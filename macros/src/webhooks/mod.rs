@@ -19,23 +19,23 @@ use self::parse::Catalogue;
 use crate::diagnostics::Diagnostics;
 use crate::fragments::plain;
 use crate::gather;
-use crate::schema::Handed;
+use crate::schema::SchemaInput;
 
 mod word {
     syn::custom_keyword!(webhooks);
 }
 
-/// The arguments of the second step.
-pub(crate) struct Asked;
+/// The arguments of the second step, `@ webhooks ..`.
+pub(crate) struct SecondStepArgs;
 
-impl Asked {
+impl SecondStepArgs {
     /// Whether the arguments that an entity's macro passes on belong to a catalogue.
     pub(crate) fn is(args: &TokenStream) -> bool {
         syn::parse2::<Self>(gather::own_args(args)).is_ok()
     }
 }
 
-impl Parse for Asked {
+impl Parse for SecondStepArgs {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         input.parse::<Token![@]>()?;
         input.parse::<word::webhooks>()?;
@@ -49,7 +49,7 @@ pub(crate) fn run(input: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
     let catalogue = Catalogue::read(input.clone(), &mut d);
     if let Some(first) = catalogue.conditional().next() {
-        // The second step reads it again and reports its errors.
+        // The second step reads the input again and reports its errors.
         d.ignore();
         return quote!(#first! { {@ webhooks} {#input} });
     }
@@ -58,16 +58,16 @@ pub(crate) fn run(input: TokenStream) -> TokenStream {
 }
 
 /// The second step.
-pub(crate) fn expand(handed: Handed) -> TokenStream {
+pub(crate) fn expand(input: SchemaInput) -> TokenStream {
     let mut d = Diagnostics::new();
-    let catalogue = Catalogue::read(handed.item.clone(), &mut d);
+    let catalogue = Catalogue::read(input.item.clone(), &mut d);
     let Some(first) = catalogue.conditional().next().cloned() else {
         return expand::expand(&catalogue, &[], d);
     };
     let named = |_: &TokenStream, _: &TokenStream| -> Vec<Path> {
         catalogue.conditional().cloned().collect()
     };
-    let entities = match gather::step(handed, &first, named, &mut d) {
+    let entities = match gather::step(input, &first, named, &mut d) {
         Some(gather::Step::Done(entities)) => entities,
         Some(gather::Step::Ask(next)) => {
             d.ignore();

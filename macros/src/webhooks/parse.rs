@@ -52,17 +52,18 @@ impl Parse for Part {
             input.parse::<Token![=]>()?;
             return input.call(Path::parse_mod_style).map(Self::Crate);
         }
-        let said = |error: syn::Error| syn::Error::new(error.span(), format!("{error}\n{SHAPE}"));
-        let entity = input.call(Path::parse_mod_style).map_err(said)?;
-        input.parse::<Token![:]>().map_err(said)?;
+        let with_shape =
+            |error: syn::Error| syn::Error::new(error.span(), format!("{error}\n{SHAPE}"));
+        let entity = input.call(Path::parse_mod_style).map_err(with_shape)?;
+        input.parse::<Token![:]>().map_err(with_shape)?;
         if !input.peek(Bracket) {
-            return Err(said(input.error("expected square brackets")));
+            return Err(with_shape(input.error("expected square brackets")));
         }
         let list;
         bracketed!(list in input);
         let mut events = Vec::new();
         while !list.is_empty() {
-            let event: Ident = list.parse().map_err(said)?;
+            let event: Ident = list.parse().map_err(with_shape)?;
             let mut when = None;
             if list.peek(word::when) {
                 list.parse::<word::when>()?;

@@ -13,10 +13,10 @@ fn expand(source: &str) -> TokenStream {
 }
 
 #[test]
-fn a_catalogue() {
+fn a_catalogue_matches_its_snapshot() {
     let source = include_str!("../../tests/snapshot/webhook_events.rs");
     let expanded = expand(source);
-    // A snapshot is a file of items.
+    // The expansion is an expression; a snapshot must be a file of items.
     let item = quote!(fn catalogue() -> Catalogue { #expanded });
     snapshot::assert("webhook_events", source, &item);
 }
@@ -45,7 +45,7 @@ fn several_mistakes_are_several_errors() {
              operations",
             "`Note` is listed twice\nhelp: one list with all its events",
             "unknown field `points` on Note\nhelp: known: `id`, `title`, `score`",
-            "`when` may compare fields with constants only: `ctx(..)` is not allowed here\nhelp: a \
+            "`when` can compare fields only with constants: `ctx(..)` is not allowed here\nhelp: a \
              literal, the path of a const, or `None`",
         ]
     );

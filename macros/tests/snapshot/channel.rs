@@ -1,4 +1,4 @@
-/// What happens inside one note.
+/// Events of one note.
 #[channel(of = Note, name = "live", presence, history(size = 500, ttl = "1h"), roles = ["reader"])]
 pub enum NoteLive {
     /// The note itself.

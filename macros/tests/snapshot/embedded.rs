@@ -3,7 +3,7 @@
 pub struct Revision {
     #[field(primary, default = uuid)]
     pub id: String,
-    /// What changed.
+    /// A note about the change.
     #[field(length = 1..=200, default = "none")]
     pub note: String,
     pub made_at: Option<Timestamp>,

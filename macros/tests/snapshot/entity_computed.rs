@@ -1,4 +1,4 @@
-/// With values that follow from others.
+/// An entity with computed fields.
 #[entity(unique(slug_key), index(desc(rank)))]
 pub struct Topic {
     #[field(primary, default = uuid)]

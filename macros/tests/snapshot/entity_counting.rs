@@ -1,4 +1,4 @@
-/// A reply, which its thread and the reply that it answers count.
+/// A reply. Its thread, its parent reply and its author count their replies.
 #[entity(
     counter(super::blog::Thread.reply_count, by = thread_id, when(status == Status::Live && points >= 0)),
     counter(Reply.children, by = parent_id),

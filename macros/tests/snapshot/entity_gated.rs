@@ -1,5 +1,5 @@
-/// An answer below a thread, seen as the thread is: published ones by everybody, others by their
-/// author.
+/// An answer of a thread. Callers who see the thread see its published answers; authors also see
+/// their own.
 #[entity(
     gate(thread_id -> Thread, "read"),
     gate(parent_id -> Answer, depth = 2),

@@ -1,4 +1,4 @@
-/// A draft that its author's tenant sees, for a week.
+/// A draft of a tenant. It expires after a week.
 #[entity(
     soft_delete(status = Status::Gone),
     ttl("7d"),

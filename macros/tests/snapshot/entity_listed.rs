@@ -1,4 +1,4 @@
-/// Listed by number, in an order of several fields.
+/// A topic, in a list with numbered pages and a sort of several fields.
 #[entity(index(board, desc(pinned), title), index(pinned, desc(title)), sort(desc(pinned), title), routes(auth = none, list(paging = "page")))]
 pub struct Topic {
     #[field(primary, default = uuid)]

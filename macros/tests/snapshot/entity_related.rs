@@ -1,4 +1,4 @@
-/// A remark on a post, by somebody, perhaps in answer to another one.
+/// A remark on a post, with an optional author and an optional parent remark.
 #[entity(
     belongs_to(post: super::blog::Post, key = post_id, on_delete = "cascade"),
     belongs_to(author: User, key = author_id, on_delete = "set_null"),

@@ -1,4 +1,4 @@
-/// What others can read up on.
+/// An article that a search provider finds.
 #[entity(search(provider = "tantivy", fields(title = 2, body = 0.5), fallback), tenant(team))]
 pub struct Article {
     #[field(primary, default = uuid)]

@@ -4,7 +4,7 @@
 pub struct Note {
     #[field(primary, default = uuid)]
     pub id: String,
-    /// What stands on top.
+    /// The title.
     #[field(length = 1..=200)]
     pub title: String,
     pub owner_id: String,

@@ -1,4 +1,4 @@
-/// Where a review stands.
+/// The state of a review.
 #[derive(Clone, Copy, FieldEnum)]
 pub enum Status {
     Draft,

@@ -1,4 +1,4 @@
-/// Removes what is there by now, of one count of views if the call names one.
+/// Removes the notes created before a time, optionally only those with a given number of views.
 #[operation(
     kind = "batch",
     action = "delete",

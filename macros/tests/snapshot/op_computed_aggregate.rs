@@ -1,4 +1,4 @@
-/// Writes how many records are older.
+/// Writes the number of notes of an owner.
 #[operation(
     kind = "computed_aggregate",
     source = Note,

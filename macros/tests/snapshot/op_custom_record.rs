@@ -1,3 +1,3 @@
-/// The notes nearest to one.
+/// The notes that are nearest to a given note.
 #[operation(kind = "custom", http(path = "{id}/near"), input = Point, output = Vec<Note>, handler(postgres = geo::near))]
 pub const NEAR: Operation<Note>;

@@ -1,4 +1,4 @@
-/// Notes of a status, and all of the caller's.
+/// Notes with a status, and all notes of the caller.
 #[operation(
     kind = "derive",
     source(Note, where = (status == param(status))),

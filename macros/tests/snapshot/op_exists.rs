@@ -1,3 +1,3 @@
-/// Whether somebody has a note of this title.
+/// Whether a note with this title exists.
 #[operation(kind = "exists", fields(title = param(title)))]
 pub const TITLE_TAKEN: Operation<Note>;

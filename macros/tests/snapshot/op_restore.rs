@@ -1,3 +1,3 @@
-/// Takes a note out of the bin.
+/// Restores a deleted note.
 #[operation(kind = "restore", route(roles = ["admin"]))]
 pub const RESTORE: Operation<Note>;

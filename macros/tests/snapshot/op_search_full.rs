@@ -1,4 +1,4 @@
-/// Notes that mention something.
+/// Notes that contain a text.
 #[operation(
     kind = "search",
     fields(title, owner_id),

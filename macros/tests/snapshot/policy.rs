@@ -1,4 +1,4 @@
-/// Counts a view, behind everything that a policy can ask for.
+/// Counts a view. The policy has every requirement for the caller.
 #[operation(
     kind = "increment",
     field = views,

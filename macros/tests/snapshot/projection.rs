@@ -1,9 +1,9 @@
-/// What strangers see of a note.
+/// The public part of a note.
 #[projection(crate::notes::Note)]
 #[derive(Clone)]
 pub struct NoteCard {
     pub id: String,
-    /// On top.
+    /// The title.
     pub title: String,
     pub created_at: Timestamp,
 }

@@ -1,5 +1,5 @@
 sse! {
-    /// What happens to notes.
+    /// Events of notes and remarks.
     pub const NOTES = "/__sse/notes";
     Note: [created as "notes:made" + "note.made", updated, CLOSE],
     Remark: [deleted],

@@ -1,4 +1,4 @@
-//! Whether the tables are as the ledger says, before steps change them.
+//! Compares the tables with the ledger before steps change them.
 
 use linchpin_core::schema::{Action, Difference, DifferenceCode as Code, Table, check_name};
 
@@ -9,8 +9,8 @@ use crate::plan::Planned;
 use crate::step::{Step, Work};
 
 impl Run<'_> {
-    /// Refuses a database whose tables differ from what the ledger says, as far as pending steps
-    /// touch them. What an interrupted step has left is no difference: the step continues.
+    /// Refuses a database if a table that a pending step changes differs from the ledger. Remains
+    /// of an interrupted step do not count, because the step continues.
     pub(super) async fn refuse_drift(&mut self) -> Result<(), Refusal> {
         let pending: Vec<&Step> = self
             .plan
@@ -51,7 +51,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether an object belongs to someone else. Migrations leave it alone.
+/// Whether the database has an object that the app does not declare. Migrations do not change it.
 pub(crate) fn is_foreign(difference: &Difference) -> bool {
     difference.code.is_harmless()
         || matches!(difference.code, Code::ExtraTrigger | Code::ExtraUnique)
@@ -69,7 +69,7 @@ fn rebuilds(step: &Step, difference: &Difference) -> bool {
     matches!(&step.work, Work::Schema(Action::Rebuild { from, .. }) if from.name == difference.table)
 }
 
-/// Whether a step that is not one transaction, and did not end, explains a difference.
+/// Whether a difference is the remainder of an unfinished step that runs outside a transaction.
 fn is_remainder(difference: &Difference, step: &Step, started: bool) -> bool {
     let is = |name: &str| difference.object.as_deref() == Some(name);
     let Work::Schema(action) = &step.work else {
@@ -79,7 +79,7 @@ fn is_remainder(difference: &Difference, step: &Step, started: bool) -> bool {
         return false;
     }
     match action {
-        // Its own statement compares an index that someone has built before.
+        // If the index exists already, the action itself compares it with the expected one.
         Action::CreateIndex { index, .. } => is(&index.name),
         Action::DropIndex { index, .. } => started && is(index),
         Action::AddColumn { table, column } => {
@@ -89,12 +89,12 @@ fn is_remainder(difference: &Difference, step: &Step, started: bool) -> bool {
     }
 }
 
-/// Refuses differences.
+/// Returns the refusal `drift` with the differences, if there are any.
 pub(crate) fn drift(found: &[Difference]) -> Result<(), Refusal> {
     if found.is_empty() {
         return Ok(());
     }
-    let mut refusal = Refusal::new("drift", Exit::Data, "the database differs from its ledger")
+    let mut refusal = Refusal::new("drift", Exit::Data, "the tables differ from the ledger")
         .help("undo the change by hand; `migrate verify` lists every difference");
     for difference in found {
         refusal = refusal.fact(difference.to_string());

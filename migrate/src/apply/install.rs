@@ -1,10 +1,10 @@
-//! Creates the tables of an empty database, and what a development start adds.
+//! Creates the tables of an empty database, and applies the additions of a development start.
 
 use linchpin_core::schema::{
     Dialect, SchemaError, SchemaSession, SchemaStore, Snapshot, Tables, TransactionMode, creation,
 };
 
-use super::step::{Failure, hold};
+use super::step::{Failure, check_conditions};
 use crate::backfill::{self, Pace, Stop};
 use crate::chain::Chain;
 use crate::error::Refusal;
@@ -14,8 +14,8 @@ use crate::plan::{Declared, Plan, Planned};
 use crate::step::{Step, Work};
 use crate::system;
 
-/// Creates every table in one transaction, and the ledger, in which the steps of the plan are done.
-/// For a database without tables of the app.
+/// Creates every table and the ledger in one transaction, for a database without tables of the app.
+/// The ledger records the steps of the plan as done.
 pub(crate) async fn install(
     dialect: &dyn Dialect,
     session: &mut dyn SchemaSession,
@@ -29,7 +29,7 @@ pub(crate) async fn install(
         record(dialect, session, declared, (seq, snapshot), (chain, plan)).await
     };
     let outcome = outcome.await;
-    ended(session, outcome).await
+    commit_or_roll_back(session, outcome).await
 }
 
 /// Creates the ledger of a database whose tables exist.
@@ -42,10 +42,10 @@ pub(crate) async fn record_installed(
 ) -> Result<(), Refusal> {
     session.begin(TransactionMode::Write).await?;
     let outcome = record(dialect, session, declared, state, (chain, None)).await;
-    ended(session, outcome).await
+    commit_or_roll_back(session, outcome).await
 }
 
-/// Adds what is missing of the framework's tables, and records their version.
+/// Adds missing tables and columns of the framework, and records their version.
 pub(crate) async fn expand_system(
     dialect: &dyn Dialect,
     session: &mut dyn SchemaSession,
@@ -58,10 +58,10 @@ pub(crate) async fn expand_system(
         runner.system(session, ledger::SYSTEM).await
     };
     let outcome = outcome.await;
-    ended(session, outcome).await
+    commit_or_roll_back(session, outcome).await
 }
 
-async fn ended(
+async fn commit_or_roll_back(
     session: &mut dyn SchemaSession,
     outcome: Result<(), SchemaError>,
 ) -> Result<(), Refusal> {
@@ -79,7 +79,8 @@ async fn ended(
     }
 }
 
-/// Creates the ledger and the other tables of the framework, within a transaction.
+/// Creates the ledger and the other tables of the framework, and records the migrations of the
+/// chain and the steps of the plan as done. The caller has begun a transaction.
 async fn record(
     dialect: &dyn Dialect,
     session: &mut dyn SchemaSession,
@@ -120,8 +121,8 @@ async fn create_tables(
     Ok(())
 }
 
-/// Applies what a development start adds: the schema in one transaction, then values of new
-/// required fields.
+/// Applies the additions of a development start: changes the schema in one transaction, then fills
+/// new required fields.
 pub(crate) async fn draft(
     store: &dyn SchemaStore,
     session: &mut dyn SchemaSession,
@@ -134,12 +135,12 @@ pub(crate) async fn draft(
         let runner = Runner::take(session).await?;
         let mut tables = ledger.snapshot.tables();
         for step in &added.steps {
-            hold(session, dialect, &step.before, &tables).await?;
+            check_conditions(session, dialect, &step.before, &tables).await?;
             if let Work::Schema(action) = &step.work {
                 session.perform(action, &tables).await?;
             }
             step.apply(&mut tables);
-            hold(session, dialect, &step.after, &tables).await?;
+            check_conditions(session, dialect, &step.after, &tables).await?;
         }
         let window = (ledger.min_seq, ledger.max_seq);
         runner

@@ -1,4 +1,4 @@
-//! Carries out a plan: takes the lock, compares the approval, and runs step after step.
+//! Carries out a plan: takes the lock, checks the approval, and runs the steps in order.
 
 mod drift;
 mod install;
@@ -22,36 +22,37 @@ use crate::step::{Phase, Step};
 
 pub(crate) use self::drift::{drift, is_foreign};
 pub(crate) use self::install::{draft, expand_system, install, record_installed};
-pub(crate) use self::step::{ATTEMPTS, Failure, LONGEST, PAUSE, hold, with_jitter};
+pub(crate) use self::step::{
+    FIRST_PAUSE, Failure, MAX_ATTEMPTS, MAX_PAUSE, check_conditions, with_jitter,
+};
 
-/// How often a busy lock is tried again.
+/// The longest pause between two attempts to take a busy lock.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How a run works.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The phase of the run: it ends with this one, and earlier ones must be done. `None`: all
-    /// phases.
+    /// The only phase of the run; earlier phases must be done. `None` runs all phases.
     pub phase: Option<Phase>,
     /// The digest of the approved plan.
     pub approve: Option<String>,
     /// The digest of a saved plan, [`Plan::digest`]. A run of another plan is refused.
     pub plan: Option<String>,
-    /// How long to wait for another runner.
+    /// How long to wait for the lock of another runner. Default: 30 s.
     pub lock_wait: Duration,
-    /// How long a statement waits for a lock of another session.
+    /// How long a statement waits for a lock of another session. Default: 2 s.
     pub lock_timeout: Duration,
-    /// How long the build of an index waits for older transactions.
+    /// How long the build of an index waits for older transactions. Default: 10 min.
     pub index_wait: Duration,
-    /// How long to wait for instances of older binaries.
+    /// How long to wait for instances of older binaries to end. Default: 0.
     pub wait: Duration,
-    /// The most steps of the run.
+    /// The maximum number of steps in the run. Default: no limit.
     pub max_steps: usize,
-    /// Whether to copy a file before the first step that needs an approval.
+    /// Whether to copy a SQLite file before the first step that needs an approval. Default: yes.
     pub backup: bool,
     /// The speed of backfills.
     pub pace: Pace,
-    /// Ends the run after the present step or batch.
+    /// Ends the run after the current step or batch.
     pub stop: Stop,
 }
 
@@ -73,21 +74,21 @@ impl Default for Options {
     }
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// The ids of the steps that ran.
     pub steps: Vec<String>,
-    /// The number of the newest migration that is done.
+    /// The number of the newest migration that is done after the run.
     pub seq: u64,
-    /// The number of the newest migration that was done before.
+    /// The number of the newest migration that was done before the run.
     pub from: u64,
 }
 
 /// Carries out the plan for a database.
 ///
 /// # Errors
-/// A refusal; see [`Exit`] for its kinds. Steps that ran before it are recorded and stay done.
+/// A refusal; see [`Exit`] for its kinds. Steps that ran before the refusal stay done.
 pub async fn apply(
     store: &dyn SchemaStore,
     (chain, declared): (&Chain, &Declared),
@@ -104,10 +105,10 @@ pub async fn apply(
     if !plan.recorded {
         return Err(unrecorded());
     }
-    approved(&plan, store.dialect(), options)?;
+    check_approval(&plan, store.dialect(), options)?;
     let phase = options.phase.unwrap_or(Phase::Contract);
     refuse_missing(plan.pending(phase), declared)?;
-    // It refuses functions with two values for one record.
+    // A trial run refuses a function that returns two different values for one record.
     sample::samples(&plan, &mut *session, store.dialect(), declared).await?;
     let Some(ledger) = installed.ledger() else {
         report("creating the tables");
@@ -160,9 +161,9 @@ pub async fn apply(
     run.all(report).await
 }
 
-/// Refuses a run of another plan than the saved one, and a run that reaches a step that needs an
-/// approval without the digest of this plan.
-pub(crate) fn approved(
+/// Refuses a run if the plan differs from the saved one, or if the run has a step that needs an
+/// approval and the digest of this plan is not given.
+pub(crate) fn check_approval(
     plan: &Plan,
     dialect: &dyn Dialect,
     options: &Options,
@@ -173,7 +174,7 @@ pub(crate) fn approved(
         return Err(Refusal::new(
             "plan_stale",
             Exit::Approval,
-            "the saved plan is not the present plan",
+            "the saved plan differs from the present plan",
         )
         .help("run `migrate plan --out FILE` again and review it"));
     }
@@ -185,7 +186,7 @@ pub(crate) fn approved(
         .collect();
     let help = "review `migrate plan` and pass its digest with `--approve`";
     match &options.approve {
-        // A digest that this run does not need is compared too: it says which plan was reviewed.
+        // The digest is compared even if no step needs it: it identifies the reviewed plan.
         Some(given) if plan.migrations.is_empty() || *given == plan.digest(dialect) => Ok(()),
         Some(_) => {
             let refusal = Refusal::new(
@@ -238,7 +239,8 @@ pub(crate) async fn lock(
                 .fact(format!("holder: {holder}"))
                 .help("wait until it ends, and run the command again"));
             }
-            // A development start has the lock for a moment only.
+            // The first pauses are short, because a development start holds the lock only for a
+            // short time.
             Locking::Busy(_) => {
                 sleep(pause).await;
                 pause = (pause * 2).min(POLL);

@@ -5,13 +5,13 @@ use linchpin_core::schema::{Action, Only};
 use crate::data::DataAction;
 use crate::step::{Step, Work};
 
-/// What a step changes: a table, and the columns and indexes in it; no names for the whole table.
+/// The objects that a step changes: columns and indexes of a table; `None` for the whole table.
 struct Touched<'s> {
     table: &'s str,
     objects: Option<Vec<&'s str>>,
 }
 
-/// Returns what both lists of steps change, for messages; `None` if they have nothing in common.
+/// Returns an object that both lists of steps change, for messages; `None` if there is none.
 pub(super) fn shared<'s>(
     earlier: impl Iterator<Item = &'s Step>,
     later: &'s [Step],
@@ -35,7 +35,7 @@ pub(super) fn shared<'s>(
 fn touched(step: &Step) -> Vec<Touched<'_>> {
     let one = |table, objects| vec![Touched { table, objects }];
     match &step.work {
-        Work::Schema(action) => of_action(action),
+        Work::Schema(action) => touched_by_action(action),
         Work::Check { table, column } => one(table, Some(vec![column])),
         Work::Data(
             data @ (DataAction::Fill { column, .. } | DataAction::Transform { next: column, .. }),
@@ -46,12 +46,12 @@ fn touched(step: &Step) -> Vec<Touched<'_>> {
             }
             one(data.table(), Some(objects))
         }
-        // They read whole records.
+        // These actions read whole records.
         Work::Data(data) => one(data.table(), None),
     }
 }
 
-fn of_action(action: &Action) -> Vec<Touched<'_>> {
+fn touched_by_action(action: &Action) -> Vec<Touched<'_>> {
     let whole = |table| Touched {
         table,
         objects: None,

@@ -1,4 +1,4 @@
-//! The run of a plan: migration after migration, step after step.
+//! Runs a plan: all migrations in order, and the steps of each in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,11 +24,11 @@ pub(super) struct Run<'a> {
     pub(super) plan: &'a Plan,
     pub(super) ledger: &'a Ledger,
     pub(super) runner: Runner,
-    /// The binaries that may serve: the oldest and the newest.
+    /// The migration numbers of the oldest and the newest binary that may serve.
     pub(super) window: (u64, u64),
-    /// The tables as they are now.
+    /// The model of the present tables.
     pub(super) tables: Tables,
-    /// The steps that are done, those of earlier runs too.
+    /// The ids of the steps that are done, in this run and in earlier ones.
     pub(super) done: BTreeSet<String>,
     pub(super) applied: Applied,
     pub(super) backed_up: bool,
@@ -39,6 +39,7 @@ impl Run<'_> {
         self.store.dialect()
     }
 
+    /// Runs the pending steps up to the phase and the number of steps in the options.
     pub(super) async fn all(
         mut self,
         report: &mut (dyn FnMut(&str) + Send),
@@ -47,7 +48,7 @@ impl Run<'_> {
         if self.plan.migrations.is_empty() {
             return Ok(self.applied);
         }
-        self.in_order()?;
+        self.refuse_earlier_phase()?;
         self.refuse_drift().await?;
         self.begin().await?;
         let taken = Runner::take(&mut *self.session).await;
@@ -67,7 +68,7 @@ impl Run<'_> {
                 break;
             }
             self.open(migration).await?;
-            // All that it needs first may be steps that wait for older binaries.
+            // If the new binary needs no further step of this migration, it may serve from now on.
             if self.window.1 < migration.seq && self.is_ready(migration) {
                 self.advance(migration).await?;
             }
@@ -100,7 +101,7 @@ impl Run<'_> {
     }
 
     /// Refuses a phase whose earlier phases are not done.
-    fn in_order(&self) -> Result<(), Refusal> {
+    fn refuse_earlier_phase(&self) -> Result<(), Refusal> {
         let Some(phase) = self.options.phase else {
             return Ok(());
         };
@@ -134,8 +135,8 @@ impl Run<'_> {
         Err(refusal)
     }
 
-    /// Whether a migration may start now. The one before it may wait for its contract, if the two
-    /// have nothing in common.
+    /// Whether a migration may start now. Earlier migrations may still wait for their contract
+    /// phase, unless a pending step of theirs changes the same object.
     fn may_follow(&self, at: usize, limit: Phase) -> Result<bool, Refusal> {
         let migration = &self.plan.migrations[at];
         let earlier = &self.plan.migrations[..at];
@@ -167,7 +168,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Copies the database before the first step of the run that needs an approval.
+    /// Copies the database once in a run, before the first step that needs an approval.
     async fn back_up(&mut self, step: &Step) -> Result<(), Refusal> {
         if self.options.backup && !self.backed_up && step.needs_approval() {
             self.session.back_up(self.plan.to.0).await?;
@@ -181,7 +182,10 @@ impl Run<'_> {
     }
 
     /// Commits if the work succeeded, else rolls back.
-    pub(super) async fn end(&mut self, outcome: Result<(), SchemaError>) -> Result<(), Refusal> {
+    pub(super) async fn commit_or_roll_back(
+        &mut self,
+        outcome: Result<(), SchemaError>,
+    ) -> Result<(), Refusal> {
         match outcome {
             Ok(()) => Ok(self.session.commit().await?),
             Err(error) => {
@@ -191,7 +195,7 @@ impl Run<'_> {
         }
     }
 
-    /// Records that a migration has started, and which names it will change.
+    /// Records that a migration has started, and the names that it changes.
     async fn open(&mut self, migration: &Planned) -> Result<(), Refusal> {
         let digest = canonical::digest_of(&migration.after);
         let known = self.ledger.migrations.get(&migration.seq);
@@ -222,10 +226,10 @@ impl Run<'_> {
             }
         }
         .await;
-        self.end(written).await
+        self.commit_or_roll_back(written).await
     }
 
-    /// The names of what open migrations rename, now that this one has started.
+    /// The present names of tables and columns that open migrations rename, including this one.
     pub(super) fn modes(&self, migration: &Planned) -> BTreeMap<String, NameMode> {
         let mut modes = BTreeMap::new();
         for one in &self.plan.migrations {
@@ -238,13 +242,13 @@ impl Run<'_> {
         modes
     }
 
-    /// Whether the steps of a migration up to a phase are done.
+    /// Whether all steps of a migration are done, up to and including a phase.
     pub(super) fn is_done(&self, migration: &Planned, phase: Phase) -> bool {
         let mut steps = migration.steps.iter();
         steps.all(|step| step.phase > phase || self.done.contains(&step.id))
     }
 
-    /// Moves the window and the state of a migration after a step.
+    /// Updates the window of accepted binaries and the state of a migration after a step.
     async fn advance(&mut self, migration: &Planned) -> Result<(), Refusal> {
         let seq = migration.seq;
         let (min, max) = self.window;
@@ -272,16 +276,17 @@ impl Run<'_> {
                 .await
         }
         .await;
-        self.end(written).await?;
+        self.commit_or_roll_back(written).await?;
         fault::point(&last, "window:after");
         self.window = window;
         Ok(())
     }
 
-    /// How far a migration is.
+    /// The state of a migration, from its steps that are done.
     fn state(&self, migration: &Planned) -> MigrationState {
         let contracts = |step: &Step| step.phase == Phase::Contract && self.done.contains(&step.id);
-        // Migrations end in their order, because the ledger has one installed snapshot.
+        // A migration is done only after all earlier ones, because the ledger has only one
+        // installed snapshot.
         let mut up_to = self
             .plan
             .migrations
@@ -300,8 +305,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the new binary may serve: the steps that it needs are done. It refuses values that a
-    /// widening step will allow.
+    /// Whether the new binary may serve: all steps that it needs are done. It needs no widening
+    /// step, because it refuses the values that such a step allows until the step is done.
     fn is_ready(&self, migration: &Planned) -> bool {
         migration.steps.iter().all(|step| {
             step.phase > migration.ready || step.is_widening() || self.done.contains(&step.id)

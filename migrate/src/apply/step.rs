@@ -17,15 +17,15 @@ use crate::ledger::{Installed, MigrationState, StepState};
 use crate::plan::Planned;
 use crate::step::{Phase, Step, Work};
 
-/// The maximum number of attempts of a step that needs a brief lock.
-pub(crate) const ATTEMPTS: u32 = 8;
-/// The first pause between two attempts. It doubles up to `LONGEST`.
-pub(crate) const PAUSE: Duration = Duration::from_millis(500);
+/// The maximum number of attempts for a step that locks a table only briefly.
+pub(crate) const MAX_ATTEMPTS: u32 = 8;
+/// The first pause between two attempts. Each further pause is twice as long, up to `MAX_PAUSE`.
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between two attempts.
-pub(crate) const LONGEST: Duration = Duration::from_secs(30);
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 impl Run<'_> {
-    /// Runs a step, and again if another session holds a lock.
+    /// Runs a step. Retries it if another session holds a lock.
     pub(super) async fn step(
         &mut self,
         migration: &Planned,
@@ -41,16 +41,16 @@ impl Run<'_> {
             .runner
             .running(session, (step, migration.seq), approval)
             .await;
-        self.end(marked).await?;
+        self.commit_or_roll_back(marked).await?;
         fault::point(&step.id, "after-running");
-        self.instances(step).await?;
+        self.wait_for_instances(step).await?;
         // The build of an index has its own time limit, and is not retried after it.
         let is_brief = match &step.work {
             Work::Schema(action) => self.dialect().lock(action).brief,
             Work::Data(_) | Work::Check { .. } => true,
         };
-        let attempts = if is_brief { ATTEMPTS } else { 1 };
-        let mut pause = PAUSE;
+        let attempts = if is_brief { MAX_ATTEMPTS } else { 1 };
+        let mut pause = FIRST_PAUSE;
         for attempt in 1.. {
             self.options.stop.check()?;
             let failure = match self.attempt(migration, step, report).await {
@@ -58,22 +58,22 @@ impl Run<'_> {
                 Err(failure) => failure,
             };
             self.session.rollback().await;
-            // After another runner has taken over, its changes must not be reported as a fault.
-            let looked = self.runner.look(&mut *self.session).await;
-            let failure = match looked {
+            // If another runner has taken over, its changes may be the cause of the failure.
+            let ownership = self.runner.check_without_lock(&mut *self.session).await;
+            let failure = match ownership {
                 Err(lost) if lost.fault == SchemaFault::LockLost => lost.into(),
                 _ => failure,
             };
             match failure {
                 failure if failure.is_lock_timeout() && attempt < attempts => {
                     sleep(with_jitter(pause)).await;
-                    pause = (pause * 2).min(LONGEST);
+                    pause = (pause * 2).min(MAX_PAUSE);
                 }
                 // The other runner continues the step.
                 Failure::Database(error) if error.fault == SchemaFault::LockLost => {
                     return Err(error.into());
                 }
-                // The next run continues it.
+                // The next run continues the step.
                 Failure::Refused(refusal) if refusal.exit == Exit::Incomplete => {
                     return Err(refusal);
                 }
@@ -87,16 +87,16 @@ impl Run<'_> {
     async fn failed(&mut self, step: &Step, refusal: Refusal) -> Result<(), Refusal> {
         let message = std::iter::once(refusal.message.as_str());
         let facts = refusal.facts.iter().map(|fact| fact.text.as_str());
-        let said: Vec<&str> = message.chain(facts).collect();
+        let lines: Vec<&str> = message.chain(facts).collect();
         let recorded = async {
             self.begin().await?;
-            let said = (None, Some(said.join("\n")));
+            let error = (None, Some(lines.join("\n")));
             let session = &mut *self.session;
             let failed = self
                 .runner
-                .finish(session, &step.id, StepState::Failed, said);
+                .finish(session, &step.id, StepState::Failed, error);
             let failed = failed.await;
-            self.end(failed).await
+            self.commit_or_roll_back(failed).await
         }
         .await;
         // The first error is the one to report.
@@ -124,14 +124,14 @@ impl Run<'_> {
             self.begin().await?;
             self.narrow(migration, step, window).await?;
             let session = &mut *self.session;
-            self.runner.look(session).await?;
-            hold(session, dialect, &step.before, &self.tables).await?;
+            self.runner.check_without_lock(session).await?;
+            check_conditions(session, dialect, &step.before, &self.tables).await?;
             fault::point(&step.id, "after-preconditions");
             if let Work::Schema(action) = &step.work {
                 session.perform(action, &self.tables).await?;
             }
             fault::point(&step.id, "after-action");
-            let result = hold(session, dialect, &step.after, &after).await?;
+            let result = check_conditions(session, dialect, &step.after, &after).await?;
             fault::point(&step.id, "after-verification");
             if step.narrows() {
                 self.runner.names(session, &modes).await?;
@@ -155,8 +155,8 @@ impl Run<'_> {
             self.window = window;
         }
         let session = &mut *self.session;
-        self.runner.look(session).await?;
-        hold(session, dialect, &step.before, &self.tables).await?;
+        self.runner.check_without_lock(session).await?;
+        check_conditions(session, dialect, &step.before, &self.tables).await?;
         fault::point(&step.id, "after-preconditions");
         let mut stale = 0;
         match &step.work {
@@ -177,10 +177,10 @@ impl Run<'_> {
             Work::Check { .. } => {}
         }
         fault::point(&step.id, "after-action");
-        let mut result = hold(session, dialect, &step.after, &after).await?;
+        let mut result = check_conditions(session, dialect, &step.after, &after).await?;
         fault::point(&step.id, "after-verification");
         if let (true, Some(list)) = (stale > 0, result.as_array_mut()) {
-            // Other writers have changed these rows meanwhile. The contract phase fills them.
+            // Other writers changed these rows during the step. The contract phase fills them.
             list.push(json!({ "kind": "rows_filled", "stale": stale }));
         }
         self.begin().await?;
@@ -193,7 +193,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The window from this step on.
+    /// The window of accepted binaries from this step on.
     fn narrowed(&self, migration: &Planned, step: &Step) -> (u64, u64) {
         if step.narrows() {
             (self.window.0.max(migration.seq), self.window.1)
@@ -214,8 +214,8 @@ impl Run<'_> {
         }
         let session = &mut *self.session;
         self.runner.window(session, window).await?;
-        // An instance may have started since the leases were read. From now on none can start,
-        // because a start reads the window in the transaction that writes its lease.
+        // An older instance may have started after the leases were read. From now on none can
+        // start, because a start reads the window in the transaction that writes its lease.
         let alive = alive(session, migration.seq).await?;
         if !alive.is_empty() {
             return Err(Failure::Refused(instances_alive(step, &alive)));
@@ -227,8 +227,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until no instance of an older binary serves.
-    async fn instances(&mut self, step: &Step) -> Result<(), Refusal> {
+    /// Waits for instances of older binaries to end, at most `options.wait`.
+    async fn wait_for_instances(&mut self, step: &Step) -> Result<(), Refusal> {
         let Some(seq) = step.before.iter().find_map(|check| match check {
             Check::NoInstancesBelow(seq) => Some(*seq),
             _ => None,
@@ -248,7 +248,7 @@ impl Run<'_> {
                     self.runner
                         .finish(session, &step.id, StepState::Waiting, (None, None));
                 let waiting = waiting.await;
-                self.end(waiting).await?;
+                self.commit_or_roll_back(waiting).await?;
                 return Err(instances_alive(step, &alive));
             }
             self.options.stop.check()?;
@@ -277,16 +277,16 @@ fn instances_alive(step: &Step, alive: &[String]) -> Refusal {
         format!("waiting: {instances}: {}", alive.join(", ")),
     )
     .fact(format!("step {}", step.id))
-    .help("stop them, or pass `--wait`, and run the command again")
+    .help("stop them, or wait for them with `--wait TIME`, and run the command again")
 }
 
-/// A random pause of 50 to 100 % of this one, so that two runners do not keep retrying together.
+/// A random pause of 50 to 100 % of this one, so that two runners do not retry at the same times.
 pub(crate) fn with_jitter(pause: Duration) -> Duration {
     let random = uuid::Uuid::new_v4().as_bytes()[0];
     pause.mul_f64(0.5 + f64::from(random) / 512.0)
 }
 
-/// Why a step did not succeed.
+/// The reason why a step did not succeed.
 pub(crate) enum Failure {
     Database(SchemaError),
     Refused(Refusal),
@@ -299,7 +299,7 @@ impl From<SchemaError> for Failure {
 }
 
 impl Failure {
-    /// Whether another session held a lock for too long. A change of rows reports it as a refusal.
+    /// Whether another session held a lock for too long. A backfill reports this as a refusal.
     fn is_lock_timeout(&self) -> bool {
         match self {
             Self::Database(error) => error.fault == SchemaFault::LockTimeout,
@@ -307,7 +307,7 @@ impl Failure {
         }
     }
 
-    /// The refusal, without a step.
+    /// Returns the refusal without naming the step.
     pub(crate) fn refusal(self) -> Refusal {
         match self {
             Self::Refused(refusal) => refusal,
@@ -323,9 +323,9 @@ impl Failure {
     }
 }
 
-/// Evaluates conditions of a step, and returns the measured values. `tables` is the model of the
-/// tables as they are now.
-pub(crate) async fn hold(
+/// Evaluates the conditions of a step and returns their results as JSON. `tables` is the model of
+/// the present tables.
+pub(crate) async fn check_conditions(
     session: &mut dyn SchemaSession,
     dialect: &dyn Dialect,
     checks: &[Check],
@@ -334,7 +334,7 @@ pub(crate) async fn hold(
     let mut measured = Vec::new();
     for check in checks {
         match check {
-            // The leases are read before the step.
+            // The leases were read before the step.
             Check::NoInstancesBelow(_) => continue,
             Check::TableAbsent(table) => {
                 if session.tables().await?.contains(table) {
@@ -359,7 +359,8 @@ pub(crate) async fn hold(
                 if let Err(refusal) = drift(&differences) {
                     let refusal = Refusal {
                         code: "verification_failed",
-                        message: "the table is not as the step should leave it".to_owned(),
+                        message: "after the step, the table differs from the expected one"
+                            .to_owned(),
                         ..refusal
                     };
                     return Err(Failure::Refused(refusal));

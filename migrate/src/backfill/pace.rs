@@ -3,23 +3,25 @@
 use std::time::Duration;
 
 /// The maximum number of rows of a batch.
-pub(super) const LARGEST: u64 = 10_000;
-/// The number of rows up to which batches grow if there are pauses between them. While a batch
-/// runs, requests wait longer, so many short batches delay fewer of them than a few long ones.
-const LARGEST_BETWEEN_PAUSES: u64 = 1_000;
+pub(super) const MAX_BATCH: u64 = 10_000;
+/// The maximum number of rows of a batch with pauses between batches. A running batch delays
+/// requests, so many short batches delay fewer requests than a few long ones.
+const MAX_BATCH_WITH_PAUSES: u64 = 1_000;
 
 /// The speed of a backfill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pace {
-    /// The number of rows of the first batch, 1 to 10,000. Later ones adapt to `target`, and grow to
-    /// at most 10,000 rows without pauses, with them to at most 1,000 or this number.
+    /// The number of rows of the first batch, 1 to 10,000. Later batches adapt to `target`. They
+    /// grow to at most 10,000 rows without pauses; with pauses, to at most 1,000 or this number,
+    /// whichever is greater. Default: 1,000.
     pub batch: u64,
-    /// The share of time that batches take; the rest are pauses. Over 0, at most 1.
+    /// The share of time that batches take; the rest is pauses. More than 0 and at most 1. Default:
+    /// 0.5.
     pub duty: f64,
-    /// The maximum number of rows per second.
+    /// The maximum number of rows per second. `None` is no limit.
     pub max_rate: Option<u64>,
-    /// How long a batch should take. `None` is the time that suits the store: 100 ms, on SQLite
-    /// 20 ms, because a batch there blocks every other write.
+    /// The wanted duration of a batch. `None` is the default of the store: 100 ms, and 20 ms on
+    /// SQLite, where a batch blocks every other write.
     pub target: Option<Duration>,
 }
 
@@ -35,12 +37,12 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// The number of rows up to which batches grow.
+    /// The maximum number of rows to which batches grow.
     pub(super) fn largest(&self) -> u64 {
         if self.duty < 1.0 {
-            self.batch.clamp(LARGEST_BETWEEN_PAUSES, LARGEST)
+            self.batch.clamp(MAX_BATCH_WITH_PAUSES, MAX_BATCH)
         } else {
-            LARGEST
+            MAX_BATCH
         }
     }
 }

@@ -10,13 +10,14 @@ use super::Work;
 use crate::check::shown;
 use crate::error::{Exit, Refusal};
 use crate::ledger::Installed;
-use crate::rows::Refused;
+use crate::rows::RefusedRow;
 
 /// The maximum number of keys of refused rows in a message.
-const SHOWN: usize = 20;
+const MAX_LISTED_KEYS: usize = 20;
 
 /// The progress of a run.
 pub(super) struct Progress {
+    /// The maximum number of rows of the next batch.
     pub(super) batch: u64,
     /// The number of batches of this run.
     pub(super) batches: u64,
@@ -24,10 +25,10 @@ pub(super) struct Progress {
     pub(super) done: u64,
     /// The key after which the first pass continues.
     pub(super) cursor: Option<Value>,
-    /// The refused rows of this pass.
+    /// The number of refused rows of this pass.
     pub(super) failed: usize,
-    /// The first of them.
-    pub(super) refused: Vec<Refused>,
+    /// The first refused rows.
+    pub(super) refused: Vec<RefusedRow>,
 }
 
 impl Progress {
@@ -47,7 +48,7 @@ impl Progress {
             batch: 1,
             batches: 0,
             done,
-            // Refused rows are visited again. If no condition finds them, then all rows are.
+            // Refused rows are visited again. Without a condition that finds them, all rows are.
             cursor: key.filter(|_| failed == 0 || work.data.has_condition()),
             failed: 0,
             refused: Vec::new(),
@@ -64,15 +65,15 @@ impl Progress {
     }
 
     /// Adds the refused rows of a batch.
-    pub(super) fn note(&mut self, refused: Vec<Refused>) {
+    pub(super) fn add_refused(&mut self, refused: Vec<RefusedRow>) {
         self.failed += refused.len();
-        let free = SHOWN.saturating_sub(self.refused.len());
+        let free = MAX_LISTED_KEYS.saturating_sub(self.refused.len());
         self.refused.extend(refused.into_iter().take(free));
     }
 }
 
 /// The refusal of a run whose transform refused rows.
-pub(super) fn failed(state: &Progress) -> Refusal {
+pub(super) fn transform_failed(state: &Progress) -> Refusal {
     let records = match state.failed {
         1 => "1 record".to_owned(),
         n => format!("{n} records"),
@@ -80,11 +81,14 @@ pub(super) fn failed(state: &Progress) -> Refusal {
     let mut refusal = Refusal::new(
         "transform_failed",
         Exit::Data,
-        format!("the transform has no value for {records}; they are unchanged"),
+        format!("the transform refused {records}; they are unchanged"),
     )
-    .help("correct these records and run the command again; it visits only what is not done");
+    .help(
+        "correct these records and run the command again; it continues with the rows that are not \
+         done",
+    );
     let mut seen = BTreeSet::new();
-    for Refused { key, message } in &state.refused {
+    for RefusedRow { key, message } in &state.refused {
         let key = shown(key);
         if seen.insert(key.clone()) {
             refusal = refusal.fact(format!("{key}: {message}"));

@@ -1,8 +1,8 @@
 //! The command `linchpin`: `linchpin migrate ..` and `linchpin schema ..`.
 //!
-//! In the folder of a cargo package it builds the app and passes the arguments to it, so that the
-//! app's own declarations and functions count. With `--schema FILE` it works from a saved snapshot
-//! and a folder of migrations alone.
+//! In the folder of a cargo package it builds the app and passes the arguments to it. The app has
+//! the declarations and functions. With `--schema FILE` it uses only a saved snapshot and a folder
+//! of migrations.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,6 +36,6 @@ fn open(url: &DatabaseUrl) -> Result<Arc<dyn SchemaStore>, Refusal> {
         .map_err(|error| refused(url.redact(error.message())))?
         .ok_or_else(|| {
             let name = store.kind().name;
-            refused(format!("the store `{name}` has no migrations"))
+            refused(format!("the store `{name}` does not support migrations"))
         })
 }

@@ -57,7 +57,7 @@ fn texts(migrations: &[Migration]) -> Vec<(String, String)> {
     migrations.iter().map(|m| (m.file(), pretty(m))).collect()
 }
 
-fn three() -> Vec<Migration> {
+fn three_migrations() -> Vec<Migration> {
     let a = migration(1, "a", None);
     let b = migration(2, "b", Some(&a));
     let c = migration(3, "c", Some(&b));
@@ -65,8 +65,8 @@ fn three() -> Vec<Migration> {
 }
 
 #[test]
-fn a_written_chain_reads_back_as_it_was() {
-    let migrations = three();
+fn a_written_chain_is_read_unchanged() {
+    let migrations = three_migrations();
     let chain = read(&index(&migrations), &texts(&migrations)).unwrap();
     assert_eq!(chain.migrations(), migrations);
     assert_eq!(chain.seq(), 3);
@@ -81,7 +81,7 @@ fn a_written_chain_reads_back_as_it_was() {
 
 #[test]
 fn the_chain_of_a_binary_is_read_like_a_folder() {
-    let migrations = three();
+    let migrations = three_migrations();
     let leaked = |text: String| -> &'static str { text.leak() };
     let files: Vec<(&str, &str)> = texts(&migrations)
         .into_iter()
@@ -102,7 +102,7 @@ fn the_chain_of_a_binary_is_read_like_a_folder() {
 
 #[test]
 fn formatting_and_key_order_of_a_file_do_not_matter() {
-    let migrations = three();
+    let migrations = three_migrations();
     let mut texts = texts(&migrations);
     let json = json_of(&migrations[1]);
     let members: Vec<String> = json
@@ -119,7 +119,7 @@ fn formatting_and_key_order_of_a_file_do_not_matter() {
 
 #[test]
 fn a_changed_value_is_a_digest_mismatch() {
-    let migrations = three();
+    let migrations = three_migrations();
     for (from, to) in [
         ("\"literal\": 0.1", "\"literal\": 0.2"),
         ("\"tasks::split\"", "\"tasks::merge\""),
@@ -140,7 +140,7 @@ fn a_changed_value_is_a_digest_mismatch() {
 
 #[test]
 fn a_truncated_file_is_invalid() {
-    let migrations = three();
+    let migrations = three_migrations();
     let mut texts = texts(&migrations);
     texts[2].1.truncate(200);
     let refusal = read(&index(&migrations), &texts).unwrap_err();
@@ -157,7 +157,7 @@ fn a_truncated_file_is_invalid() {
 
 #[test]
 fn a_missing_file_breaks_the_chain() {
-    let migrations = three();
+    let migrations = three_migrations();
     let texts = texts(&migrations[..2]);
     let refusal = read(&index(&migrations), &texts).unwrap_err();
     assert_eq!((refusal.code, refusal.exit), ("chain_broken", Exit::Data));
@@ -183,8 +183,8 @@ fn two_migrations_with_one_parent_are_a_fork() {
 }
 
 #[test]
-fn order_numbers_and_names_are_checked() {
-    let [a, b, c] = <[Migration; 3]>::try_from(three()).unwrap();
+fn wrong_order_numbers_and_names_are_reported() {
+    let [a, b, c] = <[Migration; 3]>::try_from(three_migrations()).unwrap();
     let refused = |list: &[&Migration]| {
         let list = list.iter().map(|m| (*m).clone()).collect();
         let refusal = Chain::new(list).unwrap_err();
@@ -205,7 +205,7 @@ fn order_numbers_and_names_are_checked() {
     };
     assert_eq!(
         refused(&[&a, &b, &skipped]),
-        "migration 4 `c` does not have the next number"
+        "the number of migration 4 `c` is not the next one"
     );
     let named = Migration {
         name: "b".to_owned(),
@@ -213,7 +213,7 @@ fn order_numbers_and_names_are_checked() {
     };
     assert_eq!(refused(&[&a, &b, &named]), "two migrations are named `b`");
 
-    // A baseline stands for earlier migrations.
+    // A baseline replaces earlier migrations.
     let baseline = Migration { parent: None, ..b };
     let chain = Chain::new(vec![baseline, c]).unwrap();
     assert!(chain.migrations()[0].is_baseline());
@@ -251,7 +251,7 @@ fn only_plain_file_names_are_read() {
 }
 
 #[test]
-fn names_of_migrations_have_a_form() {
+fn only_lower_case_names_of_at_most_63_characters_are_valid() {
     for name in ["a", "add_note_2", &"a".repeat(63)] {
         assert!(is_name(name), "{name}");
     }

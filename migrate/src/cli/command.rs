@@ -22,29 +22,29 @@ pub enum Command {
     Record {
         /// The name of the migration.
         name: String,
-        /// Whether to write nothing.
+        /// `--dry-run`: writes nothing.
         dry_run: bool,
     },
     /// `migrate plan`: prints the steps for a database.
     Plan {
-        /// The file for the plan.
+        /// `--out`: the file that the plan is written to.
         out: Option<PathBuf>,
-        /// Whether pending steps are an exit status of their own.
+        /// `--check`: pending steps give the exit status 10.
         check: bool,
-        /// Whether to print statements.
+        /// `--sql`: prints the statements of the steps.
         sql: bool,
-        /// Whether to print the steps that undo the newest migration.
+        /// `--rollback`: prints the steps that undo the newest migration.
         rollback: bool,
     },
     /// `migrate apply`: carries out the plan.
     Apply(ApplyArgs),
-    /// `migrate verify`: reports everything that is wrong.
+    /// `migrate verify`: reports all problems.
     Verify {
-        /// Whether to read only the folder of migrations.
+        /// `--offline`: reads only the folder of migrations.
         offline: bool,
-        /// Whether to read records.
+        /// `--data`: also reads records.
         data: bool,
-        /// Whether a warning is an error.
+        /// `--strict`: a warning is an error.
         strict: bool,
     },
     /// `migrate status`: prints the state of a database.
@@ -70,7 +70,7 @@ pub enum Command {
     Rollback(ApplyArgs),
     /// `schema print`: prints the declared snapshot.
     SchemaPrint {
-        /// The file for the snapshot.
+        /// `--out`: the file that the snapshot is written to.
         out: Option<PathBuf>,
     },
     /// `schema diff A B`: compares two snapshots.
@@ -80,15 +80,15 @@ pub enum Command {
         /// The file of the later snapshot.
         after: PathBuf,
     },
-    /// `--help`, also after the words of a command.
+    /// `--help`, alone or after the name of a command.
     Help {
-        /// The words of the command.
+        /// The words of the command name, such as `migrate` and `plan`.
         words: Vec<String>,
     },
 }
 
 impl Command {
-    /// The words of the command: `migrate plan`.
+    /// The name of the command, such as `migrate plan`.
     pub const fn words(&self) -> &'static str {
         match self {
             Self::Record { .. } => "migrate record",
@@ -113,11 +113,11 @@ impl Command {
 pub struct ApplyArgs {
     /// `--phase`: the only phase of the run; earlier phases must be done. `None` runs all.
     pub phase: Option<Phase>,
-    /// `--plan`: a saved plan that must equal the present one.
+    /// `--plan`: the file of a saved plan. The run is refused if the present plan differs.
     pub plan: Option<PathBuf>,
     /// `--dry-run`: changes nothing.
     pub dry_run: bool,
-    /// All other options. The last phase of the run follows from `phase`.
+    /// All other options; `options.phase` is the same as `phase`.
     pub options: Options,
 }
 
@@ -136,11 +136,11 @@ pub struct Common {
     pub json: bool,
     /// `--quiet`: no progress and no notes.
     pub quiet: bool,
-    /// `--color`.
+    /// `--color`: when to use colours.
     pub color: Color,
 }
 
-/// The folder of migrations, beside the manifest of the app.
+/// The default folder of migrations, next to the `Cargo.toml` of the app.
 pub const FOLDER: &str = "migrations";
 
 impl Common {
@@ -191,8 +191,8 @@ pub fn shown_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
     };
-    // A password may contain an unescaped slash or at sign, so everything up to the last at sign
-    // goes.
+    // A password may contain an unescaped slash or at sign, so everything up to the last at sign is
+    // removed.
     let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
     format!("{scheme}://{rest}")
 }

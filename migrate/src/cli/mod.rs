@@ -1,15 +1,16 @@
 //! The command line: `migrate ..` and `schema ..`, in an app and in the program `linchpin`.
 //!
 //! [`parse`] turns arguments into an [`Invocation`]. [`offline`] carries out the commands that need
-//! no database, and [`online`] the others. [`finish`] prints the outcome of any command and returns the exit status.
+//! no database, and [`online`] the others. [`finish`] prints the outcome of any command and returns
+//! the exit status.
 
 mod command;
 mod offline;
 mod online;
 mod output;
 mod parse;
+mod plan_text;
 mod priority;
-mod shown;
 mod signals;
 mod spec;
 mod standalone;

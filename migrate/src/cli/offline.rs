@@ -16,9 +16,9 @@ use crate::diff::diff_snapshots;
 use crate::error::{Exit, Refusal};
 use crate::files::{read_snapshot, write_document};
 use crate::record::{Declarations, Recorded, rebase, record, squash};
-use crate::verify::{Remark, verdict, verify_files};
+use crate::verify::{Remark, exit_status, verify_files};
 
-/// What the program knows without a database.
+/// The declarations and the chain that a program has without a database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'a> {
     /// The declared entities; `None` in the program `linchpin`, which has none.
@@ -31,7 +31,7 @@ pub struct Context<'a> {
 pub fn offline(invocation: &Invocation, context: &Context<'_>) -> Option<Result<Outcome, Refusal>> {
     let done = match &invocation.command {
         Command::Help { words } => {
-            // One word names no command.
+            // One word is not the name of a command.
             let words = if words.len() < 2 { &[] } else { &words[..] };
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             Ok(Outcome::new(help(&words), Json::Null))
@@ -46,7 +46,7 @@ pub fn offline(invocation: &Invocation, context: &Context<'_>) -> Option<Result<
             let done = rebase(dir, name, declared, false)?;
             Ok(recorded(dir, done))
         }),
-        // With a target it is checked first that the target is far enough.
+        // With `--url`, `online` first checks that the database has finished these migrations.
         Command::Squash { until } if invocation.common.url.is_none() => {
             squashed(invocation.common.folder(), *until)
         }
@@ -89,9 +89,10 @@ impl Context<'_> {
     }
 }
 
+/// The changes as indented lines of text.
 fn changes(changes: &[Change]) -> String {
     if changes.is_empty() {
-        return "  no change of a database\n".to_owned();
+        return "  no change to the database\n".to_owned();
     }
     let mut text = String::new();
     for change in changes {
@@ -100,6 +101,7 @@ fn changes(changes: &[Change]) -> String {
     text
 }
 
+/// The outcome of `migrate record` and `migrate rebase`.
 fn recorded(dir: &Path, done: Recorded) -> Outcome {
     match done {
         Recorded::Nothing { notes } => Outcome {
@@ -143,6 +145,7 @@ fn recorded(dir: &Path, done: Recorded) -> Outcome {
     }
 }
 
+/// Carries out `migrate squash`.
 pub(super) fn squashed(dir: &Path, until: u64) -> Result<Outcome, Refusal> {
     Ok(match squash(dir, until, false)? {
         None => Outcome::new("nothing to squash", json!({ "squashed": false })),
@@ -167,29 +170,30 @@ pub(super) fn squashed(dir: &Path, until: u64) -> Result<Outcome, Refusal> {
     })
 }
 
+/// Carries out `migrate verify --offline`.
 fn verified(
     invocation: &Invocation,
     context: &Context<'_>,
     strict: bool,
 ) -> Result<Outcome, Refusal> {
     let common = &invocation.common;
-    // In a container there may be no folder, only the chain in the binary.
+    // A container image may have no folder, only the chain in the binary.
     let embedded = context
         .embedded
         .filter(|_| common.dir.is_none() && !common.folder().exists());
-    let files = match embedded {
+    let files_and_problems = match embedded {
         None => Files::examine_folder(common.folder())?,
         Some(embedded) => Files::examine_embedded(embedded)?,
     };
-    let count = files.0.migrations.len();
+    let count = files_and_problems.0.migrations.len();
     let saved = common.schema.as_deref().map(read_snapshot).transpose()?;
     let declared = match (&saved, context.entities) {
         (Some(saved), _) => Some(Declarations::Saved(saved)),
         (None, Some(entities)) => Some(Declarations::Entities(entities)),
         (None, None) => None,
     };
-    let (remarks, _) = verify_files(files, declared);
-    let exit = verdict(&remarks, strict);
+    let (remarks, _) = verify_files(files_and_problems, declared);
+    let exit = exit_status(&remarks, strict);
     let mut text = listed(&remarks);
     if exit == Exit::Done {
         text.push_str(&format!("{count} migrations verified"));
@@ -203,7 +207,7 @@ fn verified(
     })
 }
 
-/// The lines of remarks for people.
+/// The remarks as lines of text.
 pub(super) fn listed(remarks: &[Remark]) -> String {
     let mut text = String::new();
     for remark in remarks {
@@ -224,6 +228,7 @@ pub(super) fn listed(remarks: &[Remark]) -> String {
     text
 }
 
+/// Carries out `schema print`.
 fn print(snapshot: &Snapshot, out: Option<&Path>) -> Result<Outcome, Refusal> {
     let json = json_of(snapshot);
     let Some(out) = out else {
@@ -237,6 +242,7 @@ fn print(snapshot: &Snapshot, out: Option<&Path>) -> Result<Outcome, Refusal> {
     ))
 }
 
+/// Carries out `schema diff`.
 fn compared(before: &Path, after: &Path) -> Result<Outcome, Refusal> {
     let (before, after) = (read_snapshot(before)?, read_snapshot(after)?);
     let diff = diff_snapshots(&before, &after)?;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::command::{ApplyArgs, Command, Invocation};
 use super::offline::{listed, squashed};
 use super::output::Outcome;
-use super::shown::{Made, made, shown, state, statements};
+use super::plan_text::{EvaluatedPlan, evaluate, plan_text, statements, status_text};
 use super::{priority, signals};
 use crate::adopt;
 use crate::apply::apply;
@@ -23,7 +23,7 @@ use crate::plan::Declared;
 use crate::record::restore;
 use crate::status;
 use crate::strict;
-use crate::verify::verdict as verdict_of;
+use crate::verify::exit_status;
 
 /// Carries out a command on a database. Progress goes to `report`, line by line.
 ///
@@ -42,18 +42,18 @@ pub async fn online(
             sql,
             rollback: false,
         } => {
-            let made = made(store, (chain, declared)).await?;
-            let document = made.document(store.dialect());
+            let evaluated = evaluate(store, (chain, declared)).await?;
+            let document = evaluated.document(store.dialect());
             if let Some(out) = out {
                 write_document(out, &document)?;
             }
             let text = if *sql {
-                statements(&made.plan, store)
+                statements(&evaluated.plan, store)
             } else {
-                shown(&made, store, true)
+                plan_text(&evaluated, store, true)
             };
             Ok(Outcome {
-                exit: verdict(&made, *check),
+                exit: plan_exit_status(&evaluated, *check),
                 ..Outcome::new(text, document)
             })
         }
@@ -68,7 +68,7 @@ pub async fn online(
         Command::Adopt(args) => adopted(args, store, (chain, declared), report).await,
         Command::Status => {
             let json = status::status(store, (chain, declared)).await?;
-            Ok(Outcome::new(state(&json), json))
+            Ok(Outcome::new(status_text(&json), json))
         }
         Command::Verify {
             offline: false,
@@ -76,10 +76,10 @@ pub async fn online(
             strict,
         } => {
             let remarks = inspect::verify(store, (chain, declared), *data).await?;
-            let exit = verdict_of(&remarks, *strict);
+            let exit = exit_status(&remarks, *strict);
             let mut text = listed(&remarks);
             if exit == Exit::Done {
-                text.push_str("the database is as its ledger says\n");
+                text.push_str("the database matches its ledger\n");
             }
             Ok(Outcome {
                 exit,
@@ -87,7 +87,7 @@ pub async fn online(
             })
         }
         Command::Squash { until } => {
-            finished(store, *until).await?;
+            refuse_unfinished(store, *until).await?;
             squashed(invocation.common.folder(), *until)
         }
         Command::Restore { seq } => {
@@ -97,15 +97,18 @@ pub async fn online(
         other => Err(Refusal::new(
             "command_unavailable",
             Exit::Usage,
-            format!("this version has no `{}` for databases", other.words()),
+            format!(
+                "this version does not support `{}` for databases",
+                other.words()
+            ),
         )),
     }
 }
 
-/// The exit status of `migrate plan`: only `--check` makes pending migrations and problems a
-/// failure. A migration without steps is pending until the ledger has it.
-fn verdict(made: &Made, check: bool) -> Exit {
-    let Made { plan, findings, .. } = made;
+/// The exit status of `migrate plan`. Pending migrations and failed conditions are a failure only
+/// with `--check`. A migration without steps is pending until the ledger records it.
+fn plan_exit_status(evaluated: &EvaluatedPlan, check: bool) -> Exit {
+    let EvaluatedPlan { plan, findings, .. } = evaluated;
     let fails = |(_, _, finding): &(_, _, Finding)| matches!(finding, Finding::Fails { .. });
     if !check {
         Exit::Done
@@ -118,22 +121,23 @@ fn verdict(made: &Made, check: bool) -> Exit {
     }
 }
 
+/// Carries out `migrate apply`.
 async fn applied(
     args: &ApplyArgs,
     store: &dyn SchemaStore,
-    of: (&Chain, &Declared),
+    (chain, declared): (&Chain, &Declared),
     report: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Outcome, Refusal> {
     let mut options = args.options.clone();
     if let Some(path) = &args.plan {
-        options.plan = Some(saved(path)?);
+        options.plan = Some(saved_plan_digest(path)?);
     }
     if args.dry_run {
-        return dry_run(store, of).await;
+        return dry_run(store, (chain, declared)).await;
     }
-    priority::suit(args);
+    priority::lower_for_backfill(args);
     let listening = signals::listen(&options.stop);
-    let done = apply(store, of, &options, report).await;
+    let done = apply(store, (chain, declared), &options, report).await;
     listening.abort();
     let done = done?;
     let ran = match done.steps.len() {
@@ -147,36 +151,40 @@ async fn applied(
     Ok(Outcome::new(text, result))
 }
 
-/// The plan without its digest, which only `migrate plan` prints.
-async fn dry_run(store: &dyn SchemaStore, of: (&Chain, &Declared)) -> Result<Outcome, Refusal> {
-    let made = made(store, of).await?;
-    let mut document = made.document(store.dialect());
+/// The plan without its approval digest, which only `migrate plan` prints.
+async fn dry_run(
+    store: &dyn SchemaStore,
+    (chain, declared): (&Chain, &Declared),
+) -> Result<Outcome, Refusal> {
+    let evaluated = evaluate(store, (chain, declared)).await?;
+    let mut document = evaluated.document(store.dialect());
     if let Some(members) = document.as_object_mut() {
         members.remove("approvalDigest");
     }
-    let text = shown(&made, store, false);
+    let text = plan_text(&evaluated, store, false);
     Ok(Outcome::new(text, document))
 }
 
+/// Carries out `migrate adopt`.
 async fn adopted(
     args: &ApplyArgs,
     store: &dyn SchemaStore,
-    of: (&Chain, &Declared),
+    (chain, declared): (&Chain, &Declared),
     report: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Outcome, Refusal> {
     if args.dry_run {
-        return dry_run(store, of).await;
+        return dry_run(store, (chain, declared)).await;
     }
-    let done = adopt::adopt(store, of, &args.options, report).await?;
+    let done = adopt::adopt(store, (chain, declared), &args.options, report).await?;
     let text = format!("migration {} is installed", done.seq);
     let result = json!({ "steps": done.steps, "seq": done.seq });
     Ok(Outcome::new(text, result))
 }
 
-/// The digest of a saved plan, without what changes while it is carried out.
-fn saved(path: &Path) -> Result<String, Refusal> {
-    let shown = path.display().to_string();
-    let mut json = strict::parse(&shown, &read_text(path, &shown)?)?;
+/// The digest of a saved plan, without the members that change while the plan is carried out.
+fn saved_plan_digest(path: &Path) -> Result<String, Refusal> {
+    let file = path.display().to_string();
+    let mut json = strict::parse(&file, &read_text(path, &file)?)?;
     if let Some(members) = json.as_object_mut() {
         for key in ["approvalDigest", "notes", "state"] {
             members.remove(key);
@@ -186,25 +194,26 @@ fn saved(path: &Path) -> Result<String, Refusal> {
 }
 
 /// Refuses a database that has not finished a migration.
-async fn finished(store: &dyn SchemaStore, seq: u64) -> Result<(), Refusal> {
+async fn refuse_unfinished(store: &dyn SchemaStore, seq: u64) -> Result<(), Refusal> {
     let mut session = store.connect().await?;
     let installed = Installed::load(&mut *session).await?;
-    let has = installed.ledger().map_or(0, |ledger| ledger.seq);
-    if has >= seq {
+    let finished = installed.ledger().map_or(0, |ledger| ledger.seq);
+    if finished >= seq {
         return Ok(());
     }
     Err(Refusal::new(
         "migration_unfinished",
         Exit::Planning,
         format!(
-            "the database `{}` has finished only migration {has}; after a squash it could not be \
-             migrated any more",
+            "the database `{}` has finished only migration {finished}; after a squash it could not \
+             be migrated any more",
             store.database()
         ),
     )
     .help("run `migrate apply` on it first"))
 }
 
+/// Carries out `migrate restore`.
 async fn restored(store: &dyn SchemaStore, dir: &Path, seq: u64) -> Result<Outcome, Refusal> {
     let mut session = store.connect().await?;
     let installed = Installed::load(&mut *session).await?;

@@ -1,4 +1,4 @@
-//! What a command prints, and its exit status.
+//! The output of a command, and its exit status.
 
 use std::io::{IsTerminal, Write};
 
@@ -8,8 +8,8 @@ use super::command::{Color, Invocation};
 use super::parse::outline;
 use crate::error::{Exit, Fact, Refusal};
 
-/// The outcome of a command that was carried out. Its exit status may still be a failure: a
-/// verification that found errors has a result.
+/// The outcome of a command that ran to its end. Its exit status may still be a failure, for
+/// example if a verification found errors.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The exit status.
@@ -35,12 +35,12 @@ impl Outcome {
 }
 
 /// Prints the outcome of a command and returns the exit status of the process. `args` are the
-/// arguments of the process; `parsed` is their [`parse`](super::parse)d form, if they have one.
+/// arguments of the process; `parsed` is the result of [`parse`](super::parse), if it succeeded.
 ///
 /// People read results on standard output, and notes and errors on standard error. Programs
 /// (`--json`) read exactly one document on standard output, also for an error.
 pub fn finish(args: &[String], parsed: Option<&Invocation>, done: Result<Outcome, Refusal>) -> i32 {
-    let (words, json) = match parsed {
+    let (command, json) = match parsed {
         Some(parsed) => (parsed.command.words().to_owned(), parsed.common.json),
         None => outline(args),
     };
@@ -55,12 +55,12 @@ pub fn finish(args: &[String], parsed: Option<&Invocation>, done: Result<Outcome
         Err(refusal) => refusal.exit,
     };
     let (out, err) = if json {
-        (format!("{}\n", document(&words, &done)), String::new())
+        (format!("{}\n", document(&command, &done)), String::new())
     } else {
         texts(&done, quiet, colored)
     };
     let printed = print(&mut std::io::stdout().lock(), &out);
-    // There is nobody left to tell if standard error cannot be written.
+    // A failed write to standard error cannot be reported.
     let _ = print(&mut std::io::stderr().lock(), &err);
     match printed {
         Ok(()) => exit as i32,
@@ -79,8 +79,8 @@ fn print(target: &mut dyn Write, text: &str) -> std::io::Result<()> {
     }
 }
 
-/// The document for programs.
-pub(super) fn document(words: &str, done: &Result<Outcome, Refusal>) -> Json {
+/// The JSON document for programs. `command` is the name of the command, such as `migrate plan`.
+pub(super) fn document(command: &str, done: &Result<Outcome, Refusal>) -> Json {
     let mut members = Map::new();
     let mut add = |key: &str, value: Json| {
         members.insert(key.to_owned(), value);
@@ -91,7 +91,7 @@ pub(super) fn document(words: &str, done: &Result<Outcome, Refusal>) -> Json {
     };
     let ok = done.is_ok() && matches!(exit, Exit::Done | Exit::Pending);
     add("ok", ok.into());
-    add("command", words.into());
+    add("command", command.into());
     add("exit", (exit as u8).into());
     match done {
         Ok(outcome) => add("result", outcome.result.clone()),

@@ -1,4 +1,4 @@
-//! From arguments to a command.
+//! Parses arguments into a command.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use crate::chain::is_name;
 use crate::error::{Exit, Refusal};
 use crate::step::Phase;
 
-/// Parses the arguments of a command, which begin with `migrate` or `schema`. Options may stand
-/// anywhere.
+/// Parses the arguments of a command: `migrate ..` or `schema ..`. Options may precede or follow
+/// the words of the command.
 ///
 /// # Errors
-/// `usage` with the exit status 2: an unknown command or option with the nearest one, a repeated
-/// option, a missing or extra argument, a value out of range.
+/// `usage` with the exit status 2, for an unknown command or option (with the most similar one), a
+/// repeated option, a missing or extra argument, or a value out of range.
 pub fn parse(args: &[String]) -> Result<Invocation, Refusal> {
     let mut words: Vec<&str> = Vec::new();
     let mut given: BTreeMap<&'static str, &str> = BTreeMap::new();
@@ -55,7 +55,7 @@ pub fn parse(args: &[String]) -> Result<Invocation, Refusal> {
             return Err(usage(format!("`{name}` is given twice")));
         }
     }
-    let given = Given { given };
+    let given = GivenOptions { given };
     let common = common(&given)?;
     if given.has("--help") {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
@@ -67,7 +67,7 @@ pub fn parse(args: &[String]) -> Result<Invocation, Refusal> {
         if !spec.options.contains(name) && !COMMON.contains(name) {
             let all = spec.options.iter().chain(COMMON).copied();
             return Err(usage(format!(
-                "`{name}` is no option of `{}`{}",
+                "`{name}` is not an option of `{}`{}",
                 spec.words.join(" "),
                 did_you_mean(name, all)
             )));
@@ -88,8 +88,8 @@ pub fn parse(args: &[String]) -> Result<Invocation, Refusal> {
     Ok(Invocation { command, common })
 }
 
-/// Returns the words of the command in arguments that may be malformed, for the report of a usage
-/// error, and whether they ask for JSON.
+/// Returns the name of the command and whether `--json` is given, from arguments that may be
+/// malformed. The report of a usage error needs both.
 pub(super) fn outline(args: &[String]) -> (String, bool) {
     let mut words = args.iter().filter(|arg| !arg.starts_with('-'));
     let known = |word: &&String| {
@@ -109,6 +109,7 @@ fn usage(message: String) -> Refusal {
     Refusal::new("usage", Exit::Usage, message).help("`--help` lists the commands and options")
 }
 
+/// Finds the command that the words name. Returns the remaining words as its arguments.
 fn find<'w>(words: &'w [&'w str]) -> Result<(&'static Spec, &'w [&'w str]), Refusal> {
     let groups = ["migrate", "schema"];
     let Some(group) = words.first() else {
@@ -155,7 +156,7 @@ fn unknown_option(name: &str, words: &[&str]) -> Refusal {
     usage(format!("unknown option `{}`{near}", shown_url(name)))
 }
 
-fn common(given: &Given<'_>) -> Result<Common, Refusal> {
+fn common(given: &GivenOptions<'_>) -> Result<Common, Refusal> {
     Ok(Common {
         store: given.text("--store"),
         url: given.text("--url"),
@@ -174,7 +175,7 @@ fn common(given: &Given<'_>) -> Result<Common, Refusal> {
     })
 }
 
-fn command(spec: &Spec, arguments: &[&str], given: &Given<'_>) -> Result<Command, Refusal> {
+fn command(spec: &Spec, arguments: &[&str], given: &GivenOptions<'_>) -> Result<Command, Refusal> {
     let name = || {
         let name = arguments[0];
         if is_name(name) {
@@ -235,11 +236,11 @@ fn command(spec: &Spec, arguments: &[&str], given: &Given<'_>) -> Result<Command
 }
 
 /// The given options with their values.
-struct Given<'a> {
+struct GivenOptions<'a> {
     given: BTreeMap<&'static str, &'a str>,
 }
 
-impl Given<'_> {
+impl GivenOptions<'_> {
     fn get(&self, name: &str) -> Option<&str> {
         self.given.get(name).copied()
     }
@@ -351,6 +352,6 @@ fn duration(text: &str) -> Option<Duration> {
         "m" => count.checked_mul(60_000),
         _ => None,
     }?;
-    // A year; longer times are mistakes.
+    // Times over 366 days are mistakes.
     (millis <= 366 * 86_400_000).then(|| Duration::from_millis(millis))
 }

@@ -3,23 +3,25 @@
 use super::command::ApplyArgs;
 use crate::step::Phase;
 
-/// The priority that `nice` gives: requests of the servers on this machine come before the run.
+/// The nice value of a run that only backfills. It is the default of the command `nice`. Servers on
+/// this machine get the processor before the run.
 #[cfg(target_os = "linux")]
-const LOW: i32 = 10;
+const BACKFILL_NICENESS: i32 = 10;
 
-/// Lowers the priority of this process for a run that only backfills, and pauses.
+/// Lowers the priority of this process for a run that only backfills and has pauses.
 ///
 /// A backfill computes as fast as it can between its pauses, so without this the requests of a
 /// server on the same machine wait for a processor. Other phases keep their priority, because they
-/// may hold locks that requests wait for, and a process cannot raise its priority again. `--duty 1`
-/// asks for speed.
-pub(super) fn suit(args: &ApplyArgs) {
+/// may hold locks that requests wait for, and a process cannot raise its priority again. With
+/// `--duty 1`, a run without pauses, the priority is not lowered.
+pub(super) fn lower_for_backfill(args: &ApplyArgs) {
     if args.phase == Some(Phase::Backfill) && args.options.pace.duty < 1.0 {
         lower();
     }
 }
 
-/// Each thread has its own priority. New threads take that of the thread that starts them.
+/// Lowers the priority of each thread, because each has its own. New threads have the priority of
+/// the thread that starts them.
 #[cfg(target_os = "linux")]
 fn lower() {
     use rustix::process::{Pid, getpriority_process, setpriority_process};
@@ -32,9 +34,9 @@ fn lower() {
         let Some(id) = id.and_then(Pid::from_raw) else {
             continue;
         };
-        // A thread that has ended needs no priority, and a run without it is only less polite.
-        if getpriority_process(Some(id)).is_ok_and(|now| now < LOW) {
-            let _ = setpriority_process(Some(id), LOW);
+        // A failure is ignored: the thread may have ended, and the run works without it.
+        if getpriority_process(Some(id)).is_ok_and(|now| now < BACKFILL_NICENESS) {
+            let _ = setpriority_process(Some(id), BACKFILL_NICENESS);
         }
     }
 }
@@ -47,10 +49,10 @@ fn lower() {}
 mod tests {
     use super::*;
 
-    /// The priority of the calling thread, as the system shows it.
-    fn own() -> i32 {
+    /// The nice value of the calling thread, from `/proc`.
+    fn own_niceness() -> i32 {
         let line = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        // The name of the thread may contain spaces. Its priority is the 17th number after it.
+        // The name of the thread may contain spaces. The nice value is the 17th field after it.
         let after = line.rsplit_once(')').unwrap().1;
         after.split_whitespace().nth(16).unwrap().parse().unwrap()
     }
@@ -68,20 +70,20 @@ mod tests {
 
     #[test]
     fn only_a_run_of_backfills_with_pauses_has_a_low_priority() {
-        let before = own();
+        let before = own_niceness();
         for (phase, duty) in [
             (None, 0.5),
             (Some(Phase::Expand), 0.5),
             (Some(Phase::Contract), 0.5),
             (Some(Phase::Backfill), 1.0),
         ] {
-            suit(&args(phase, duty));
-            assert_eq!(own(), before, "{phase:?} {duty}");
+            lower_for_backfill(&args(phase, duty));
+            assert_eq!(own_niceness(), before, "{phase:?} {duty}");
         }
-        suit(&args(Some(Phase::Backfill), 0.5));
-        let at_least = before.max(LOW);
-        assert_eq!(own(), at_least);
-        let later = std::thread::spawn(own);
-        assert_eq!(later.join().unwrap(), at_least);
+        lower_for_backfill(&args(Some(Phase::Backfill), 0.5));
+        let lowered = before.max(BACKFILL_NICENESS);
+        assert_eq!(own_niceness(), lowered);
+        let later = std::thread::spawn(own_niceness);
+        assert_eq!(later.join().unwrap(), lowered);
     }
 }

@@ -2,7 +2,7 @@
 
 /// An option of a command.
 pub(super) struct Opt {
-    /// `--dry-run`.
+    /// The name, such as `--dry-run`.
     pub(super) name: &'static str,
     /// The name of its value; empty for an option without a value.
     pub(super) value: &'static str,
@@ -12,11 +12,11 @@ pub(super) struct Opt {
 
 /// A command.
 pub(super) struct Spec {
-    /// `["migrate", "plan"]`.
+    /// The words of its name, such as `["migrate", "plan"]`.
     pub(super) words: [&'static str; 2],
     /// The names of its arguments.
     pub(super) arguments: &'static [&'static str],
-    /// The names of its own options.
+    /// The names of its options, without those of every command.
     pub(super) options: &'static [&'static str],
     /// Its description in `--help`.
     pub(super) about: &'static str,
@@ -32,7 +32,11 @@ pub(super) const OPTIONS: &[Opt] = &[
     opt("--out", "FILE", "writes the document to a file"),
     opt("--check", "", "exit status 10 if steps are pending"),
     opt("--sql", "", "prints the statements, for reading"),
-    opt("--rollback", "", "the steps that undo the newest migration"),
+    opt(
+        "--rollback",
+        "",
+        "prints the steps that undo the newest migration",
+    ),
     opt(
         "--phase",
         "PHASE",
@@ -156,7 +160,7 @@ pub(super) const COMMANDS: &[Spec] = &[
         ["migrate", "verify"],
         &[],
         &["--offline", "--data", "--strict"],
-        "reports everything that is wrong",
+        "reports all problems",
     ),
     spec(
         ["migrate", "status"],

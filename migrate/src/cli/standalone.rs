@@ -21,21 +21,21 @@ use crate::plan::{Declared, Plan};
 use crate::record::Declarations;
 use crate::step::{Phase, Work};
 
-/// Options of `cargo run` that choose the app.
-const CHOICE: [&str; 3] = ["-p", "--package", "--bin"];
+/// Options of `cargo run` that select the app.
+const CARGO_OPTIONS: [&str; 3] = ["-p", "--package", "--bin"];
 
 /// Opens the schema of a database for the program `linchpin`.
 pub type Open<'a> = &'a dyn Fn(&DatabaseUrl) -> Result<Arc<dyn SchemaStore>, Refusal>;
 
-/// Runs the program `linchpin` with these arguments, without the name of the program. Returns the
-/// exit status.
+/// Runs the program `linchpin`. `args` are its arguments without the name of the program. Returns
+/// the exit status.
 ///
 /// In the folder of a cargo package it runs the app with the same arguments:
-/// `cargo run --quiet [-p PACKAGE] [--bin BIN] -- migrate ..`. With `--schema FILE` it works from
-/// saved files and the database of `--url` alone; then it has no functions of an app and refuses
-/// steps that run one (`transform_unavailable`).
+/// `cargo run --quiet [-p PACKAGE] [--bin BIN] -- migrate ..`. With `--schema FILE` it needs only
+/// saved files and the database of `--url`. It then refuses steps that run a function of the app
+/// (`transform_unavailable`).
 pub fn standalone(args: &[String], open: Open<'_>) -> i32 {
-    let (chosen, rest) = match choice(args) {
+    let (cargo_options, rest) = match split_cargo_options(args) {
         Ok(split) => split,
         Err(refusal) => return finish(args, None, Err(refusal)),
     };
@@ -43,27 +43,27 @@ pub fn standalone(args: &[String], open: Open<'_>) -> i32 {
         Ok(invocation) => invocation,
         Err(refusal) => return finish(&rest, None, Err(refusal)),
     };
-    let alone = invocation.common.schema.is_some()
+    let needs_no_app = invocation.common.schema.is_some()
         || matches!(
             invocation.command,
             Command::Help { .. } | Command::SchemaDiff { .. }
         )
         || matches!(invocation.command, Command::Squash { .. }) && invocation.common.url.is_none();
-    if !alone && Path::new("Cargo.toml").is_file() {
-        return match passed(&chosen, &ordered(&rest)) {
+    if !needs_no_app && Path::new("Cargo.toml").is_file() {
+        return match run_app(&cargo_options, &command_first(&rest)) {
             Ok(status) => status,
             Err(refusal) => finish(&rest, Some(&invocation), Err(refusal)),
         };
     }
     let done = match offline(&invocation, &Context::default()) {
         Some(done) => done,
-        None => saved(&invocation, open),
+        None => run_with_snapshot(&invocation, open),
     };
     finish(&rest, Some(&invocation), done)
 }
 
-/// Carries out a command on a database with a saved snapshot.
-fn saved(invocation: &Invocation, open: Open<'_>) -> Result<Outcome, Refusal> {
+/// Carries out a command on a database, with a saved snapshot instead of declarations.
+fn run_with_snapshot(invocation: &Invocation, open: Open<'_>) -> Result<Outcome, Refusal> {
     let Some(path) = &invocation.common.schema else {
         return Err(Refusal::new(
             "usage",
@@ -106,25 +106,25 @@ fn saved(invocation: &Invocation, open: Open<'_>) -> Result<Outcome, Refusal> {
             && !args.dry_run
         {
             let phase = args.options.phase.unwrap_or(Phase::Contract);
-            without_functions(&*store, (&chain, &declared), phase).await?;
+            refuse_functions(&*store, (&chain, &declared), phase).await?;
         }
         online(invocation, &*store, (&chain, &declared), &mut report).await
     })
 }
 
-/// Refuses a run that reaches functions of an app.
-async fn without_functions(
+/// Refuses a run with a step that calls a function of the app.
+async fn refuse_functions(
     store: &dyn SchemaStore,
-    of: (&Chain, &Declared),
+    (chain, declared): (&Chain, &Declared),
     phase: Phase,
 ) -> Result<(), Refusal> {
     let mut session = store.connect().await?;
     let installed = Installed::load(&mut *session).await?;
-    let plan = Plan::make(store, &mut *session, &installed, of).await?;
-    let runs = |work: &Work| matches!(work, Work::Data(data) if !data.is_known());
+    let plan = Plan::make(store, &mut *session, &installed, (chain, declared)).await?;
+    let runs_function = |work: &Work| matches!(work, Work::Data(data) if !data.is_known());
     let steps: Vec<String> = plan
         .pending(phase)
-        .filter(|step| runs(&step.work))
+        .filter(|step| runs_function(&step.work))
         .map(|step| step.id.clone())
         .collect();
     if steps.is_empty() {
@@ -134,7 +134,7 @@ async fn without_functions(
         "transform_unavailable",
         Exit::Planning,
         format!(
-            "these steps run functions of the app, which a saved snapshot does not have: {}",
+            "a saved snapshot does not contain the functions that these steps run: {}",
             steps.join(", ")
         ),
     )
@@ -142,15 +142,15 @@ async fn without_functions(
 }
 
 /// Separates the options of `cargo run` from the others.
-fn choice(args: &[String]) -> Result<(Vec<String>, Vec<String>), Refusal> {
-    let (mut chosen, mut rest) = (Vec::new(), Vec::new());
+fn split_cargo_options(args: &[String]) -> Result<(Vec<String>, Vec<String>), Refusal> {
+    let (mut cargo_options, mut rest) = (Vec::new(), Vec::new());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let (name, joined) = match arg.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (arg.as_str(), None),
         };
-        if !CHOICE.contains(&name) {
+        if !CARGO_OPTIONS.contains(&name) {
             rest.push(arg.clone());
             continue;
         }
@@ -162,13 +162,13 @@ fn choice(args: &[String]) -> Result<(Vec<String>, Vec<String>), Refusal> {
                     .help("`--help` lists the commands and options"),
             );
         };
-        chosen.extend([name.to_owned(), value]);
+        cargo_options.extend([name.to_owned(), value]);
     }
-    Ok((chosen, rest))
+    Ok((cargo_options, rest))
 }
 
-/// The arguments with the words of the command first, as an app expects them.
-fn ordered(rest: &[String]) -> Vec<String> {
+/// The arguments with the name of the command first, as an app expects them.
+fn command_first(rest: &[String]) -> Vec<String> {
     let mut at = 0;
     while rest.get(at).is_some_and(|arg| arg.starts_with('-')) {
         let takes_value = OPTIONS
@@ -180,13 +180,13 @@ fn ordered(rest: &[String]) -> Vec<String> {
     after.iter().chain(before).cloned().collect()
 }
 
-/// Runs the app. Its output and its exit status are those of this program.
-fn passed(chosen: &[String], args: &[String]) -> Result<i32, Refusal> {
-    // The variable is set if cargo itself runs this program.
+/// Runs the app with its output connected to that of this program. Returns its exit status.
+fn run_app(cargo_options: &[String], args: &[String]) -> Result<i32, Refusal> {
+    // Cargo sets the variable if it runs this program itself.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Process::new(&cargo)
         .args(["run", "--quiet"])
-        .args(chosen)
+        .args(cargo_options)
         .arg("--")
         .args(args)
         .status()
@@ -213,18 +213,21 @@ mod tests {
     #[test]
     fn options_of_cargo_are_separated() {
         let args = words("-p tasks --json migrate plan --bin=app --out a");
-        let (chosen, rest) = choice(&args).unwrap();
-        assert_eq!(chosen, words("-p tasks --bin app"));
+        let (cargo_options, rest) = split_cargo_options(&args).unwrap();
+        assert_eq!(cargo_options, words("-p tasks --bin app"));
         assert_eq!(rest, words("--json migrate plan --out a"));
         for line in ["migrate plan -p", "--bin --json migrate plan"] {
-            assert_eq!(choice(&words(line)).unwrap_err().exit, Exit::Usage);
+            assert_eq!(
+                split_cargo_options(&words(line)).unwrap_err().exit,
+                Exit::Usage
+            );
         }
     }
 
     #[test]
-    fn the_words_of_the_command_come_first() {
+    fn the_command_name_comes_first() {
         assert_eq!(
-            ordered(&words("--json --dir migrate migrate plan --check")),
+            command_first(&words("--json --dir migrate migrate plan --check")),
             words("migrate plan --check --json --dir migrate")
         );
     }

@@ -40,7 +40,7 @@ fn every_command_is_parsed() {
 }
 
 #[test]
-fn options_are_read_with_both_spellings_and_anywhere() {
+fn options_are_accepted_in_both_spellings_and_at_any_position() {
     let digest = "0a".repeat(32);
     let line = format!(
         "--json --dir=a/b migrate --url postgres://u:p@h/d apply --phase backfill \
@@ -73,7 +73,7 @@ fn options_are_read_with_both_spellings_and_anywhere() {
 }
 
 #[test]
-fn misuse_is_refused_with_the_nearest_option() {
+fn wrong_arguments_are_refused_with_a_similar_name() {
     for (line, message) in [
         (
             "migrate plan --chekc",
@@ -106,7 +106,7 @@ fn misuse_is_refused_with_the_nearest_option() {
         ),
         (
             "migrate plan --approve a",
-            "`--approve` is no option of `migrate plan`",
+            "`--approve` is not an option of `migrate plan`",
         ),
         ("migrate record", "`migrate record` needs NAME"),
         (
@@ -175,7 +175,7 @@ fn misuse_is_refused_with_the_nearest_option() {
 }
 
 #[test]
-fn an_approval_is_a_whole_digest() {
+fn an_incomplete_approval_digest_is_refused() {
     let digest = "0123456789abcdef".repeat(4);
     parsed(&format!("migrate apply --approve {digest}"));
     let message = "`--approve` is a digest: 64 lower-case hexadecimal digits";
@@ -216,7 +216,8 @@ fn passwords_are_never_in_messages() {
     }
 }
 
-/// Runs a command that needs no database. Returns the exit status, both texts, and the document.
+/// Runs a command that needs no database. Returns the exit status, standard output, standard error
+/// and the JSON document.
 fn run(
     line: &str,
     dir: &Path,
@@ -228,7 +229,7 @@ fn run(
         entities: Some(entities),
         embedded: None,
     };
-    let done = offline(&invocation, &context).expect("a command without a database");
+    let done = offline(&invocation, &context).expect("the command needs no database");
     let (out, err) = texts(&done, false, false);
     let document = document(invocation.command.words(), &done);
     let exit = u8::try_from(document["exit"].as_u64().unwrap()).unwrap();
@@ -268,7 +269,7 @@ fn recording_prints_the_changes() {
 }
 
 #[test]
-fn planning_errors_are_printed_with_their_lines() {
+fn planning_errors_are_printed_with_their_source_lines() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     run(
@@ -312,7 +313,7 @@ fn planning_errors_are_printed_with_their_lines() {
 }
 
 #[test]
-fn offline_verification_reports_everything() {
+fn offline_verification_reports_all_problems() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let fields = |count: usize| {
@@ -341,7 +342,7 @@ fn offline_verification_reports_everything() {
         "unrecorded_changes"
     );
 
-    // Two damaged files and a leftover one: all three are reported.
+    // All three are reported: two damaged files and a leftover one.
     for file in ["0001_zero.json", "0003_two.json"] {
         let path = dir.join(file);
         let text = fs::read_to_string(&path).unwrap();
@@ -406,7 +407,7 @@ fn snapshots_are_printed_and_compared() {
 }
 
 #[test]
-fn commands_for_databases_are_left_to_the_engine() {
+fn database_commands_are_not_carried_out_offline() {
     let context = Context::default();
     for line in [
         "migrate plan",
@@ -425,7 +426,7 @@ fn commands_for_databases_are_left_to_the_engine() {
 }
 
 #[test]
-fn documents_of_all_outcomes_have_one_form() {
+fn json_documents_of_all_outcomes_have_the_same_members() {
     let done = Ok(Outcome {
         exit: Exit::Pending,
         ..Outcome::new("", json!({ "steps": 1 }))

@@ -18,7 +18,7 @@ pub(super) async fn planned(
     out: Option<&Path>,
     check: bool,
 ) -> Result<Outcome, Refusal> {
-    let rollback = made(store).await?;
+    let rollback = make(store).await?;
     let document = rollback.to_json(store.dialect());
     if let Some(out) = out {
         write_document(out, &document)?;
@@ -30,7 +30,7 @@ pub(super) async fn planned(
     })
 }
 
-async fn made(store: &dyn SchemaStore) -> Result<Rollback, Refusal> {
+async fn make(store: &dyn SchemaStore) -> Result<Rollback, Refusal> {
     let mut session = store.connect().await?;
     session.begin(TransactionMode::Read).await?;
     let read = async {
@@ -42,7 +42,7 @@ async fn made(store: &dyn SchemaStore) -> Result<Rollback, Refusal> {
     read
 }
 
-/// Carries a rollback out.
+/// Carries out a rollback.
 pub(super) async fn undone(
     args: &ApplyArgs,
     store: &dyn SchemaStore,

@@ -1,4 +1,4 @@
-//! The declarations as the comparison reads them.
+//! The declarations in the form that the comparison needs.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use linchpin_core::schema::EntitySnapshot;
 
 /// A declared entity.
 pub(super) struct Declared<'d> {
-    /// Its storage facts. The comparison adds the former names.
+    /// Its snapshot. The comparison adds the former names.
     pub(super) snapshot: EntitySnapshot,
     /// The former names, newest first.
     pub(super) rename_from: Vec<String>,
     /// The source line.
     pub(super) at: Option<String>,
-    /// What the fields declare for migrations, by name.
+    /// The migration options of the fields, by field name.
     pub(super) fields: BTreeMap<String, DeclaredField<'d>>,
 }
 
-/// What a field declares for migrations.
+/// The migration options of a field.
 #[derive(Default)]
 pub(super) struct DeclaredField<'d> {
     /// The former names, newest first.
@@ -52,7 +52,7 @@ impl<'d> Declared<'d> {
         }
     }
 
-    /// An entity of a recorded snapshot. Its former names stand for renames.
+    /// An entity of a recorded snapshot. Its former names are used as `rename_from`.
     pub(super) fn recorded(snapshot: &EntitySnapshot) -> Self {
         let reversed = |names: &[String]| names.iter().rev().cloned().collect();
         let fields = snapshot.fields.iter().map(|(name, field)| {
@@ -70,7 +70,7 @@ impl<'d> Declared<'d> {
         }
     }
 
-    /// The name of the entity in the source, its storage name, and the source line of a field.
+    /// The source line of a field, or of the entity without a field.
     pub(super) fn place(&self, field: Option<&str>) -> Option<String> {
         let field = field.and_then(|field| self.fields.get(field));
         field.map_or_else(|| self.at.clone(), |field| field.at.clone())

@@ -28,7 +28,7 @@ impl Differ<'_> {
         }
     }
 
-    /// The changes of one declared field.
+    /// Adds the changes of one declared field.
     pub(super) fn field(
         &mut self,
         one: &Declared<'_>,
@@ -52,7 +52,7 @@ impl Differ<'_> {
             Origin::Renamed(from) => Some(from.clone()),
             _ => None,
         };
-        // The primary key has its own error.
+        // `primary` reports this error.
         if name == pair.new.primary && old.kind != new.kind {
             return;
         }
@@ -133,7 +133,8 @@ impl Differ<'_> {
         self.recomputed(pair, name, old, new);
     }
 
-    /// A changed function of a computed field. Inputs are compared by their new names.
+    /// Adds a change if the function of a computed field differs. Inputs are compared by their new
+    /// names.
     fn recomputed(
         &mut self,
         pair: &Pair<'_>,
@@ -159,11 +160,11 @@ impl Differ<'_> {
         }
     }
 
-    /// A new field of an entity that has records.
+    /// Adds a new field of an entity that may have records.
     fn added(&mut self, one: &Declared<'_>, name: &str, new: &FieldSnapshot) {
         let facts = &one.snapshot;
         let transform = self.fills(one, name, new);
-        // The store fills the version counter and the hidden date of expiry.
+        // The store fills the version counter and the hidden expiry date.
         let hidden = facts.version.as_ref().is_some_and(|v| v.field == name)
             || facts
                 .ttl

@@ -1,19 +1,21 @@
-//! The changes of indexes, counters and references. All are compared under the renames of fields
-//! and entities, so that an index of renamed fields is the same index.
+//! The changes of indexes, counters and references. Renamed fields and entities are compared under
+//! their new names, so an index of renamed fields is the same index.
 
 use linchpin_core::schema::{IndexSnapshot, SoftDeleteSnapshot};
 
-use super::hidden::renamed_mark;
+use super::properties::renamed_mark;
 use super::{Differ, Pair};
 use crate::canonical::canonical;
 use crate::change::Change;
 
-/// What an index contains, by the new names of fields.
+/// The content of an index, with the new names of fields.
 #[derive(PartialEq)]
 struct Content<'a> {
+    /// The fields, and whether each is in descending order.
     keys: Vec<(&'a str, bool)>,
-    /// The mark of the deleted records that it leaves out.
+    /// The mark of deleted records, if the index excludes them.
     live: Option<SoftDeleteSnapshot>,
+    /// If set, the index contains only records with null in this field.
     null: Option<&'a str>,
 }
 
@@ -30,10 +32,10 @@ impl Differ<'_> {
             let mut rest: Vec<&IndexSnapshot> = old.iter().collect();
             let mut changes = Vec::new();
             for index in new {
-                let content = recent(pair, index);
+                let content = declared_content(pair, index);
                 let same = rest
                     .iter()
-                    .position(|old| recorded(pair, old).as_ref() == Some(&content));
+                    .position(|old| recorded_content(pair, old).as_ref() == Some(&content));
                 if let Some(at) = same {
                     let old = rest.remove(at);
                     if old.name != index.name {
@@ -64,7 +66,7 @@ impl Differ<'_> {
         }
     }
 
-    /// Compares the counters that other entities keep of this one. Counters between new entities
+    /// Compares the counters of this entity's records in other entities. Counters of a new entity
     /// need no count.
     pub(super) fn counters(&mut self, pair: &Pair<'_>, pairs: &[Option<Pair<'_>>]) {
         for counter in &pair.new.counters {
@@ -89,7 +91,7 @@ impl Differ<'_> {
         }
     }
 
-    /// Compares the records of other entities that fields must name.
+    /// Compares the fields that must name a record of another entity.
     pub(super) fn references(&mut self, pair: &Pair<'_>) {
         for check in &pair.new.checks {
             let mut known = pair.old.checks.iter().filter(|old| {
@@ -114,7 +116,8 @@ impl Differ<'_> {
     }
 }
 
-fn recent<'a>(pair: &Pair<'a>, index: &'a IndexSnapshot) -> Content<'a> {
+/// The content of a declared index.
+fn declared_content<'a>(pair: &Pair<'a>, index: &'a IndexSnapshot) -> Content<'a> {
     let keys = index.keys.iter();
     Content {
         keys: keys.map(|key| (key.field.as_str(), key.desc)).collect(),
@@ -124,7 +127,7 @@ fn recent<'a>(pair: &Pair<'a>, index: &'a IndexSnapshot) -> Content<'a> {
 }
 
 /// The content of a recorded index; `None` if one of its fields is gone.
-fn recorded<'a>(pair: &'a Pair<'_>, index: &IndexSnapshot) -> Option<Content<'a>> {
+fn recorded_content<'a>(pair: &'a Pair<'_>, index: &IndexSnapshot) -> Option<Content<'a>> {
     let keys = index.keys.iter();
     Some(Content {
         keys: keys

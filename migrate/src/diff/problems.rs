@@ -1,4 +1,4 @@
-//! Planning errors. All are reported at once.
+//! Planning errors. One refusal reports all of them.
 
 use crate::error::{Exit, Fact, Refusal};
 
@@ -11,8 +11,9 @@ pub(super) struct Problems {
 struct Problem {
     code: &'static str,
     message: String,
-    /// "entity `Task`" or "entity `Task`, field `size`".
+    /// The declaration: "entity `Task`" or "entity `Task`, field `size`".
     place: String,
+    /// The source line.
     at: Option<String>,
 }
 
@@ -74,12 +75,12 @@ fn help(code: &str) -> &'static str {
     match code {
         "rename_source_missing" => "write the name that the previous migration recorded",
         "rename_source_declared" => {
-            "rename in two migrations, with a name in between, or remove the old declaration"
+            "rename in two migrations, with a temporary name, or remove the old declaration"
         }
         "rename_target_exists" => {
             "remove `rename_from`, or drop the old field in an earlier migration"
         }
-        "rename_claimed_twice" => "let one of them keep `rename_from`",
+        "rename_claimed_twice" => "keep `rename_from` on only one of them",
         "transform_required" => {
             "write `fn(Old) -> Result<New, TransformError>` with `#[transform]` and name it: \
              `transform = path`"

@@ -1,4 +1,4 @@
-//! Which recorded field or entity a declared one continues.
+//! Finds the recorded field or entity of each declared one, under renames.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use linchpin_core::suggest::did_you_mean;
 use super::Differ;
 use super::declared::Declared;
 
-/// Which recorded object a declared one continues.
+/// The recorded object that a declared one corresponds to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// None: it is new.
+    /// No recorded object: the declared one is new.
     New,
-    /// The one of the same name.
+    /// The object with the same name.
     Kept,
-    /// The one of this name.
+    /// The object with this name.
     Renamed(String),
-    /// Unknown, because of an error that is already reported.
+    /// Unknown, because of an error that was reported.
     Wrong,
 }
 
@@ -37,38 +37,40 @@ struct Name<'a> {
     rename_from: &'a [String],
 }
 
-/// An error of one name: its code, its message and the position of the name.
+/// An error of one name: its code, its message and the position of the name in the list.
 type Wrong = (&'static str, String, usize);
 
 /// The recorded names, with the former names of each.
 type Recorded<'a> = BTreeMap<&'a str, &'a [String]>;
 
-struct Table<'a> {
-    /// "field" or "entity".
+/// The names to compare: those of all entities, or of all fields of an entity.
+struct NameTable<'a> {
+    /// The kind of the names: "field" or "entity".
     noun: &'static str,
-    /// "the previous snapshot (3 `add_x`)".
+    /// The name of the previous snapshot in messages: "the previous snapshot (3 `add_x`)".
     source: &'a str,
     recorded: Recorded<'a>,
     declared: Vec<Name<'a>>,
-    /// Whether a name without a recorded source is new, not an error.
+    /// Whether a name whose `rename_from` is not recorded is new instead of an error.
     may_be_new: bool,
+    /// Whether the declarations themselves are compared. A snapshot of them causes no errors.
     strict: bool,
 }
 
-/// What the table says of all names.
+/// The result of a comparison of names.
 #[derive(Default)]
-struct Answer {
+struct Comparison {
     origins: Vec<Origin>,
     wrong: Vec<Wrong>,
-    /// Renames that were recorded before: the new and the old name.
+    /// Renames of earlier migrations: the new and the old name.
     applied: Vec<(String, String)>,
-    /// Names that are new although they name a source, with a suggestion.
-    fresh: Vec<(String, String)>,
+    /// Names that are new although they have `rename_from`, with a suggestion.
+    unrecorded_sources: Vec<(String, String)>,
 }
 
-impl Table<'_> {
-    fn answer(&self) -> Answer {
-        let mut answer = Answer::default();
+impl NameTable<'_> {
+    fn compare(&self) -> Comparison {
+        let mut comparison = Comparison::default();
         let mut claims: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, one) in self.declared.iter().enumerate() {
             for name in one.rename_from {
@@ -82,7 +84,9 @@ impl Table<'_> {
                 .map(|at| format!("`{}`", self.declared[*at].name))
                 .collect();
             let message = format!("`{name}` is claimed by {}", names.join(" and "));
-            answer.wrong.push(("rename_claimed_twice", message, by[0]));
+            comparison
+                .wrong
+                .push(("rename_claimed_twice", message, by[0]));
             for at in by {
                 claimed[*at] = true;
             }
@@ -91,18 +95,19 @@ impl Table<'_> {
             let origin = if claimed[at] {
                 Origin::Wrong
             } else {
-                self.origin(at, one, &mut answer)
+                self.origin(at, one, &mut comparison)
             };
-            answer.origins.push(origin);
+            comparison.origins.push(origin);
         }
-        answer
+        comparison
     }
 
     fn is_declared(&self, name: &str) -> bool {
         self.declared.iter().any(|one| one.name == name)
     }
 
-    fn origin(&self, at: usize, one: &Name<'_>, answer: &mut Answer) -> Origin {
+    /// Finds the recorded object of one name. Adds errors and renames to the comparison.
+    fn origin(&self, at: usize, one: &Name<'_>, comparison: &mut Comparison) -> Origin {
         let noun = self.noun;
         let source = one
             .rename_from
@@ -111,12 +116,14 @@ impl Table<'_> {
         if let Some(former) = self.recorded.get(one.name) {
             let applied = one.rename_from.iter().find(|name| former.contains(name));
             match (applied, source) {
-                (Some(from), _) => answer.applied.push((one.name.to_owned(), from.clone())),
+                (Some(from), _) => comparison.applied.push((one.name.to_owned(), from.clone())),
                 (None, Some(source)) if self.strict => {
-                    answer.wrong.push(self.exists(at, one, source));
+                    comparison
+                        .wrong
+                        .push(self.already_recorded(at, one, source));
                     return Origin::Wrong;
                 }
-                // The annotation is older than the first migration.
+                // `rename_from` names an object from before the first migration.
                 _ => {}
             }
             return Origin::Kept;
@@ -130,7 +137,9 @@ impl Table<'_> {
                     "{noun} `{}` is renamed from `{source}`, but `{source}` is still declared",
                     one.name
                 );
-                answer.wrong.push(("rename_source_declared", message, at));
+                comparison
+                    .wrong
+                    .push(("rename_source_declared", message, at));
                 Origin::Wrong
             }
             Some(source) => Origin::Renamed(source.clone()),
@@ -146,7 +155,9 @@ impl Table<'_> {
                     .unwrap_or_default();
                 if self.may_be_new {
                     let text = format!("`{written}`, which {} does not have{near}", self.source);
-                    answer.fresh.push((one.name.to_owned(), text));
+                    comparison
+                        .unrecorded_sources
+                        .push((one.name.to_owned(), text));
                     return Origin::New;
                 }
                 let has: Vec<String> = known.map(|name| format!("`{name}`")).collect();
@@ -157,14 +168,16 @@ impl Table<'_> {
                     self.source,
                     has.join(", ")
                 );
-                answer.wrong.push(("rename_source_missing", message, at));
+                comparison
+                    .wrong
+                    .push(("rename_source_missing", message, at));
                 Origin::Wrong
             }
         }
     }
 
-    /// The error of a target that was recorded before, without coming from the source.
-    fn exists(&self, at: usize, one: &Name<'_>, source: &str) -> Wrong {
+    /// The error for a new name that is already recorded and was not renamed from the source.
+    fn already_recorded(&self, at: usize, one: &Name<'_>, source: &str) -> Wrong {
         let noun = self.noun;
         let other = self.declared.iter().find(|other| other.name == source);
         let swapped =
@@ -187,7 +200,7 @@ impl Table<'_> {
 /// The former names of an object after this migration, oldest first.
 fn former(origin: &Origin, recorded: &[String], rename_from: &[String]) -> Vec<String> {
     match origin {
-        // An annotation that never applied counts as applied, so that later migrations accept it.
+        // A `rename_from` that was never applied is recorded, so that later migrations accept it.
         Origin::New | Origin::Wrong => rename_from.iter().rev().cloned().collect(),
         Origin::Kept => recorded.to_vec(),
         Origin::Renamed(from) => recorded.iter().chain([from]).cloned().collect(),
@@ -197,7 +210,7 @@ fn former(origin: &Origin, recorded: &[String], rename_from: &[String]) -> Vec<S
 impl Differ<'_> {
     /// Finds the recorded form of each entity.
     pub(super) fn entities(&mut self, declared: &[Declared<'_>]) -> Vec<Origin> {
-        let table = Table {
+        let table = NameTable {
             noun: "entity",
             source: &self.source,
             recorded: self
@@ -216,21 +229,21 @@ impl Differ<'_> {
             may_be_new: true,
             strict: self.strict,
         };
-        let answer = table.answer();
-        for (code, message, at) in answer.wrong {
+        let comparison = table.compare();
+        for (code, message, at) in comparison.wrong {
             let one = &declared[at];
             self.problems
                 .add(code, message, (&one.snapshot.name, None), one.place(None));
         }
-        for (name, from) in answer.applied {
+        for (name, from) in comparison.applied {
             self.applied.push(format!("`{name}` from `{from}`"));
         }
-        for (name, from) in answer.fresh {
+        for (name, from) in comparison.unrecorded_sources {
             self.notes.push(format!(
                 "entity `{name}` is created: it is renamed from {from}"
             ));
         }
-        answer.origins
+        comparison.origins
     }
 
     /// Finds the recorded form of each field of an entity, and sets all former names.
@@ -239,7 +252,7 @@ impl Differ<'_> {
         one: &mut Declared<'_>,
         old: Option<&linchpin_core::schema::EntitySnapshot>,
     ) -> BTreeMap<String, Origin> {
-        let table = Table {
+        let table = NameTable {
             noun: "field",
             source: &self.source,
             recorded: old
@@ -258,19 +271,19 @@ impl Differ<'_> {
             may_be_new: old.is_none(),
             strict: self.strict,
         };
-        let answer = table.answer();
+        let comparison = table.compare();
         let names: Vec<String> = one.fields.keys().cloned().collect();
-        for (code, message, at) in answer.wrong {
+        for (code, message, at) in comparison.wrong {
             let place = (one.snapshot.name.as_str(), Some(names[at].as_str()));
             let at = one.place(Some(&names[at]));
             self.problems.add(code, message, place, at);
         }
-        for (name, from) in answer.applied {
+        for (name, from) in comparison.applied {
             let entity = &one.snapshot.storage_name;
             self.applied
                 .push(format!("`{entity}.{name}` from `{from}`"));
         }
-        for (name, origin) in names.iter().zip(&answer.origins) {
+        for (name, origin) in names.iter().zip(&comparison.origins) {
             let Some(field) = one.snapshot.fields.get_mut(name) else {
                 continue;
             };
@@ -286,6 +299,6 @@ impl Differ<'_> {
             Some(old) => Origin::Renamed(old.storage_name.clone()),
         };
         one.snapshot.former_names = former(&origin, entity, &one.rename_from);
-        names.into_iter().zip(answer.origins).collect()
+        names.into_iter().zip(comparison.origins).collect()
     }
 }

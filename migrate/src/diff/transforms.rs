@@ -1,4 +1,4 @@
-//! The functions that changes need, and their signatures.
+//! The functions that changes need, and checks of their signatures.
 
 use linchpin_core::entity::{Kind, TransformDesc, TransformFrom, TransformType};
 use linchpin_core::schema::FieldSnapshot;
@@ -49,12 +49,12 @@ impl Differ<'_> {
                     .add("transform_signature", message, place, at());
             }
             TransformFrom::Value(from) if !takes(&from, old) => {
-                let message = wrong(&format!("takes `{}`", shown(&from)));
+                let message = wrong(&format!("takes `{}`", type_text(&from)));
                 self.problems
                     .add("transform_signature", message, place, at());
             }
             TransformFrom::Value(_) if !gives(&transform.to, new) => {
-                let message = wrong(&format!("returns `{}`", shown(&transform.to)));
+                let message = wrong(&format!("returns `{}`", type_text(&transform.to)));
                 self.problems
                     .add("transform_signature", message, place, at());
             }
@@ -89,7 +89,7 @@ impl Differ<'_> {
         (self.record(transform), reverse)
     }
 
-    /// The function that fills a field in existing records, and its name. A function that converts
+    /// The name of the function that fills a field in existing records. A function that converts
     /// values belongs to an earlier migration and is ignored.
     pub(super) fn fills(
         &mut self,
@@ -105,7 +105,7 @@ impl Differ<'_> {
             let message = format!(
                 "transform `{}` of `{name}` returns `{}`; expected `{}`",
                 transform.name,
-                shown(&transform.to),
+                type_text(&transform.to),
                 typed(&new.kind, new.optional)
             );
             let place = (one.snapshot.name.as_str(), Some(name));
@@ -115,15 +115,16 @@ impl Differ<'_> {
         Some(self.record(transform))
     }
 
+    /// Adds a function to the functions of the migration. Returns its name.
     fn record(&mut self, transform: &TransformDesc) -> String {
         let from = match transform.from {
-            TransformFrom::Value(from) => shown(&from),
+            TransformFrom::Value(from) => type_text(&from),
             TransformFrom::Record => "record".to_owned(),
         };
         let record = TransformRecord {
             name: transform.name.to_owned(),
             from,
-            to: shown(&transform.to),
+            to: type_text(&transform.to),
             body: transform.body.to_owned(),
         };
         self.transforms.insert(record.name.clone(), record);
@@ -131,8 +132,8 @@ impl Differ<'_> {
     }
 }
 
-/// Whether a function takes the values of a field. Null is another matter: it may be kept from the
-/// function.
+/// Whether a function takes the values of a field. Null is not compared, because a function need
+/// not take it.
 fn takes(from: &TransformType, old: &FieldSnapshot) -> bool {
     let values = old.values.as_deref().unwrap_or_default();
     from.kind.name() == old.kind
@@ -158,10 +159,11 @@ fn gives(to: &TransformType, new: &FieldSnapshot) -> bool {
         }
 }
 
-fn shown(one: &TransformType) -> String {
+fn type_text(one: &TransformType) -> String {
     typed(one.kind.name(), one.optional)
 }
 
+/// The type as text, such as `string`, or `string?` if it allows null.
 fn typed(kind: &str, optional: bool) -> String {
     format!("{kind}{}", if optional { "?" } else { "" })
 }

@@ -9,19 +9,19 @@ fn write(dir: &Path, list: &[Migration]) {
     save(dir, &new, &entries).unwrap();
 }
 
-fn two() -> Vec<Migration> {
+fn two_migrations() -> Vec<Migration> {
     let a = migration(1, "a", None);
     let b = migration(2, "b", Some(&a));
     vec![a, b]
 }
 
 #[test]
-fn a_saved_folder_loads_and_names_leftovers() {
+fn a_saved_folder_is_loaded_with_its_leftover_files() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("deep/migrations");
     assert_eq!(Chain::load(&dir).unwrap(), Chain::empty());
-    write(&dir, &two());
-    assert_eq!(Chain::load(&dir).unwrap().migrations(), two());
+    write(&dir, &two_migrations());
+    assert_eq!(Chain::load(&dir).unwrap().migrations(), two_migrations());
     let names = list(&dir).unwrap();
     assert_eq!(
         names.into_iter().collect::<Vec<_>>(),
@@ -37,11 +37,11 @@ fn a_saved_folder_loads_and_names_leftovers() {
 fn a_folder_that_cannot_be_written_keeps_its_chain() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
-    write(dir, &two()[..1]);
+    write(dir, &two_migrations()[..1]);
     let before = fs::read_to_string(dir.join(INDEX)).unwrap();
-    // A folder at the place of the file: the rename fails, for root too.
+    // A folder has the name of the file, so the rename fails, for root too.
     fs::create_dir(dir.join("0002_b.json")).unwrap();
-    let b = &two()[1];
+    let b = &two_migrations()[1];
     let refusal = save(dir, &[("0002_b.json", b)], &[b.entry(b.file())]).unwrap_err();
     assert_eq!(
         (refusal.code, refusal.exit),
@@ -54,7 +54,7 @@ fn a_folder_that_cannot_be_written_keeps_its_chain() {
 }
 
 #[test]
-fn a_file_at_the_place_of_the_folder_is_one_refusal() {
+fn a_file_in_place_of_the_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("migrations");
     fs::write(&file, "").unwrap();
@@ -67,7 +67,7 @@ fn a_file_at_the_place_of_the_folder_is_one_refusal() {
 fn symbolic_links_out_of_the_folder_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, outside) = (folder.path().join("in"), folder.path().join("out.json"));
-    write(&dir, &two());
+    write(&dir, &two_migrations());
     fs::rename(dir.join("0002_b.json"), &outside).unwrap();
     std::os::unix::fs::symlink(&outside, dir.join("0002_b.json")).unwrap();
     let refusal = Chain::load(&dir).unwrap_err();
@@ -75,9 +75,9 @@ fn symbolic_links_out_of_the_folder_are_refused() {
     assert!(
         refusal
             .message
-            .ends_with("the file is a symbolic link out of the folder")
+            .ends_with("the file is a symbolic link to a file outside the folder")
     );
-    // A link within the folder is fine.
+    // A link to a file in the folder is read.
     fs::remove_file(dir.join("0002_b.json")).unwrap();
     fs::rename(&outside, dir.join("b.txt")).unwrap();
     std::os::unix::fs::symlink("b.txt", dir.join("0002_b.json")).unwrap();
@@ -88,7 +88,7 @@ fn symbolic_links_out_of_the_folder_are_refused() {
 fn large_and_unreadable_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
-    write(dir, &two());
+    write(dir, &two_migrations());
     let file = dir.join("0002_b.json");
     fs::write(&file, vec![b' '; MAX_BYTES + 1]).unwrap();
     let refusal = Chain::load(dir).unwrap_err();
@@ -101,7 +101,7 @@ fn large_and_unreadable_files_are_refused() {
 }
 
 #[test]
-fn a_written_document_replaces_the_old_one_whole() {
+fn writing_a_document_replaces_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     fs::write(&path, "old").unwrap();

@@ -7,7 +7,7 @@ use super::Instance;
 use super::tables::{Cells, INSTANCES, SCHEMA, date, int, text};
 use super::write::insert;
 
-/// Writes the lease of an instance. The caller has a transaction.
+/// Writes the lease of an instance. The caller has begun a transaction.
 pub(crate) async fn lease(
     session: &mut dyn SchemaSession,
     instance: &Instance,
@@ -37,7 +37,7 @@ pub(crate) async fn lease(
     insert(session, INSTANCES, &values).await
 }
 
-/// Removes the lease of an instance, and those that ended an hour ago.
+/// Removes the lease of an instance, and all leases that ended more than an hour ago.
 pub(crate) async fn release(
     session: &mut dyn SchemaSession,
     instance: &str,
@@ -51,9 +51,9 @@ pub(crate) async fn release(
         .map(drop)
 }
 
-/// Reads the window and the epoch, and locks them until the end of the transaction. So a runner
-/// that moves the window either reads the lease that this transaction writes, or has moved the
-/// window before.
+/// Returns the oldest and the newest accepted migration number (the window) and the epoch. Locks
+/// them until the end of the transaction. So either this transaction reads the window that a
+/// runner has changed, or the runner reads the lease that this transaction writes.
 pub(crate) async fn window(
     session: &mut dyn SchemaSession,
     dialect: &dyn Dialect,

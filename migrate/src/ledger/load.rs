@@ -24,7 +24,7 @@ impl Installed {
         }
     }
 
-    /// Reads the ledger, also one whose snapshot was changed by hand: see [`Ledger::damage`].
+    /// Reads the ledger, even if its snapshot was changed by hand: see [`Ledger::damage`].
     ///
     /// # Errors
     /// A fault of the database, or a ledger that is damaged in another way.
@@ -33,7 +33,7 @@ impl Installed {
         if !existing.iter().any(|table| table == SCHEMA) {
             return Ok(Self::Nothing(existing));
         }
-        let mut ledger = head(session).await?;
+        let mut ledger = schema_row(session).await?;
         ledger.migrations = migrations(session).await?;
         ledger.steps = steps(session).await?;
         ledger.instances = instances(session).await?;
@@ -41,7 +41,8 @@ impl Installed {
     }
 }
 
-async fn head(session: &mut dyn SchemaSession) -> Result<Ledger, SchemaError> {
+/// Reads the row of the table with the installed schema.
+async fn schema_row(session: &mut dyn SchemaSession) -> Result<Ledger, SchemaError> {
     use ColumnKind::{Integer, Json, String, StringArray};
     let columns = [
         ("format", Integer),
@@ -130,8 +131,8 @@ async fn migrations(
             document: row.text()?,
             state: MigrationState::read(&row.text()?)
                 .ok_or_else(|| damaged("the state of a migration is unknown"))?,
-            plan: row.maybe(),
-            approval: row.maybe(),
+            plan: row.maybe_text(),
+            approval: row.maybe_text(),
             draft: row.next() == Value::Bool(true),
             executor: row.text()?,
             opened_at: row.date()?,
@@ -173,12 +174,12 @@ async fn steps(
             state: StepState::read(&row.text()?)
                 .ok_or_else(|| damaged("the state of a step is unknown"))?,
             attempts: row.int()?,
-            cursor: row.maybe(),
+            cursor: row.maybe_text(),
             rows_done: row.int()?,
             rows_failed: row.int()?,
-            result: row.maybe(),
-            error: row.maybe(),
-            approval: row.maybe(),
+            result: row.maybe_text(),
+            error: row.maybe_text(),
+            approval: row.maybe_text(),
             started_at: row.date()?,
             done_at: row.maybe_date(),
         };

@@ -1,4 +1,4 @@
-//! The ledger: the tables in a database that say what is installed there.
+//! The ledger: the tables in a database that record its installed schema and migrations.
 
 mod lease;
 mod load;
@@ -20,10 +20,10 @@ pub(crate) use self::write::{Opening, Runner, create};
 /// The version of the tables of the framework that this build creates.
 pub(crate) const SYSTEM: u64 = 1;
 
-/// How much longer than its lease an instance counts as alive.
+/// An instance counts as alive for this time after the end of its lease.
 const GRACE_MILLIS: i64 = 5_000;
 
-/// What is installed in a database.
+/// The installed schema of a database, and its migrations.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// The id of the database.
@@ -34,31 +34,32 @@ pub struct Ledger {
     pub system: u64,
     /// The number of the newest migration that is done.
     pub seq: u64,
-    /// The oldest binary that may serve.
+    /// The newest migration of the oldest binary that may serve.
     pub min_seq: u64,
-    /// The newest binary that may serve.
+    /// The newest migration of the newest binary that may serve.
     pub max_seq: u64,
-    /// Grows with every change of names or of the window. Instances read it.
+    /// A number that grows with every change of the names, the window or the installed schema.
+    /// Instances poll it.
     pub epoch: u64,
-    /// Grows with every runner. A runner with an older number writes nothing more.
+    /// The number of the newest runner. A runner with a smaller number can no longer write.
     pub runner: u64,
-    /// The snapshot that is installed: the one of `seq`, or a draft of a development start.
+    /// The installed snapshot: that of migration `seq`, or a draft of a development start.
     pub snapshot: Snapshot,
     /// The digest of the snapshot when it was written.
     pub digest: String,
-    /// Why the snapshot is not what was written; `None` if it is. [`Installed::load`] refuses such
-    /// a ledger.
+    /// The reason why the snapshot is damaged; `None` if it is unchanged. [`Installed::load`]
+    /// refuses a damaged ledger.
     pub damage: Option<String>,
     /// The storage names of the entities whose records are in this database.
     pub placed: Vec<String>,
-    /// The tables and columns that open migrations rename, by their later names: `people` and
-    /// `people.title`.
+    /// The tables and columns that open migrations rename, by their later names, such as `people`
+    /// and `people.title`.
     pub names: BTreeMap<String, NameMode>,
     /// The migrations that have started here, by number.
     pub migrations: BTreeMap<u64, LedgerMigration>,
     /// The steps that have started here, by id.
     pub steps: BTreeMap<String, LedgerStep>,
-    /// The instances that serve, or served until a moment ago.
+    /// The instances that have a lease, including leases that ended less than an hour ago.
     pub instances: Vec<Instance>,
 }
 
@@ -71,11 +72,11 @@ pub struct LedgerMigration {
     pub digest: String,
     /// Its file, as JSON.
     pub document: String,
-    /// How far it is.
+    /// Its state.
     pub state: MigrationState,
-    /// The digest of the plan that opened it; `None` if no plan did.
+    /// The digest of the plan that opened it; `None` if it was opened without a plan.
     pub plan: Option<String>,
-    /// The digest with which its steps were approved last.
+    /// The digest of the last approval of its steps.
     pub approval: Option<String>,
     /// Whether a development start applied it before it was recorded.
     pub draft: bool,
@@ -94,25 +95,25 @@ pub struct LedgerStep {
     pub seq: u64,
     /// The digest of its content.
     pub digest: String,
-    /// The class of the number of rows of its table when it started.
+    /// The size class of its table when it started.
     pub class: RowClass,
-    /// How far it is.
+    /// Its state.
     pub state: StepState,
-    /// How often it was started.
+    /// The number of its starts.
     pub attempts: u64,
     /// The key after which a backfill continues, as JSON.
     pub cursor: Option<String>,
-    /// The rows that it has written.
+    /// The number of rows that it has written.
     pub rows_done: u64,
-    /// The rows that its function refused.
+    /// The number of rows that its function refused.
     pub rows_failed: u64,
     /// The result of its verification, as JSON.
     pub result: Option<String>,
-    /// Why it failed.
+    /// The error of a failed step.
     pub error: Option<String>,
-    /// The digest with which it was approved, if it needed an approval.
+    /// The digest of its approval, if it needed one.
     pub approval: Option<String>,
-    /// When it was started last.
+    /// The time of its last start.
     pub started_at: Timestamp,
     /// When it ended.
     pub done_at: Option<Timestamp>,
@@ -127,7 +128,7 @@ pub struct Instance {
     pub host: String,
     /// The number of its newest migration.
     pub seq: u64,
-    /// The epoch that it has seen.
+    /// The epoch that it read last.
     pub epoch: u64,
     /// The end of its lease, by the clock of the database.
     pub lease_end: Timestamp,
@@ -136,7 +137,7 @@ pub struct Instance {
 /// The state of a database.
 #[derive(Clone, Debug)]
 pub enum Installed {
-    /// There is no ledger. The names of the tables that exist.
+    /// There is no ledger. Holds the names of the existing tables.
     Nothing(Vec<String>),
     /// There is a ledger.
     Ledger(Box<Ledger>),
@@ -160,17 +161,18 @@ impl Ledger {
             .is_some_and(|step| step.state == StepState::Done)
     }
 
-    /// The instances whose lease has not ended, with these numbers of their newest migrations.
-    pub(crate) fn alive(&self, now: Timestamp, seq: impl Fn(u64) -> bool) -> Vec<String> {
+    /// The instances that are alive and for whose newest migration number `accepts` returns true,
+    /// as lines of text.
+    pub(crate) fn alive(&self, now: Timestamp, accepts: impl Fn(u64) -> bool) -> Vec<String> {
         let lives = |one: &&Instance| one.lease_end.millis() + GRACE_MILLIS > now.millis();
         let instances = self.instances.iter().filter(lives);
         instances
-            .filter(|one| seq(one.seq))
+            .filter(|one| accepts(one.seq))
             .map(|one| format!("{} (schema {})", one.host, one.seq))
             .collect()
     }
 
-    /// Whether no step of a migration has run.
+    /// Whether no step of a migration has started its work.
     pub(crate) fn is_untouched(&self, seq: u64) -> bool {
         let mut steps = self.steps.values();
         !steps.any(|step| step.seq == seq && step.state.has_run())
@@ -185,6 +187,6 @@ fn damaged(what: &str) -> SchemaError {
 }
 
 /// Whether a name belongs to a table of the framework.
-pub(crate) fn is_ours(table: &str) -> bool {
+pub(crate) fn is_framework_table(table: &str) -> bool {
     table.starts_with("linchpin_")
 }

@@ -1,8 +1,8 @@
-//! The states of migrations and steps, and the names of what is renamed.
+//! The states of migrations, steps and renamed objects.
 
 use serde::{Deserialize, Serialize};
 
-/// How far a migration is in a database.
+/// The state of a migration in a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MigrationState {
     /// It has started.
@@ -11,7 +11,7 @@ pub enum MigrationState {
     Expanded,
     /// Its expand and backfill steps are done.
     Backfilled,
-    /// A contract step has started. It cannot be rolled back any more.
+    /// A contract step has started. The migration can no longer be rolled back.
     Contracting,
     /// All its steps are done.
     Done,
@@ -29,7 +29,7 @@ impl MigrationState {
         Self::RolledBack,
     ];
 
-    /// The name in the ledger and in reports: `open`.
+    /// The name in the ledger and in reports, such as `open`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -51,7 +51,7 @@ impl MigrationState {
     }
 }
 
-/// How far a step is in a database. A step without a row in the ledger is pending.
+/// The state of a step in a database. A step without a row in the ledger is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepState {
     /// It was undone, and may run again.
@@ -75,7 +75,7 @@ impl StepState {
         Self::Waiting,
     ];
 
-    /// The name in the ledger and in reports: `running`.
+    /// The name in the ledger and in reports, such as `running`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -86,7 +86,7 @@ impl StepState {
         }
     }
 
-    /// Whether the step may have changed something.
+    /// Whether the step may have changed the database.
     pub const fn has_run(self) -> bool {
         !matches!(self, Self::Pending | Self::Waiting)
     }
@@ -96,7 +96,7 @@ impl StepState {
     }
 }
 
-/// Under which name statements reach a renamed table or column.
+/// The name that statements use for a renamed table or column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum NameMode {

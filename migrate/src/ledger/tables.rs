@@ -1,11 +1,11 @@
-//! The tables of the ledger, and their cells.
+//! The tables of the ledger, and the values of their columns.
 
 use linchpin_core::schema::{Bound, Column, ColumnKind, SchemaError, SchemaSession, Table};
 use linchpin_core::{Timestamp, Value};
 
 use super::damaged;
 
-/// The table with one row: what is installed.
+/// The table with the installed schema. It has one row.
 pub(super) const SCHEMA: &str = "linchpin_schema";
 pub(super) const MIGRATIONS: &str = "linchpin_migrations";
 pub(super) const STEPS: &str = "linchpin_migration_steps";
@@ -117,7 +117,7 @@ pub(super) fn text(value: impl Into<String>) -> Bound {
 }
 
 /// A text parameter that may be null.
-pub(super) fn maybe(value: Option<String>) -> Bound {
+pub(super) fn maybe_text(value: Option<String>) -> Bound {
     (value.map_or(Value::Null, Value::Text), ColumnKind::String)
 }
 
@@ -137,7 +137,7 @@ pub(super) fn maybe_date(value: Option<Timestamp>) -> Bound {
     (value.map_or(Value::Null, Value::Date), ColumnKind::Date)
 }
 
-/// The cells of a row, read in order.
+/// The values of a row, read in the order of the columns.
 pub(super) struct Cells(pub(super) std::vec::IntoIter<Value>);
 
 impl Cells {
@@ -146,10 +146,11 @@ impl Cells {
     }
 
     pub(super) fn text(&mut self) -> Result<String, SchemaError> {
-        self.maybe().ok_or_else(|| damaged("a text is missing"))
+        self.maybe_text()
+            .ok_or_else(|| damaged("a text is missing"))
     }
 
-    pub(super) fn maybe(&mut self) -> Option<String> {
+    pub(super) fn maybe_text(&mut self) -> Option<String> {
         match self.next() {
             Value::Text(text) => Some(text),
             _ => None,

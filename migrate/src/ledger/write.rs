@@ -9,12 +9,12 @@ use linchpin_core::schema::{
 
 use super::damaged;
 use super::state::{MigrationState, NameMode, StepState};
-use super::tables::{MIGRATIONS, SCHEMA, STEPS, date, int, maybe, maybe_date, tables, text};
+use super::tables::{MIGRATIONS, SCHEMA, STEPS, date, int, maybe_date, maybe_text, tables, text};
 use crate::canonical;
 use crate::chain::Migration;
 use crate::step::Step;
 
-/// Creates the tables of the ledger, and its row. The caller has a transaction.
+/// Creates the tables of the ledger, and its row. The caller has begun a transaction.
 pub(crate) async fn create(
     session: &mut dyn SchemaSession,
     (app, system): (&str, u64),
@@ -27,7 +27,7 @@ pub(crate) async fn create(
             .await?;
     }
     let now = session.now().await?;
-    let (document, digest) = written(snapshot);
+    let (document, digest) = document_and_digest(snapshot);
     let values = [
         text("schema"),
         int(u64::from(Snapshot::FORMAT)),
@@ -41,24 +41,25 @@ pub(crate) async fn create(
         int(1),
         text(document),
         text(digest),
-        placed(snapshot),
+        storage_names(snapshot),
         names(&BTreeMap::new()),
         date(now),
     ];
     insert(session, SCHEMA, &values).await
 }
 
-fn written(snapshot: &Snapshot) -> (String, String) {
+fn document_and_digest(snapshot: &Snapshot) -> (String, String) {
     let json = serde_json::to_value(snapshot).unwrap_or_default();
     (canonical::canonical(&json), canonical::digest(&json))
 }
 
 /// The storage names of the entities of a snapshot.
-fn placed(snapshot: &Snapshot) -> Bound {
+fn storage_names(snapshot: &Snapshot) -> Bound {
     let names = snapshot.entities.keys().cloned().collect();
     (Value::Strings(names), ColumnKind::StringArray)
 }
 
+/// The present names of renamed objects as a parameter.
 fn names(names: &BTreeMap<String, NameMode>) -> Bound {
     let json = serde_json::to_value(names).unwrap_or_default();
     (Value::Json(canonical::canonical(&json)), ColumnKind::Json)
@@ -77,16 +78,16 @@ pub(super) async fn insert(
         .flat_map(|table| &table.columns)
         .map(|column| column.name.as_str())
         .collect();
-    let slots: Vec<String> = (1..=values.len()).map(|n| format!("${n}")).collect();
+    let placeholders: Vec<String> = (1..=values.len()).map(|n| format!("${n}")).collect();
     let sql = format!(
         "INSERT INTO {name} ({}) VALUES ({})",
         columns.join(", "),
-        slots.join(", ")
+        placeholders.join(", ")
     );
     session.execute(&sql, values).await.map(drop)
 }
 
-/// A migration as it is recorded when it starts.
+/// The record of a migration that starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Opening<'a> {
     pub(crate) seq: u64,
@@ -99,7 +100,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) plan: Option<&'a str>,
     /// The digest that approves its steps.
     pub(crate) approval: Option<&'a str>,
-    /// Whether it is not recorded in the chain.
+    /// Whether the chain does not contain it, because it is a draft of a development start.
     pub(crate) draft: bool,
 }
 
@@ -118,20 +119,20 @@ impl Opening<'_> {
     }
 }
 
-fn taken_over() -> SchemaError {
+fn another_runner() -> SchemaError {
     SchemaError::new(
         SchemaFault::LockLost,
-        "another runner has taken over; this one has written nothing more",
+        "another runner has taken over; this one stopped without further writes",
     )
 }
 
-/// Writes of a runner. Each names the runner's number, so that a runner that lost its lock writes
-/// nothing.
+/// The number of a runner, and its writes. Each write checks the number, so a runner that lost its
+/// lock writes nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runner(pub(crate) u64);
 
 impl Runner {
-    /// Takes the next number.
+    /// Becomes the newest runner: increments the number in the ledger.
     pub(crate) async fn take(session: &mut dyn SchemaSession) -> Result<Self, SchemaError> {
         let sql = format!("UPDATE {SCHEMA} SET runner = runner + 1");
         session.execute(&sql, &[]).await?;
@@ -144,25 +145,29 @@ impl Runner {
             .ok_or_else(|| damaged("its row is missing"))
     }
 
-    /// Checks, within a transaction, that no other runner has taken over. Locks the row.
+    /// Checks, within a transaction, that no other runner has taken over. Locks the row of the
+    /// ledger.
     pub(crate) async fn check(self, session: &mut dyn SchemaSession) -> Result<(), SchemaError> {
         let sql = format!("UPDATE {SCHEMA} SET runner = runner WHERE runner = $1");
         match session.execute(&sql, &[int(self.0)]).await? {
             1 => Ok(()),
-            _ => Err(taken_over()),
+            _ => Err(another_runner()),
         }
     }
 
-    /// Checks that no other runner has taken over, without a lock of the row. Use it before work
-    /// that does not write the ledger. Another runner may take over directly afterwards; only
-    /// [`check`](Self::check) excludes that.
-    pub(crate) async fn look(self, session: &mut dyn SchemaSession) -> Result<(), SchemaError> {
+    /// Checks that no other runner has taken over, without a lock. Use it before work that does not
+    /// write the ledger. Another runner may take over directly after it; only
+    /// [`check`](Self::check) prevents that.
+    pub(crate) async fn check_without_lock(
+        self,
+        session: &mut dyn SchemaSession,
+    ) -> Result<(), SchemaError> {
         let sql = format!("SELECT runner FROM {SCHEMA}");
         let rows = session.query(&sql, &[], &[ColumnKind::Integer]).await?;
         let number = rows.into_iter().flatten().next().and_then(|n| n.as_int());
         match number.and_then(|n| u64::try_from(n).ok()) {
             Some(number) if number == self.0 => Ok(()),
-            _ => Err(taken_over()),
+            _ => Err(another_runner()),
         }
     }
 
@@ -183,8 +188,8 @@ impl Runner {
             text(&*opening.digest),
             text(&*opening.document),
             text(state.name()),
-            maybe(opening.plan.map(str::to_owned)),
-            maybe(opening.approval.map(str::to_owned)),
+            maybe_text(opening.plan.map(str::to_owned)),
+            maybe_text(opening.approval.map(str::to_owned)),
             (Value::Bool(opening.draft), ColumnKind::Boolean),
             text(env!("CARGO_PKG_VERSION")),
             date(now),
@@ -219,7 +224,7 @@ impl Runner {
         session.execute(&sql, &values).await.map(drop)
     }
 
-    /// Records that a step starts. `approval` is the digest that covers it.
+    /// Records that a step starts. `approval` is the digest of its approval.
     pub(crate) async fn running(
         self,
         session: &mut dyn SchemaSession,
@@ -233,7 +238,7 @@ impl Runner {
              attempts = attempts + 1, error = NULL, approval = $4, started_at = $5, \
              done_at = NULL WHERE id = $1"
         );
-        let approval = maybe(approval.map(str::to_owned));
+        let approval = maybe_text(approval.map(str::to_owned));
         let (id, digest) = (text(&*step.id), text(&*step.digest));
         let class = text(step.class.name());
         let values = [
@@ -253,11 +258,11 @@ impl Runner {
             class,
             text(StepState::Running.name()),
             int(1),
-            maybe(None),
+            maybe_text(None),
             int(0),
             int(0),
-            maybe(None),
-            maybe(None),
+            maybe_text(None),
+            maybe_text(None),
             approval,
             date(now),
             maybe_date(None),
@@ -265,7 +270,7 @@ impl Runner {
         insert(session, STEPS, &values).await
     }
 
-    /// Records a step as done that needed no run, such as the steps of a new database.
+    /// Records a step as done that did not have to run, such as a step of a new database.
     pub(crate) async fn installed_step(
         self,
         session: &mut dyn SchemaSession,
@@ -276,7 +281,7 @@ impl Runner {
             .await
     }
 
-    /// Records the end of a step. `result` is the outcome of its verification as JSON.
+    /// Records the end of a step. `result` is the result of its verification as JSON.
     pub(crate) async fn finish(
         self,
         session: &mut dyn SchemaSession,
@@ -292,8 +297,8 @@ impl Runner {
         let values = [
             text(id),
             text(state.name()),
-            maybe(result),
-            maybe(error),
+            maybe_text(result),
+            maybe_text(error),
             date(now),
         ];
         session.execute(&sql, &values).await.map(drop)
@@ -310,11 +315,11 @@ impl Runner {
         let sql = format!(
             "UPDATE {STEPS} SET cursor = $2, rows_done = $3, rows_failed = $4 WHERE id = $1"
         );
-        let values = [text(id), maybe(cursor), int(done), int(failed)];
+        let values = [text(id), maybe_text(cursor), int(done), int(failed)];
         session.execute(&sql, &values).await.map(drop)
     }
 
-    /// Moves the window, and begins a new epoch.
+    /// Records a changed window, and begins a new epoch.
     pub(crate) async fn window(
         self,
         session: &mut dyn SchemaSession,
@@ -328,8 +333,8 @@ impl Runner {
         session.execute(&sql, &[int(min), int(max)]).await.map(drop)
     }
 
-    /// Records which names statements use for renamed tables and columns, and begins a new epoch. A
-    /// step that changes names calls it in its own transaction.
+    /// Records the names that statements use for renamed tables and columns, and begins a new
+    /// epoch. A step that renames objects calls this in its transaction.
     pub(crate) async fn names(
         self,
         session: &mut dyn SchemaSession,
@@ -351,8 +356,8 @@ impl Runner {
         session.execute(&sql, &[int(version)]).await.map(drop)
     }
 
-    /// Records the installed schema, and begins a new epoch. The names of tables and columns that
-    /// open migrations rename stay.
+    /// Records the installed schema, and begins a new epoch. Does not change the recorded names of
+    /// tables and columns that open migrations rename.
     pub(crate) async fn installed(
         self,
         session: &mut dyn SchemaSession,
@@ -360,7 +365,7 @@ impl Runner {
         (min, max): (u64, u64),
     ) -> Result<(), SchemaError> {
         self.check(session).await?;
-        let (document, digest) = written(snapshot);
+        let (document, digest) = document_and_digest(snapshot);
         let sql = format!(
             "UPDATE {SCHEMA} SET seq = $1, snapshot = $2, digest = $3, min_seq = $4, \
              max_seq = $5, placed = $6, epoch = epoch + 1"
@@ -371,13 +376,13 @@ impl Runner {
             text(digest),
             int(min),
             int(max),
-            placed(snapshot),
+            storage_names(snapshot),
         ];
         session.execute(&sql, &values).await.map(drop)
     }
 }
 
-/// The key of a migration's row: sorts by number.
+/// The key of a migration's row. Keys sort by the number of the migration.
 fn id(seq: u64) -> String {
     format!("{seq:04}")
 }

@@ -1,4 +1,4 @@
-//! Indexes under renames, and constraints that become wider while the previous binary may serve.
+//! Indexes on renamed columns, and steps that widen, replace or rebuild constraints and tables.
 
 use linchpin_core::schema::{
     Action, Check as TableCheck, CheckRule, Column, ColumnKind, EntitySnapshot, Index, Table,
@@ -19,8 +19,8 @@ pub(super) struct KeptIndex {
 }
 
 impl Lowering<'_> {
-    /// Constraints that accept more than before: the previous binary may not know the new values,
-    /// so these steps wait until it is gone. Defaults are part of it.
+    /// Adds steps for constraints that accept more values, and for defaults. The previous binary
+    /// may not know the new values, so the steps for constraints wait until it no longer serves.
     pub(super) fn widen(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
         let table = before.storage_name.clone();
         let entity = after.storage_name.clone();
@@ -57,7 +57,8 @@ impl Lowering<'_> {
                 column.kind = ColumnKind::Enum(all);
                 risk = Risk::Widening;
             }
-            // A narrower enum keeps the old default until its values are gone.
+            // The new default applies from this step on. A narrower enum keeps its old values until
+            // the contract phase.
             column.default = new.default;
         }
         if wider == present {
@@ -79,8 +80,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The steps from one form of a column to another with the same name, on a store that alters
-    /// constraints.
+    /// Adds the steps that change a column and keep its name, on a store that alters constraints.
     pub(super) fn alter_column(
         &mut self,
         phase: Phase,
@@ -158,8 +158,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Creates indexes anew whose form depends on whether a column allows null. `was` is the column
-    /// before the change.
+    /// Recreates the indexes whose definition depends on whether a column allows null. `was` is the
+    /// column before the change.
     fn rewrite_indexes(
         &mut self,
         phase: Phase,
@@ -211,7 +211,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A check that is added without a scan, and verified while other sessions write.
+    /// Adds a check in two steps: one adds it without a scan of the table, the other one validates
+    /// it while other sessions write.
     #[expect(
         clippy::too_many_arguments,
         reason = "all of them name parts of one check"
@@ -255,8 +256,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Creates a table anew with another shape. `renames` are pairs of new and present names of
-    /// columns whose names differ.
+    /// Rebuilds a table with other columns and constraints. `renames` are the new and the present
+    /// names of renamed columns.
     pub(super) fn rebuild(
         &mut self,
         phase: Phase,
@@ -302,7 +303,7 @@ pub(super) fn kept(before: &EntitySnapshot, after: &EntitySnapshot) -> Vec<KeptI
         let same = |other: &Index| {
             other.unique == index.unique && other.keys == index.keys && other.only == index.only
         };
-        // The same name first: two indexes may differ in their names only.
+        // An index with the same name is preferred: two indexes may differ in their names only.
         let at = new
             .iter()
             .position(|other| same(other) && other.name == name)
@@ -337,7 +338,7 @@ pub(super) fn dropped(before: &EntitySnapshot, after: &EntitySnapshot) -> Vec<St
         .collect()
 }
 
-/// An index of the later snapshot on the columns as they are named until the contract.
+/// An index of the later snapshot, with the names that columns have until the contract phase.
 pub(super) fn on_present_columns(
     before: &EntitySnapshot,
     after: &EntitySnapshot,
@@ -361,8 +362,8 @@ pub(super) fn on_present_columns(
     with_columns(index, &renames)
 }
 
-/// An index of the earlier snapshot on the columns of the later one; `None` if a column of it is
-/// gone or replaced.
+/// An index of the earlier snapshot, with the column names of the later one. `None` if a column of
+/// the index is gone or replaced.
 fn on_later_columns(
     before: &EntitySnapshot,
     after: &EntitySnapshot,
@@ -389,8 +390,9 @@ fn on_later_columns(
     Some(with_columns(index, &renames))
 }
 
-/// Renames columns of an index, all at once: two columns may exchange their names.
+/// Renames all columns of an index together, because two columns may exchange their names.
 fn with_columns(index: Index, renames: &[(String, String)]) -> Index {
+    // First temporary names that no column has.
     let mut parked = index;
     for (at, (from, _)) in renames.iter().enumerate() {
         parked = parked.renamed(from, &format!("\u{0}{at}"));

@@ -14,6 +14,7 @@ use crate::pairs::{self, FieldPair};
 use crate::step::{Phase, Risk, Work};
 
 impl Lowering<'_> {
+    /// Adds the contract steps of an entity that both snapshots have.
     pub(super) fn contract(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
         let entity = after.storage_name.clone();
         self.catch_up(before, after);
@@ -45,7 +46,8 @@ impl Lowering<'_> {
         self.rename_indexes(after);
     }
 
-    /// Runs the data steps of the entity again: the previous binary may have written rows since.
+    /// Adds the data steps of the entity again, because the previous binary may have written rows
+    /// after their first run.
     fn catch_up(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
         let again: Vec<(Risk, DataAction)> = self
             .steps
@@ -130,8 +132,8 @@ impl Lowering<'_> {
         all
     }
 
-    /// On a store that cannot alter constraints: one rebuild of the table if it is needed, else
-    /// renames.
+    /// Adds the contract steps on a store that cannot alter constraints: one rebuild of the table
+    /// if one is needed, else renames.
     fn contract_by_rebuild(
         &mut self,
         before: &EntitySnapshot,
@@ -204,7 +206,7 @@ impl Lowering<'_> {
         );
     }
 
-    /// On a store that alters constraints: one step for each of them.
+    /// Adds the contract steps on a store that alters constraints: one step for each constraint.
     fn contract_by_alter(
         &mut self,
         before: &EntitySnapshot,
@@ -213,7 +215,7 @@ impl Lowering<'_> {
     ) {
         let entity = after.storage_name.clone();
         let table = before.storage_name.clone();
-        self.drop_taken(before, after);
+        self.drop_draft_columns(before, after);
         self.drop_indexes(before, after);
         let mut renames = Vec::new();
         for pair in pairs::fields(before, after) {
@@ -248,7 +250,7 @@ impl Lowering<'_> {
             };
             let first = self.steps.len();
             self.alter_column(Phase::Contract, &entity, &table, &now, &target);
-            // The conditions are those of the first step on the column.
+            // The first step on the column gets its conditions.
             let (own, rest) = conditions
                 .into_iter()
                 .partition(|(column, _)| *column == present);
@@ -289,7 +291,7 @@ impl Lowering<'_> {
     }
 
     /// Removes columns that a development start added under the new names of fields.
-    fn drop_taken(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
+    fn drop_draft_columns(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
         let table = before.storage_name.clone();
         let mut columns = Vec::new();
         let mut indexes = Vec::new();
@@ -300,8 +302,8 @@ impl Lowering<'_> {
                 continue;
             };
             if is_taken(before, present, &is.column) {
-                let of = present.indexes.iter().filter(|i| i.reads(&is.column));
-                indexes.extend(of.map(|index| index.name.clone()));
+                let affected = present.indexes.iter().filter(|i| i.reads(&is.column));
+                indexes.extend(affected.map(|index| index.name.clone()));
                 columns.push(is.column.clone());
             }
         }
@@ -373,8 +375,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Gives indexes their final names: the names of columns or of the table have changed, or the
-    /// name was taken until now.
+    /// Renames indexes to their final names. An index has another name if its table or a column was
+    /// renamed, or if another index had the name until now.
     fn rename_indexes(&mut self, after: &EntitySnapshot) {
         let table = after.storage_name.clone();
         let wanted = after.table().indexes;
@@ -388,10 +390,11 @@ impl Lowering<'_> {
                 if present.index(&index.name).is_some() {
                     return None;
                 }
-                let spare = |other: &&Index| {
+                // An index with the same content, whose present name is not the final name of any.
+                let can_be_renamed = |other: &&Index| {
                     same(other, index) && !wanted.iter().any(|wanted| wanted.name == other.name)
                 };
-                let other = present.indexes.iter().find(spare)?;
+                let other = present.indexes.iter().find(can_be_renamed)?;
                 Some((other.name.clone(), index.name.clone()))
             });
             let Some((from, to)) = next else { return };
@@ -415,8 +418,8 @@ fn is_taken(before: &EntitySnapshot, present: &Table, column: &str) -> bool {
     present.column(column).is_some() && !fields.any(|field| field.column == column)
 }
 
-/// Whether a store that rebuilds tables gives the column a check, whose name contains the name of
-/// the column.
+/// Whether a store that rebuilds tables gives columns of this kind a check. The name of such a
+/// check contains the name of the column.
 fn has_named_check(kind: &ColumnKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,4 @@
-//! New tables, new columns and new indexes: steps that the previous binary does not notice.
+//! New tables, columns and indexes: steps that do not affect the previous binary.
 
 use linchpin_core::schema::{Action, Column, EntitySnapshot, FieldSnapshot, Index};
 
@@ -10,14 +10,15 @@ use crate::check::{Check, key_of};
 use crate::pairs::{self, EntityPair, FieldPair};
 use crate::step::{Phase, Work};
 
-/// The column that a transform fills, and the one with the values that it was computed from.
+/// The names of the column that a transform fills, and of the column with copies of the old values
+/// that it was computed from.
 pub(crate) fn replacement(column: &str) -> (String, String) {
     let with = |suffix: &str| shortened(format!("{column}{suffix}"));
     (with("__next"), with("__src"))
 }
 
 impl Lowering<'_> {
-    /// A new entity.
+    /// Adds the steps of a new entity.
     pub(super) fn create(&mut self, entity: &EntitySnapshot) {
         let table = entity.table();
         let name = table.name.clone();
@@ -32,8 +33,8 @@ impl Lowering<'_> {
             }),
             ..Planned::of(Phase::Expand)
         });
-        // The database checks the newest unique index first, so the first declared one is created
-        // last where that is the order.
+        // SQLite checks the newest unique index first, so there the first declared one is created
+        // last.
         for index in self.ordered(table.indexes) {
             self.index(Phase::Expand, &name, &name, index, false);
         }
@@ -48,7 +49,7 @@ impl Lowering<'_> {
         unique.into_iter().chain(plain).collect()
     }
 
-    /// An index of a table. `concurrently` is false for a table that the plan creates.
+    /// Adds the step of a new index. `concurrently` is false for a table that the plan creates.
     pub(super) fn index(
         &mut self,
         phase: Phase,
@@ -57,7 +58,7 @@ impl Lowering<'_> {
         mut index: Index,
         concurrently: bool,
     ) {
-        // An index that is dropped later, or renamed, may have the name until then.
+        // An index that a later step drops or renames may still have the name.
         let mut tables = self.tables.values();
         if tables.any(|table| table.index(&index.name).is_some()) {
             index.name = shortened(format!("{}__next", index.name));
@@ -89,7 +90,7 @@ impl Lowering<'_> {
         });
     }
 
-    /// What can be added to a table while the previous binary uses it.
+    /// Adds the steps that extend a table while the previous binary uses it.
     pub(super) fn expand(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
         let table = before.storage_name.clone();
         let mut late: Vec<String> = Vec::new();
@@ -97,11 +98,11 @@ impl Lowering<'_> {
             match pair {
                 FieldPair::New(name, field) => {
                     let column = field.column();
-                    let filled = !column.optional && column.default.is_none();
-                    if filled || field.computed.is_some() {
+                    let needs_fill = !column.optional && column.default.is_none();
+                    if needs_fill || field.computed.is_some() {
                         late.push(column.name.clone());
                     }
-                    if filled || (field.computed.is_some() && !field.optional) {
+                    if needs_fill || (field.computed.is_some() && !field.optional) {
                         let reason = format!("`{name}` must be filled before it can be read");
                         self.fence.get_or_insert(reason);
                     }
@@ -109,7 +110,7 @@ impl Lowering<'_> {
                         after,
                         &table,
                         Column {
-                            optional: column.optional || filled,
+                            optional: column.optional || needs_fill,
                             ..column
                         },
                     );
@@ -128,10 +129,11 @@ impl Lowering<'_> {
                     };
                     self.add(after, &table, add(next, field));
                     self.add(after, &table, add(source, was));
-                    self.keep((before, after), (earlier, was), (name, field));
+                    self.keep_earlier_column((before, after), (earlier, was), (name, field));
                 }
                 FieldPair::Gone(was) => {
-                    // The new binary writes one value into it, which a unique index accepts once.
+                    // The new binary writes the same value to every record, and a unique index
+                    // accepts it only once.
                     let unique = before.table().indexes.into_iter();
                     let in_unique = unique.filter(|i| i.unique).any(|i| i.reads(&was.column));
                     if in_unique && !was.optional {
@@ -178,7 +180,7 @@ impl Lowering<'_> {
         });
     }
 
-    /// A field that must name a record of another table from now on.
+    /// Adds the check of a field that must name a record of another table from now on.
     fn orphans(
         &mut self,
         before: &EntitySnapshot,
@@ -230,7 +232,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether a field of the later snapshot continues one of the earlier.
+/// Whether a field of the later snapshot is the same as one of the earlier, perhaps renamed.
 pub(super) fn same_field(
     before: &EntitySnapshot,
     after: &EntitySnapshot,

@@ -1,4 +1,4 @@
-//! The rows of new and changed columns.
+//! The data steps of new and changed columns.
 
 use linchpin_core::Value;
 use linchpin_core::schema::{
@@ -14,7 +14,7 @@ use crate::pairs::{self, EntityPair, FieldPair};
 use crate::step::{Phase, Risk};
 
 impl Lowering<'_> {
-    /// The rows of new columns.
+    /// Adds the data steps of new, replaced and newly required columns.
     pub(super) fn backfill(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
         let table = before.storage_name.clone();
         let entity = after.storage_name.clone();
@@ -23,7 +23,7 @@ impl Lowering<'_> {
         };
         for pair in pairs::fields(before, after) {
             match pair {
-                // After all others: see `compute`.
+                // `compute` adds these after all others.
                 FieldPair::New(_, field) if field.computed.is_some() => {}
                 FieldPair::New(name, field) => {
                     self.fill(before, after, (&table, &key), (name, field));
@@ -50,7 +50,7 @@ impl Lowering<'_> {
                         source: named(source, was),
                         transform,
                         required: !field.optional,
-                        null: generated(field).filter(|_| !field.optional),
+                        null: default_value(field).filter(|_| !field.optional),
                     };
                     self.data(Phase::Backfill, Risk::Transform, &entity, data);
                 }
@@ -78,8 +78,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The rows of computed fields, after those of the fields that they are computed from. Then the
-    /// indexes of filled columns.
+    /// Adds the data steps of computed fields, then the indexes on filled columns. Runs after
+    /// [`backfill`](Self::backfill), which fills the fields that they are computed from.
     pub(super) fn compute(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
         let table = before.storage_name.clone();
         let entity = after.storage_name.clone();
@@ -109,7 +109,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Gives rows without a value of a required field one, if the declaration says which.
+    /// Adds the step that fills a field in rows without a value. The values come from the transform
+    /// of the field. Without a transform, a required field gets its default, or the value that the
+    /// framework writes. Without any of them, no step is added.
     fn fill(
         &mut self,
         before: &EntitySnapshot,
@@ -145,8 +147,8 @@ impl Lowering<'_> {
             return;
         }
         let existed = before.fields.contains_key(name) || !field.former_names.is_empty();
-        let value = match generated(field) {
-            // A new column has its default from the start.
+        let value = match default_value(field) {
+            // The database fills a new column with its default.
             Some(FillValue::Literal(_)) if !existed => return,
             Some(value) => value,
             None => match hidden_value(after, name) {
@@ -163,6 +165,7 @@ impl Lowering<'_> {
         self.data(Phase::Backfill, Risk::Data, entity, data);
     }
 
+    /// Adds the data step of a computed field that is stored in `column`.
     fn recompute(
         &mut self,
         (before, after): (&EntitySnapshot, &EntitySnapshot),
@@ -196,7 +199,7 @@ impl Lowering<'_> {
         self.data(Phase::Backfill, Risk::Data, &after.storage_name, data);
     }
 
-    /// Counters that are new, or that count other records.
+    /// Adds the data steps of counters that are new or count other records.
     pub(super) fn recount(&mut self, pairs: &[EntityPair<'_>]) {
         for pair in pairs {
             let EntityPair::Kept { before, after } = pair else {
@@ -217,8 +220,8 @@ impl Lowering<'_> {
                 });
                 let Some((was, is)) = target else { continue };
                 let table = self.tables.get(&was.storage_name).cloned();
-                let own = self.tables.get(&before.storage_name).cloned();
-                let (Some(table), Some(own)) = (table, own) else {
+                let counted = self.tables.get(&before.storage_name).cloned();
+                let (Some(table), Some(counted)) = (table, counted) else {
                     continue;
                 };
                 let Some(field) = is.fields.get(&counter.field) else {
@@ -245,9 +248,9 @@ impl Lowering<'_> {
                     }),
                     counted: Box::new(Counted {
                         entity: after.storage_name.clone(),
-                        table: own.name.clone(),
-                        key: key_of(&own),
-                        fields: present_fields(&own, before, after),
+                        table: counted.name.clone(),
+                        key: key_of(&counted),
+                        fields: present_fields(&counted, before, after),
                     }),
                 };
                 self.data(Phase::Backfill, Risk::Data, &is.storage_name, data);
@@ -257,7 +260,7 @@ impl Lowering<'_> {
 }
 
 /// The default of a field as the value of a row; `None` without one.
-pub(crate) fn generated(field: &FieldSnapshot) -> Option<FillValue> {
+pub(crate) fn default_value(field: &FieldSnapshot) -> Option<FillValue> {
     Some(match field.default.as_ref()? {
         FieldDefault::Literal { .. } => FillValue::Literal(field.literal()?),
         FieldDefault::Generated { kind } => match kind.as_str() {
@@ -268,8 +271,8 @@ pub(crate) fn generated(field: &FieldSnapshot) -> Option<FillValue> {
     })
 }
 
-/// The value of a field that the framework writes: a record starts with this version, and expires as
-/// if it was written now. `None` for another field.
+/// The value for existing records of a field that the framework writes: the first version, or the
+/// expiry date of a record that is written now. `None` for another field.
 fn hidden_value(entity: &EntitySnapshot, field: &str) -> Option<FillValue> {
     if entity
         .version

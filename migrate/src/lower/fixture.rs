@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Link, Lowered, Reverse, Terrain, lower};
 use crate::step::{Phase, Risk, Step};
 
-/// A store without statements: the model is all that counts here.
+/// A dialect without statements, for tests that compare only the model of the tables.
 struct Model {
     rebuilds: bool,
 }
@@ -135,7 +135,8 @@ pub(super) fn snapshot(entities: impl IntoIterator<Item = EntitySnapshot>) -> Sn
     }
 }
 
-/// Every field of the later snapshot has a transform, so that each change of a type has one.
+/// The steps between two snapshots. Each field of the later snapshot whose name begins with `t`
+/// has a transform for a change of its type.
 pub(super) fn steps_of(before: &Snapshot, after: &Snapshot, dialect: &dyn Dialect) -> Lowered {
     let transforms = after
         .entities
@@ -148,7 +149,7 @@ pub(super) fn steps_of(before: &Snapshot, after: &Snapshot, dialect: &dyn Dialec
             })
         })
         .collect();
-    // Those that end with `k` have a reverse, and those that end with `nk` one that takes null.
+    // Fields whose names end with `k` have a reverse; with `nk`, the reverse takes null.
     let reverses = after.entities.values().flat_map(|entity| {
         let names = entity.fields.keys().filter(|name| name.ends_with('k'));
         names.map(|name| {
@@ -193,30 +194,36 @@ fn sorted(tables: Tables) -> Tables {
         .collect()
 }
 
-pub(super) fn lead_to(before: &Snapshot, after: &Snapshot) {
+/// Asserts that the steps between two snapshots lead to the tables of the second, and that only
+/// contract steps remove something.
+pub(super) fn assert_steps_lead_to(before: &Snapshot, after: &Snapshot) {
     for rebuilds in [false, true] {
         let lowered = steps(before, after, rebuilds);
         let mut tables = before.tables();
         for step in &lowered.steps {
             step.apply(&mut tables);
         }
-        let said: Vec<String> = lowered.steps.iter().map(shown).collect();
+        let step_lines: Vec<String> = lowered.steps.iter().map(step_line).collect();
         assert_eq!(
             sorted(tables),
             sorted(after.tables()),
             "rebuilds: {rebuilds}\n{}",
-            said.join("\n")
+            step_lines.join("\n")
         );
         let phases: Vec<Phase> = lowered.steps.iter().map(|step| step.phase).collect();
-        assert!(phases.is_sorted(), "{said:?}");
+        assert!(phases.is_sorted(), "{step_lines:?}");
         for step in &lowered.steps {
             let removes = matches!(step.risk, Risk::Destructive | Risk::Breaking);
-            assert!(!removes || step.phase == Phase::Contract, "{}", shown(step));
+            assert!(
+                !removes || step.phase == Phase::Contract,
+                "{}",
+                step_line(step)
+            );
         }
     }
 }
 
-pub(super) fn shown(step: &Step) -> String {
+pub(super) fn step_line(step: &Step) -> String {
     format!(
         "{} {} {} {} {} {}",
         step.id,
@@ -233,7 +240,7 @@ pub(super) fn lines(before: &Snapshot, after: &Snapshot, rebuilds: bool) -> Stri
     lowered
         .steps
         .iter()
-        .map(shown)
+        .map(step_line)
         .collect::<Vec<_>>()
         .join("\n")
 }
@@ -274,7 +281,7 @@ fn any_field() -> impl Strategy<Value = FieldSnapshot> {
     })
 }
 
-/// Entities of a few names with fields of a few names, some of them renamed from one another.
+/// Generates entities and fields from a few names. Some are renamed from one another.
 pub(super) fn any_snapshot() -> impl Strategy<Value = Snapshot> {
     let names = || proptest::sample::select(vec!["ta", "tb", "tc", "td"]);
     let former = proptest::option::of(names());

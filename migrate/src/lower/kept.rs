@@ -1,13 +1,13 @@
-//! Fields of another type whose earlier column is kept up to date while both binaries serve.
+//! Fields that get another type. While both binaries serve, the earlier column is kept up to date.
 
 use linchpin_core::schema::{EntitySnapshot, FieldSnapshot};
 
 use super::Lowering;
-use super::fill::generated;
+use super::fill::default_value;
 use crate::data::FillValue;
 use crate::own_sql;
 
-/// The function that converts a new value back to one of the earlier type.
+/// The function that converts a new value to the earlier type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reverse {
     /// Its name.
@@ -17,9 +17,9 @@ pub struct Reverse {
 }
 
 impl Lowering<'_> {
-    /// Keeps the earlier column of a field of another type, or says why both binaries cannot serve
-    /// together.
-    pub(super) fn keep(
+    /// Plans that the new binary keeps the earlier column of a field up to date. If that is not
+    /// possible, sets the reason why both binaries cannot serve together.
+    pub(super) fn keep_earlier_column(
         &mut self,
         (before, after): (&EntitySnapshot, &EntitySnapshot),
         was: (&str, &FieldSnapshot),
@@ -40,7 +40,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What keeps the values of the field from being in two columns.
+    /// The reason why the values of the field cannot be in two columns.
     fn obstacle(
         &self,
         (before, after): (&EntitySnapshot, &EntitySnapshot),
@@ -56,7 +56,7 @@ impl Lowering<'_> {
                 .any(|index| index.reads(column))
         };
         if indexed(before, &was.column) || indexed(after, &is.column) {
-            return Some("an index has it".to_owned());
+            return Some("an index contains it".to_owned());
         }
         let computes = |field: &FieldSnapshot| {
             field.computed.as_ref().is_some_and(|computed| {
@@ -77,17 +77,22 @@ impl Lowering<'_> {
         if refers || counted {
             return Some("a relation or a counter uses it".to_owned());
         }
-        let given = generated(is);
-        if was.optional && !is.optional && !matches!(given, None | Some(FillValue::Literal(_))) {
-            return Some("null becomes another value at each read".to_owned());
+        let new_default = default_value(is);
+        if was.optional
+            && !is.optional
+            && !matches!(new_default, None | Some(FillValue::Literal(_)))
+        {
+            return Some("null gets a different default at each read".to_owned());
         }
-        let back = matches!(generated(was), Some(FillValue::Literal(_)));
-        if is.optional && !was.optional && !reverse.takes_null && !back {
-            return Some("null has no value of the earlier type".to_owned());
+        let has_earlier_literal = matches!(default_value(was), Some(FillValue::Literal(_)));
+        if is.optional && !was.optional && !reverse.takes_null && !has_earlier_literal {
+            return Some("null cannot be converted to the earlier type".to_owned());
         }
         let columns = [was.column.as_str(), is.column.as_str()];
         let tables = [before.storage_name.as_str(), after.storage_name.as_str()];
-        if let Some(operation) = own_sql::reads(self.terrain.own_sql, tables, name, columns) {
+        if let Some(operation) =
+            own_sql::operation_with_field(self.terrain.own_sql, tables, name, columns)
+        {
             return Some(format!("the SQL of operation `{operation}` names it"));
         }
         (self.terrain.uses)(&after.storage_name, name)

@@ -1,7 +1,7 @@
-//! From two snapshots to steps: what must happen in a database, in which order.
+//! Lowers the difference between two snapshots to an ordered list of steps for a database.
 //!
-//! A step is one statement, or one batched change of rows. The steps of a link of the chain depend
-//! on its two snapshots, on the dialect, and on the sizes of tables, and on nothing else.
+//! A step is one change of the schema, one batched change of rows, or only a check. The steps
+//! depend only on a [`Link`] of the chain and on the [`Terrain`].
 
 mod alter;
 mod contract;
@@ -32,7 +32,7 @@ use crate::own_sql::{self, OwnSql};
 use crate::pairs::{self, EntityPair};
 use crate::step::{Phase, Risk, RowClass, Step, Work, kind_of};
 
-/// A link of the chain: what a migration leads from and to.
+/// A link of the chain: the snapshots before and after a migration, and its functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Link<'a> {
     /// The number of the migration.
@@ -47,22 +47,23 @@ pub struct Link<'a> {
     pub reverses: &'a BTreeMap<(String, String), Reverse>,
 }
 
-/// The facts of the database that steps depend on.
+/// The properties of the database and the new binary that steps depend on.
 #[derive(Clone, Copy)]
 pub struct Terrain<'a> {
-    /// The statements of the store.
+    /// The SQL dialect of the store.
     pub dialect: &'a dyn Dialect,
-    /// The classes of the numbers of rows, by table.
+    /// The size classes of tables, by their number of rows.
     pub classes: &'a BTreeMap<String, RowClass>,
     /// Whether messages must not show the values of a field, by storage name and field.
     pub sensitive: &'a dyn Fn(&str, &str) -> bool,
     /// The SQL that custom operations of the new binary declare.
     pub own_sql: &'a [OwnSql],
-    /// Why the new binary needs the values of a field in one column, by storage name and field.
+    /// Returns the reason why the values of a field must be in one column for the new binary, by
+    /// storage name and field.
     pub uses: &'a dyn Fn(&str, &str) -> Option<String>,
 }
 
-/// The steps of a link, and whether two binaries can serve meanwhile.
+/// The steps of a link, and whether two binaries can serve while they run.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The steps, in order.
@@ -72,9 +73,9 @@ pub struct Lowered {
     pub fence: Option<String>,
     /// The last phase of the steps that the new binary needs before it serves.
     pub ready: Phase,
-    /// The functions with which the new binary writes earlier columns, while both serve.
+    /// The functions that convert new values for earlier columns while both binaries serve.
     pub reverses: Vec<String>,
-    /// Remarks on the steps for people.
+    /// Notes on the steps.
     pub notes: Vec<String>,
 }
 
@@ -142,7 +143,7 @@ pub fn lower(link: &Link<'_>, terrain: &Terrain<'_>) -> Lowered {
     Lowered {
         steps: lowering.steps,
         ready: match lowering.fence {
-            // A new column must have a value in every record before the new binary reads it.
+            // Every record needs a value in the new column before the new binary reads it.
             None if !lowering.reverses.is_empty() => Phase::Backfill,
             None => Phase::Expand,
             Some(_) => Phase::Contract,
@@ -159,7 +160,7 @@ struct Lowering<'a> {
     terrain: Terrain<'a>,
     tables: Tables,
     steps: Vec<Step>,
-    /// Indexes that need filled columns: the table and the index.
+    /// Indexes on columns that must be filled first: the entity and the index.
     late: Vec<(String, linchpin_core::schema::Index)>,
     fence: Option<String>,
     /// The functions of fields whose earlier columns are kept up to date.
@@ -179,7 +180,7 @@ struct Planned<'p> {
 }
 
 impl Planned<'_> {
-    /// A safe step of a phase, to be completed.
+    /// A safe step of a phase, as the base of a struct update.
     fn of(phase: Phase) -> Self {
         Self {
             phase,
@@ -196,7 +197,7 @@ impl Planned<'_> {
 }
 
 impl Lowering<'_> {
-    /// Adds a step and changes the model.
+    /// Adds a step and applies it to the model.
     fn step(&mut self, planned: Planned<'_>) {
         let Planned {
             phase,

@@ -1,5 +1,5 @@
-//! The steps between two snapshots, run on Postgres: the database then has the tables of the second
-//! snapshot, and an inverse leads back.
+//! Runs the steps between two snapshots on Postgres. The database then has the tables of the second
+//! snapshot. The inverse of a step restores the tables before it.
 
 use linchpin_core::schema::{
     Action, Dialect, SchemaSession, Snapshot, Table, Tables, TransactionMode,
@@ -8,7 +8,7 @@ use linchpin_core::store::{DatabaseUrl, StoreProvider};
 use linchpin_postgres::{PostgresDialect, PostgresProvider};
 use proptest::prelude::*;
 
-use super::fixture::{any_snapshot, shown, steps_of};
+use super::fixture::{any_snapshot, step_line, steps_of};
 use crate::check::Finding;
 use crate::step::{Step, Work};
 
@@ -39,7 +39,7 @@ impl Database {
     async fn assert_equal(&mut self, when: &str) {
         let tables: Vec<&Table> = self.tables.values().collect();
         let mut found = self.session.compare(&tables).await.expect("compared");
-        // An index is created anew after its column has become optional or required.
+        // An index is recreated after its column has become optional or required.
         found.retain(|difference| !difference.code.is_harmless());
         assert_eq!(found, [], "{when}");
         let names: Vec<&String> = self.tables.keys().collect();
@@ -49,13 +49,13 @@ impl Database {
 
     async fn perform(&mut self, action: &Action) {
         let session = &mut self.session;
-        let within = PostgresDialect.is_transactional(action);
-        if within {
+        let is_transactional = PostgresDialect.is_transactional(action);
+        if is_transactional {
             session.begin(TransactionMode::Write).await.expect("begun");
         }
         let done = session.perform(action, &self.tables).await;
         done.unwrap_or_else(|error| panic!("{action:?}: {error}"));
-        if within {
+        if is_transactional {
             session.commit().await.expect("committed");
         }
         action.apply(&mut self.tables);
@@ -63,7 +63,7 @@ impl Database {
 
     /// Runs a step on empty tables, so that its conditions hold.
     async fn run(&mut self, step: &Step) {
-        let what = shown(step);
+        let what = step_line(step);
         for check in &step.before {
             let found = check.evaluate(&mut *self.session, &PostgresDialect).await;
             assert_eq!(found.expect("evaluated"), Finding::Holds, "{what}");
@@ -80,7 +80,7 @@ impl Database {
                 }
             }
             Work::Data(data) => {
-                // The transforms are not there, but the condition of a stale row must be sound.
+                // The test has no transforms, but the condition of a stale row must be valid SQL.
                 if let Some(stale) = data.stale(&PostgresDialect) {
                     let table = PostgresDialect.quote(data.table());
                     let sql = format!("SELECT 1 FROM {table} WHERE {stale}");

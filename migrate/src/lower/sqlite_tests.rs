@@ -1,5 +1,5 @@
-//! The steps between two snapshots, run on SQLite: the file then has the tables of the second
-//! snapshot. An inverse leads back, and a crash leaves the tables before the step.
+//! Runs the steps between two snapshots on SQLite. The file then has the tables of the second
+//! snapshot. The inverse of a step, or a rollback, restores the tables before it.
 
 use linchpin_core::schema::{
     Action, Dialect, SchemaSession, Snapshot, Table, Tables, TransactionMode,
@@ -8,7 +8,7 @@ use linchpin_core::store::{DatabaseUrl, StoreProvider};
 use linchpin_sqlite::{SqliteDialect, SqliteProvider};
 use proptest::prelude::*;
 
-use super::fixture::{any_snapshot, shown, steps_of};
+use super::fixture::{any_snapshot, step_line, steps_of};
 use crate::check::Finding;
 use crate::step::{Step, Work};
 
@@ -58,7 +58,7 @@ impl Database {
 
     /// Runs a step on empty tables, so that its conditions hold.
     async fn run(&mut self, step: &Step) {
-        let what = shown(step);
+        let what = step_line(step);
         for check in &step.before {
             let found = check.evaluate(&mut *self.session, &SqliteDialect).await;
             assert_eq!(found.expect("evaluated"), Finding::Holds, "{what}");
@@ -77,7 +77,7 @@ impl Database {
                 }
             }
             Work::Data(data) => {
-                // The transforms are not there, but the condition of a stale row must be sound.
+                // The test has no transforms, but the condition of a stale row must be valid SQL.
                 if let Some(stale) = data.stale(&SqliteDialect) {
                     let table = SqliteDialect.quote(data.table());
                     let sql = format!("SELECT 1 FROM {table} WHERE {stale}");

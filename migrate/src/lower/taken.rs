@@ -1,8 +1,8 @@
 //! Names that a development start took before the rename to them was declared.
 //!
-//! A start with a field of a new name and without `rename_from` adds a column. If the migration that
-//! is recorded later renames another field to that name, the values of the renamed field count: the
-//! migration starts from the tables without the added column, and its steps remove the column first.
+//! A development start with a new field name and without `rename_from` adds a column. If the next
+//! recorded migration renames another field to that name, it keeps the values of the renamed field:
+//! its steps are computed from the snapshot without the added field. They drop the added column.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use linchpin_core::schema::{EntitySnapshot, Snapshot};
 
 use crate::pairs::{self, EntityPair};
 
-/// Removes from the present snapshot what stands under the new names of renames. Returns what the
-/// steps start from, and a remark for each removed object.
+/// Removes objects from the present snapshot that have the new name of a rename. Returns the
+/// snapshot that the steps start from, and a note for each removed object.
 ///
 /// Only drafts have such objects: recording refuses a rename to a name that is recorded.
 pub(super) fn without_taken(present: &Snapshot, after: &Snapshot) -> (Snapshot, Vec<String>) {
@@ -64,11 +64,11 @@ pub(super) fn without_taken(present: &Snapshot, after: &Snapshot) -> (Snapshot, 
     (before, notes)
 }
 
-/// The former names of an object.
+/// The former names of objects with the same name in two snapshots.
 struct Names<'a> {
-    /// Those in the later snapshot.
+    /// The former names in the later snapshot.
     former: &'a [String],
-    /// Those in the present snapshot.
+    /// The former names in the present snapshot.
     known: &'a [String],
 }
 

@@ -1,13 +1,13 @@
-//! Renames to names that a development start has taken.
+//! Tests of renames to names that a development start has taken.
 
 use linchpin_core::schema::{Action, FieldSnapshot};
 
-use super::fixture::{entity, field, indexed, lead_to, lines, snapshot, steps};
+use super::fixture::{assert_steps_lead_to, entity, field, indexed, lines, snapshot, steps};
 use crate::step::Work;
 
 /// A development start without `rename_from` has added `view_count`, with an index.
 #[test]
-fn a_renamed_field_replaces_a_field_of_that_name_that_a_draft_has_added() {
+fn a_renamed_field_replaces_a_draft_field_with_the_same_name() {
     let added = entity(
         "posts",
         &[
@@ -40,9 +40,10 @@ fn a_renamed_field_replaces_a_field_of_that_name_that_a_draft_has_added() {
           `views` is renamed to `view_count`"
         ]
     );
-    lead_to(&before, &after);
+    assert_steps_lead_to(&before, &after);
 
-    // The field came from `views` in an earlier migration: it stays, and a later `views` goes.
+    // An earlier migration renamed the field from `views`. It stays, and a later `views` is
+    // dropped.
     let fields = [("views", field("integer", false)), ("view_count", renamed)];
     let recorded = snapshot([entity("posts", &fields)]);
     let lowered = steps(&recorded, &after, false);
@@ -56,7 +57,7 @@ fn a_renamed_field_replaces_a_field_of_that_name_that_a_draft_has_added() {
 }
 
 #[test]
-fn a_renamed_entity_replaces_a_table_of_that_name_that_a_draft_has_added() {
+fn a_renamed_entity_replaces_a_draft_table_with_the_same_name() {
     let fields = [("views", field("integer", false))];
     let of = |name| indexed(entity(name, &fields), false, &["views"]);
     let before = snapshot([of("posts"), of("articles")]);
@@ -71,5 +72,5 @@ fn a_renamed_entity_replaces_a_table_of_that_name_that_a_draft_has_added() {
              0002.03 contract renameIndex articles ix_articles_views breaking"
         );
     }
-    lead_to(&before, &after);
+    assert_steps_lead_to(&before, &after);
 }

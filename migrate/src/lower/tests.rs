@@ -1,4 +1,4 @@
-//! The steps between two snapshots lead to the tables of the second.
+//! Tests that the steps between two snapshots lead to the tables of the second.
 
 use linchpin_core::schema::{
     ComputedSnapshot, CounterSnapshot, EntitySnapshot, FieldDefault, FieldSnapshot, Snapshot,
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::fixture::{
-    any_snapshot, entity, field, indexed, lead_to, lines, shown, snapshot, steps,
+    any_snapshot, assert_steps_lead_to, entity, field, indexed, lines, snapshot, step_line, steps,
 };
 use crate::data::{DataAction, FillValue};
 use crate::step::{Phase, Work};
@@ -30,7 +30,7 @@ fn a_new_entity_is_created_with_its_indexes() {
          0002.02 expand createUniqueIndex posts ux_posts_slug safe\n\
          0002.03 expand createIndex posts ix_posts_slug_id safe"
     );
-    lead_to(&Snapshot::empty(), &after);
+    assert_steps_lead_to(&Snapshot::empty(), &after);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_renamed_field_keeps_its_values_and_its_index() {
              0002.02 contract renameIndex posts ix_posts_view_count breaking"
         );
     }
-    lead_to(&before, &after);
+    assert_steps_lead_to(&before, &after);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_required_field_with_a_literal_default_is_one_step() {
 }
 
 #[test]
-fn a_replaced_field_is_computed_beside_the_old_one() {
+fn a_replaced_field_is_computed_in_a_second_column() {
     let before = snapshot([entity("posts", &[("size", field("string", false))])]);
     let after = snapshot([entity(
         "posts",
@@ -109,12 +109,12 @@ fn a_replaced_field_is_computed_beside_the_old_one() {
         lines(&before, &after, true).lines().last(),
         Some("0002.05 contract rebuildTable posts - destructive")
     );
-    lead_to(&before, &after);
+    assert_steps_lead_to(&before, &after);
 }
 
 #[test]
-fn a_replaced_field_with_a_reverse_is_in_two_columns_until_the_contract() {
-    let of =
+fn a_replaced_field_with_a_reverse_has_two_columns_until_the_contract_phase() {
+    let posts =
         |name: &str, kind: &str, optional: bool| entity("posts", &[(name, field(kind, optional))]);
     let lowered = |was: EntitySnapshot, is: EntitySnapshot| {
         let found = steps(&snapshot([was]), &snapshot([is]), false);
@@ -122,15 +122,16 @@ fn a_replaced_field_with_a_reverse_is_in_two_columns_until_the_contract() {
     };
     let kept = (None, Phase::Backfill, vec!["app::back".to_owned()]);
     let fenced = |why: &str| (Some(why.to_owned()), Phase::Contract, Vec::new());
-    let both =
-        |name: &str, was: bool, is: bool| lowered(of(name, "string", was), of(name, "integer", is));
+    let both = |name: &str, was: bool, is: bool| {
+        lowered(posts(name, "string", was), posts(name, "integer", is))
+    };
     assert_eq!(both("t_k", false, false), kept);
     assert_eq!(both("t_k", true, true), kept);
     assert_eq!(both("t_nk", false, true), kept);
     assert_eq!(both("t", false, false), fenced("`t` gets another type"));
     assert_eq!(
         both("t_k", false, true),
-        fenced("`t_k` gets another type, and null has no value of the earlier type")
+        fenced("`t_k` gets another type, and null cannot be converted to the earlier type")
     );
     assert_eq!(
         both("t_used_k", false, false),
@@ -138,10 +139,10 @@ fn a_replaced_field_with_a_reverse_is_in_two_columns_until_the_contract() {
     );
     assert_eq!(
         lowered(
-            indexed(of("t_k", "string", false), false, &["t_k"]),
-            of("t_k", "integer", false)
+            indexed(posts("t_k", "string", false), false, &["t_k"]),
+            posts("t_k", "integer", false)
         ),
-        fenced("`t_k` gets another type, and an index has it")
+        fenced("`t_k` gets another type, and an index contains it")
     );
 }
 
@@ -153,7 +154,7 @@ fn long_columns_have_short_names_while_they_are_replaced() {
     for step in steps(&before, &after, false).steps {
         assert!(step.object.is_none_or(|object| object.len() <= 63));
     }
-    lead_to(&before, &after);
+    assert_steps_lead_to(&before, &after);
 }
 
 #[test]
@@ -198,8 +199,15 @@ fn a_dropped_field_of_a_unique_index_ends_the_overlap() {
     assert_eq!(steps(&plain, &after, false).fence, None);
 }
 
-/// Posts with a computed field, counted in their users.
-fn counted(user: &str, by: &str, total: &str, input: &str, former: [&str; 4]) -> Snapshot {
+/// Posts with a computed field, and users with a counter of their posts. `former` are the earlier
+/// names of `by`, `input`, `total` and `user`; an empty one stands for no earlier name.
+fn posts_with_counter(
+    user: &str,
+    by: &str,
+    total: &str,
+    input: &str,
+    former: [&str; 4],
+) -> Snapshot {
     let named = |kind: &str, former: &str| FieldSnapshot {
         former_names: Some(former.to_owned())
             .into_iter()
@@ -237,9 +245,9 @@ fn counted(user: &str, by: &str, total: &str, input: &str, former: [&str; 4]) ->
 }
 
 #[test]
-fn renames_need_no_new_counts_and_no_new_computed_values() {
-    let before = counted("users", "user_id", "posts", "title", ["", "", "", ""]);
-    let after = counted(
+fn renames_do_not_recompute_counters_and_computed_fields() {
+    let before = posts_with_counter("users", "user_id", "posts", "title", ["", "", "", ""]);
+    let after = posts_with_counter(
         "people",
         "person_id",
         "total",
@@ -251,9 +259,12 @@ fn renames_need_no_new_counts_and_no_new_computed_values() {
         .steps
         .iter()
         .filter(|step| matches!(step.work, Work::Data(_)));
-    assert_eq!(data.map(shown).collect::<Vec<_>>(), Vec::<String>::new());
-    lead_to(&before, &after);
-    // Another field to count by is another count.
+    assert_eq!(
+        data.map(step_line).collect::<Vec<_>>(),
+        Vec::<String>::new()
+    );
+    assert_steps_lead_to(&before, &after);
+    // If a counter groups by another field, it is recounted.
     let mut other = after.clone();
     let posts = other.entities.get_mut("posts").expect("posts");
     posts.counters[0].by = "headline".to_owned();
@@ -267,7 +278,7 @@ proptest! {
         before in any_snapshot(),
         after in any_snapshot(),
     ) {
-        lead_to(&before, &after);
+        assert_steps_lead_to(&before, &after);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Fields of another type whose earlier column is kept up to date.
+//! Fields that get another type and whose earlier column is kept up to date.
 
 use linchpin_core::Value;
 use linchpin_core::entity::TransformDesc;
@@ -10,7 +10,7 @@ use crate::change::Change;
 use crate::data::FillValue;
 use crate::error::{Exit, Refusal};
 use crate::lower::entity::{is_replaced, replacement};
-use crate::lower::fill::generated;
+use crate::lower::fill::default_value;
 
 /// Finds a function of the binary by its name.
 pub(crate) type Functions<'a> = &'a dyn Fn(&str) -> Option<&'static TransformDesc>;
@@ -30,11 +30,11 @@ struct Recorded {
     name: String,
     body: String,
     /// The number and the name of the migration.
-    of: (u64, String),
+    migration: (u64, String),
 }
 
 impl Changed {
-    /// The field, if a migration gives it another type and names both functions.
+    /// Returns the field, if a migration gives it another type and records both functions.
     pub(super) fn of(
         migration: Option<&Migration>,
         entity: &str,
@@ -63,7 +63,7 @@ impl Changed {
             Recorded {
                 name: name.clone(),
                 body: record.map_or_else(String::new, |record| record.body.clone()),
-                of: (migration.seq, migration.name.clone()),
+                migration: (migration.seq, migration.name.clone()),
             }
         };
         Some(Self {
@@ -74,25 +74,26 @@ impl Changed {
         })
     }
 
-    /// The column of the field, the earlier one, and that of the copy; `None` if the migration has
-    /// not added them yet, or has removed the earlier one.
+    /// The new column, the earlier column, and the column with the copy of the earlier value.
+    /// `None` if the new ones do not exist yet, or the earlier one no longer exists.
     pub(super) fn columns<'t>(&self, real: &'t Table) -> Option<[&'t str; 3]> {
         let (next, source) = replacement(&self.is.column);
         let column = |name: &str| Some(real.column(name)?.name.as_str());
         Some([column(&next)?, column(&self.was.column)?, column(&source)?])
     }
 
-    /// How the store keeps both columns up to date.
+    /// Returns the instructions with which the store keeps both columns up to date.
     ///
     /// # Errors
-    /// If the binary lacks a function, or has another one of its name.
+    /// `transform_missing` if the binary lacks a function, `transform_changed` if its function
+    /// differs from the recorded one.
     pub(super) fn replaced(
         &self,
         [_, old, source]: [&str; 3],
         functions: Functions<'_>,
     ) -> Result<Replaced, Refusal> {
         let (was, is) = (&self.was, &self.is);
-        let null = |of: &FieldSnapshot| match generated(of).filter(|_| !of.optional) {
+        let null = |of: &FieldSnapshot| match default_value(of).filter(|_| !of.optional) {
             Some(FillValue::Literal(value)) => value,
             _ => Value::Null,
         };
@@ -116,7 +117,7 @@ impl Changed {
 
 impl Recorded {
     fn find(&self, functions: Functions<'_>) -> Result<&'static TransformDesc, Refusal> {
-        let (seq, migration) = &self.of;
+        let (seq, migration) = &self.migration;
         let name = &self.name;
         let Some(function) = functions(name) else {
             return Err(Refusal::new(
@@ -191,7 +192,7 @@ mod tests {
         .expect("a snapshot")
     }
 
-    fn found(
+    fn table_names(
         migration: &Migration,
         added: &[&str],
         functions: Functions<'_>,
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_another_type_is_in_two_columns_while_both_are_there() {
+    fn a_field_of_another_type_is_in_two_columns_while_both_exist() {
         let after = snapshot("bytes", "integer", &["size"]);
         let record =
             |of: &TransformDesc| json!({ "name": of.name, "from": "", "to": "", "body": of.body });
@@ -240,7 +241,7 @@ mod tests {
         let all = |name: &str| [&PARSE, &SHOW].into_iter().find(|of| of.name == name);
         let added = ["bytes__next", "bytes__src"];
 
-        let names = found(&migration, &added, &all).expect("both functions");
+        let names = table_names(&migration, &added, &all).expect("both functions");
         let names = names.expect("other names");
         assert_eq!(names.columns["bytes"], "bytes__next");
         assert!(names.fillers.is_empty() && names.pending.is_empty());
@@ -250,12 +251,12 @@ mod tests {
         assert_eq!(replaced.forth.function.name, PARSE.name);
         assert_eq!(replaced.back.function.name, SHOW.name);
 
-        // Before the columns are added, the field has the earlier one.
-        let names = found(&migration, &added[..1], &all).expect("no function");
+        // Until both columns are added, the field has only the earlier one.
+        let names = table_names(&migration, &added[..1], &all).expect("no function");
         assert!(names.expect("other names").replaced.is_empty());
 
         let code = |functions: Functions<'_>| {
-            let refused = found(&migration, &added, functions);
+            let refused = table_names(&migration, &added, functions);
             refused.expect_err("a function is wrong").code
         };
         assert_eq!(code(&|_| None), "transform_missing");

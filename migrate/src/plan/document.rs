@@ -25,7 +25,7 @@ impl Plan {
         canonical::digest(&self.document(dialect))
     }
 
-    /// The plan as JSON, without what changes while it is carried out.
+    /// The plan as JSON, without the members that change while it is carried out.
     pub fn document(&self, dialect: &dyn Dialect) -> Json {
         let mut tables = self.start.clone();
         let migrations: Vec<Json> = self
@@ -67,13 +67,13 @@ impl Plan {
             "to": { "seq": self.to.0, "digest": self.to.1 },
             "recorded": self.recorded,
             "migrations": migrations,
-            // Of all steps: a run that was interrupted after the last of these goes on with the
-            // digest that it began with.
+            // Done steps count too: a run that is continued after the last step that needs an
+            // approval must have the same digest.
             "approvalRequired": steps.any(Step::needs_approval),
         })
     }
 
-    /// The plan as JSON, with its digest, its remarks and the state of its steps.
+    /// The plan as JSON, with its digest, its notes and the state of its steps.
     pub fn to_json(&self, dialect: &dyn Dialect, findings: &[(String, Check, Finding)]) -> Json {
         let mut json = self.document(dialect);
         let done: Vec<&String> = self.migrations.iter().flat_map(|m| &m.done).collect();
@@ -97,8 +97,8 @@ impl Plan {
         json
     }
 
-    /// Evaluates the conditions of pending steps that read rows. Conditions on columns that do not
-    /// exist yet are left out.
+    /// Evaluates those conditions of pending steps that read rows or disk space. Skips conditions
+    /// on columns that do not exist yet.
     ///
     /// # Errors
     /// A fault of the database.
@@ -115,7 +115,11 @@ impl Plan {
                     step.apply(&mut real);
                     continue;
                 }
-                for check in step.before.iter().filter(|check| check.reads_rows()) {
+                for check in step
+                    .before
+                    .iter()
+                    .filter(|check| check.reads_rows_or_disk())
+                {
                     if exists(&real, check) {
                         let finding = check.evaluate(session, dialect).await?;
                         all.push((step.id.clone(), check.clone(), finding));

@@ -1,4 +1,4 @@
-//! Whether the history of a database and the chain agree.
+//! Compares the history of a database with the chain.
 
 use serde_json::Value as Json;
 
@@ -10,15 +10,15 @@ use crate::chain::{Chain, Migration};
 use crate::count::Counter;
 use crate::data::DataAction;
 use crate::error::{Exit, Refusal};
-use crate::ledger::{Installed, Ledger, LedgerMigration, MigrationState, is_ours};
-use crate::rows::Maker;
+use crate::ledger::{Installed, Ledger, LedgerMigration, MigrationState, is_framework_table};
+use crate::rows::ValueSource;
 use crate::step::{Step, Work};
 
-/// The most paths of differences in a message.
-const PATHS: usize = 20;
+/// The maximum number of paths of differences in a message.
+const MAX_LISTED_PATHS: usize = 20;
 
-/// Refuses a chain whose migrations differ from those that the database has seen.
-pub(crate) fn history(ledger: &Ledger, chain: &Chain) -> Result<(), Refusal> {
+/// Refuses a chain whose migrations differ from those that were applied to the database.
+pub(crate) fn check_history(ledger: &Ledger, chain: &Chain) -> Result<(), Refusal> {
     let baseline = chain.migrations().first().filter(|m| m.is_baseline());
     if let Some(baseline) = baseline
         && ledger.seq < baseline.seq
@@ -42,15 +42,15 @@ pub(crate) fn history(ledger: &Ledger, chain: &Chain) -> Result<(), Refusal> {
             continue;
         }
         match chain.get(*seq) {
-            Some(known) => same_migration(ledger, *seq, applied, known)?,
-            // The baseline stands for it.
+            Some(known) => refuse_changed_migration(ledger, *seq, applied, known)?,
+            // The baseline replaces this migration.
             None if baseline.is_some_and(|baseline| *seq < baseline.seq) => {}
             None if *seq <= chain.seq() => {
                 return Err(Refusal::new(
                     "history_missing",
                     Exit::Data,
                     format!(
-                        "the chain lacks migration {seq} `{}`, which was applied",
+                        "the chain does not contain migration {seq} `{}`, which was applied",
                         applied.name
                     ),
                 )
@@ -58,26 +58,26 @@ pub(crate) fn history(ledger: &Ledger, chain: &Chain) -> Result<(), Refusal> {
                     "`migrate restore {seq}` writes the applied migration to a file"
                 )));
             }
-            // The database is newer than this binary: the window decides.
+            // The database is newer than this binary. The window decides whether it may serve.
             None => {}
         }
     }
     Ok(())
 }
 
-/// Refuses a migration of the chain that is not the one that the database has seen.
-fn same_migration(
+/// Refuses a migration of the chain that differs from the one that was applied to the database.
+fn refuse_changed_migration(
     ledger: &Ledger,
     seq: u64,
     applied: &LedgerMigration,
     known: &Migration,
 ) -> Result<(), Refusal> {
     let found = json_of(known);
-    let seen: Option<Json> = serde_json::from_str(&applied.document).ok();
-    let differs = match &seen {
-        // Only its snapshot is that of the migration whose place it took.
+    let applied_json: Option<Json> = serde_json::from_str(&applied.document).ok();
+    let differs = match &applied_json {
+        // A baseline has only the snapshot of the migration that it replaces.
         _ if known.is_baseline() => known.snapshot_digest != applied.digest,
-        Some(seen) => *seen != found,
+        Some(applied_json) => *applied_json != found,
         None => known.snapshot_digest != applied.digest,
     };
     if !differs {
@@ -106,14 +106,14 @@ fn same_migration(
         )
     };
     let mut paths = Vec::new();
-    if let Some(seen) = &seen {
-        differing("$", seen, &found, &mut paths);
+    if let Some(applied_json) = &applied_json {
+        collect_differences("$", applied_json, &found, &mut paths);
     }
-    let more = paths.len().saturating_sub(PATHS);
+    let more = paths.len().saturating_sub(MAX_LISTED_PATHS);
     let mut refusal = refusal.help(format!(
         "`migrate restore {seq}` writes the applied migration back to its file"
     ));
-    for path in paths.into_iter().take(PATHS) {
+    for path in paths.into_iter().take(MAX_LISTED_PATHS) {
         refusal = refusal.fact(format!("differs: {path}"));
     }
     if more > 0 {
@@ -123,14 +123,14 @@ fn same_migration(
 }
 
 /// Collects the paths of the values in which two documents differ.
-fn differing(path: &str, one: &Json, two: &Json, found: &mut Vec<String>) {
+fn collect_differences(path: &str, one: &Json, two: &Json, found: &mut Vec<String>) {
     match (one, two) {
         (Json::Object(a), Json::Object(b)) => {
             let more = b.iter().filter(|(key, _)| !a.contains_key(*key));
             for (key, value) in a {
                 let path = format!("{path}.{key}");
                 match b.get(key) {
-                    Some(other) => differing(&path, value, other, found),
+                    Some(other) => collect_differences(&path, value, other, found),
                     None => found.push(path),
                 }
             }
@@ -138,7 +138,7 @@ fn differing(path: &str, one: &Json, two: &Json, found: &mut Vec<String>) {
         }
         (Json::Array(a), Json::Array(b)) if a.len() == b.len() => {
             for (at, (a, b)) in a.iter().zip(b).enumerate() {
-                differing(&format!("{path}[{at}]"), a, b, found);
+                collect_differences(&format!("{path}[{at}]"), a, b, found);
             }
         }
         _ if one == two => {}
@@ -146,18 +146,21 @@ fn differing(path: &str, one: &Json, two: &Json, found: &mut Vec<String>) {
     }
 }
 
-/// Refuses functions that are not those that were recorded.
-pub(super) fn functions(migrations: &[Planned], declared: &Declared) -> Result<(), Refusal> {
+/// Refuses functions that have changed since they were recorded.
+pub(super) fn refuse_changed_functions(
+    migrations: &[Planned],
+    declared: &Declared,
+) -> Result<(), Refusal> {
     let mut changed = Vec::new();
     for migration in migrations.iter().filter(|m| m.recorded.is_some()) {
         for (name, body) in &migration.transforms {
             let function = declared.transform(name);
             if let Some(function) = function.filter(|function| function.body != body) {
-                let of = format!(
+                let label = format!(
                     "`{name}` of migration {} `{}`",
                     migration.seq, migration.name
                 );
-                changed.push((of, function.at));
+                changed.push((label, function.at));
             }
         }
     }
@@ -173,14 +176,14 @@ pub(super) fn functions(migrations: &[Planned], declared: &Declared) -> Result<(
         },
     )
     .help("record the migration again and review it again, or undo the change of the function");
-    for (of, at) in changed {
-        refusal = refusal.fact_at(of, format!("{}:{}", at.file, at.line));
+    for (label, at) in changed {
+        refusal = refusal.fact_at(label, format!("{}:{}", at.file, at.line));
     }
     Err(refusal)
 }
 
-/// Refuses steps that another build has started with another content.
-pub(super) fn same_steps(ledger: &Ledger, migrations: &[Planned]) -> Result<(), Refusal> {
+/// Refuses a plan if another build has started one of its steps with other content.
+pub(super) fn refuse_changed_steps(ledger: &Ledger, migrations: &[Planned]) -> Result<(), Refusal> {
     let changed = |step: &&Step| {
         let known = ledger.steps.get(&step.id);
         known.is_some_and(|known| known.state.has_run() && known.digest != step.digest)
@@ -194,7 +197,7 @@ pub(super) fn same_steps(ledger: &Ledger, migrations: &[Planned]) -> Result<(), 
         "step_changed",
         Exit::Planning,
         format!(
-            "this build would run steps in another way than they were started: {}",
+            "another build has started these steps with other content: {}",
             changed.join(", ")
         ),
     )
@@ -213,7 +216,7 @@ pub(crate) fn refuse_missing<'s>(
         };
         let found = match data {
             DataAction::Recount { .. } => Counter::of(data, declared).map(|_| ()),
-            _ => Maker::of(data, declared).map(|_| ()),
+            _ => ValueSource::of(data, declared).map(|_| ()),
         };
         if let Err(refusal) = found {
             missing.push((&step.id, refusal));
@@ -241,14 +244,14 @@ pub(crate) fn refuse_foreign(installed: &Installed, snapshot: &Snapshot) -> Resu
     let ours: Vec<&String> = existing
         .iter()
         .filter(|table| {
-            snapshot.entities.contains_key(*table) || is_former(table) || is_ours(table)
+            snapshot.entities.contains_key(*table) || is_former(table) || is_framework_table(table)
         })
         .collect();
-    // The outbox is created when an app first has a consumer of events.
-    if ours.iter().all(|table| is_ours(table)) {
+    // Tables of the framework alone do not make it a database of this app.
+    if ours.iter().all(|table| is_framework_table(table)) {
         return Ok(());
     }
-    let names = ours.iter().filter(|table| !is_ours(table));
+    let names = ours.iter().filter(|table| !is_framework_table(table));
     let names: Vec<String> = names.map(|table| format!("`{table}`")).collect();
     Err(Refusal::new(
         "not_adopted",

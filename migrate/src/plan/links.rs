@@ -1,4 +1,4 @@
-//! The migrations between the ledger and what is declared, with their steps.
+//! The migrations between the ledger and the declarations, with their steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ struct Function {
     reverse: Option<(Reverse, String)>,
 }
 
-/// The migrations between the ledger and what is declared.
+/// The migrations between the ledger and the declarations.
 pub(super) fn links(
     ledger: Option<&Ledger>,
     chain: &Chain,
@@ -33,7 +33,7 @@ pub(super) fn links(
     recorded: bool,
 ) -> Vec<Planned> {
     let mut all = match ledger {
-        None => from_nothing(chain, terrain),
+        None => for_empty_database(chain, terrain),
         Some(ledger) => from_ledger(ledger, chain, terrain),
     };
     let base = match (all.last(), ledger) {
@@ -52,8 +52,9 @@ pub(super) fn links(
     all
 }
 
-/// An empty database goes to the head at once: renames and transforms of the history are left out.
-fn from_nothing(chain: &Chain, terrain: &Terrain<'_>) -> Vec<Planned> {
+/// The migration of an empty database: one step to the head, without the renames and transforms of
+/// earlier migrations.
+fn for_empty_database(chain: &Chain, terrain: &Terrain<'_>) -> Vec<Planned> {
     let Some(newest) = chain.head() else {
         return Vec::new();
     };
@@ -65,6 +66,7 @@ fn from_nothing(chain: &Chain, terrain: &Terrain<'_>) -> Vec<Planned> {
     )]
 }
 
+/// The migrations after the installed one.
 fn from_ledger(ledger: &Ledger, chain: &Chain, terrain: &Terrain<'_>) -> Vec<Planned> {
     let later = || chain.migrations().iter().filter(|m| m.seq > ledger.seq);
     let known = match ledger.seq {
@@ -73,10 +75,10 @@ fn from_ledger(ledger: &Ledger, chain: &Chain, terrain: &Terrain<'_>) -> Vec<Pla
     };
     let is_draft = !known.is_some_and(|known| same(&known, &ledger.snapshot));
     let mut all = Vec::new();
-    // A development start has brought these in before they were recorded.
-    let taken = later().filter(|m| is_draft && same(&m.snapshot, &ledger.snapshot));
-    let taken = taken.map(|m| m.seq).max().unwrap_or(ledger.seq);
-    for migration in later().filter(|m| m.seq <= taken) {
+    // A development start applied these migrations before they were recorded.
+    let drafts = later().filter(|m| is_draft && same(&m.snapshot, &ledger.snapshot));
+    let last_draft = drafts.map(|m| m.seq).max().unwrap_or(ledger.seq);
+    for migration in later().filter(|m| m.seq <= last_draft) {
         all.push(planned(
             (migration.seq, &migration.name),
             (&ledger.snapshot, &ledger.snapshot),
@@ -85,7 +87,7 @@ fn from_ledger(ledger: &Ledger, chain: &Chain, terrain: &Terrain<'_>) -> Vec<Pla
         ));
     }
     let mut before = ledger.snapshot.clone();
-    for migration in later().filter(|m| m.seq > taken) {
+    for migration in later().filter(|m| m.seq > last_draft) {
         all.push(planned(
             (migration.seq, &migration.name),
             (&before, &migration.snapshot),
@@ -99,17 +101,18 @@ fn from_ledger(ledger: &Ledger, chain: &Chain, terrain: &Terrain<'_>) -> Vec<Pla
 
 /// The steps of one migration.
 pub(crate) fn planned(
-    of: (u64, &str),
+    number_and_name: (u64, &str),
     snapshots: (&Snapshot, &Snapshot),
     recorded: Option<&Migration>,
     terrain: &Terrain<'_>,
 ) -> Planned {
     let functions = recorded.map(recorded_functions).unwrap_or_default();
-    let mut planned = with_functions(of, snapshots, functions, terrain);
+    let mut planned = with_functions(number_and_name, snapshots, functions, terrain);
     planned.recorded = recorded.cloned();
     planned
 }
 
+/// The steps of one migration that runs these functions.
 fn with_functions(
     (seq, name): (u64, &str),
     (before, after): (&Snapshot, &Snapshot),
@@ -171,7 +174,7 @@ fn with_functions(
     }
 }
 
-/// The functions of declarations that are not recorded.
+/// The functions of the declarations, for changes that are not recorded.
 fn declared_functions(declared: &Declared) -> Functions {
     let mut all = Functions::new();
     for desc in &declared.entities {

@@ -1,4 +1,4 @@
-//! Plans: the steps that lead a database from what its ledger says to the head of the chain.
+//! Plans: the steps that migrate a database from the state in its ledger to the head of the chain.
 
 mod document;
 mod history;
@@ -20,17 +20,17 @@ use crate::own_sql::OwnSql;
 use crate::step::{Phase, RowClass, Step};
 use crate::uses::{self, DeclaredOperation};
 
-pub(crate) use self::history::{history, refuse_foreign, refuse_missing};
+pub(crate) use self::history::{check_history, refuse_foreign, refuse_missing};
 pub(crate) use self::links::planned;
 
-/// What an app declares.
+/// The declarations of an app.
 #[derive(Clone, Debug)]
 pub struct Declared {
     /// The name of the app.
     pub app: String,
     /// The entities of its packages and plugins.
     pub entities: Vec<&'static EntityDesc>,
-    /// The entities of the framework, whose tables have a version of their own.
+    /// The entities of the framework. Their tables have a separate version.
     pub system: Vec<&'static EntityDesc>,
     /// The functions that migrations may run.
     pub transforms: Vec<&'static TransformDesc>,
@@ -38,7 +38,7 @@ pub struct Declared {
     pub own_sql: Vec<OwnSql>,
     /// The operations of its packages and plugins.
     pub operations: Vec<DeclaredOperation>,
-    /// The storage facts of `entities`, with the former names that the chain records.
+    /// The snapshot of `entities`, with the former names that the chain records.
     pub snapshot: Snapshot,
 }
 
@@ -51,8 +51,9 @@ impl Declared {
             .collect()
     }
 
-    /// The version of the framework's tables that this declaration creates. Without an app, such as
-    /// from a saved snapshot, it creates none of them; the app creates them later.
+    /// The version of the framework's tables that a run with these declarations creates.
+    /// Declarations from a saved snapshot create no such tables (version 0); the app creates them
+    /// later.
     pub(crate) fn system_version(&self) -> u64 {
         if self.system.is_empty() {
             0
@@ -76,7 +77,7 @@ impl Declared {
         all.find(|desc| desc.storage_name == storage_name)
     }
 
-    /// Why this binary needs the values of a field in one column.
+    /// The reason why this binary needs the values of a field in one column; `None` if it does not.
     pub(crate) fn uses(&self, entity: &str, field: &str) -> Option<String> {
         uses::reason(&self.entities, &self.operations, entity, field)
     }
@@ -99,21 +100,21 @@ impl Declared {
 pub struct Plan {
     /// The name of the store.
     pub store: &'static str,
-    /// The name of the database, for people.
+    /// The name of the database, for reports.
     pub database: String,
     /// The id of the database; `None` before the ledger exists.
     pub database_id: Option<String>,
-    /// What identifies the database.
+    /// The identity of the database.
     pub locator: Locator,
     /// The installed migration and the digest of its snapshot.
     pub from: (u64, Option<String>),
     /// The migration at the end of the plan and the digest of its snapshot.
     pub to: (u64, String),
-    /// Whether the chain has recorded everything that is declared.
+    /// Whether the head of the chain equals the declarations.
     pub recorded: bool,
     /// The migrations with their steps, in order.
     pub migrations: Vec<Planned>,
-    /// Remarks for people.
+    /// Notes for the reader of the plan.
     pub notes: Vec<String>,
     /// The physical model before the first step.
     pub start: Tables,
@@ -130,7 +131,7 @@ pub struct Planned {
     pub after: Snapshot,
     /// The recorded migration; `None` for declared changes that are not recorded.
     pub recorded: Option<Migration>,
-    /// Why two binaries cannot serve meanwhile; `None` if they can.
+    /// The reason why two binaries cannot serve while it runs; `None` if they can.
     pub fence: Option<String>,
     /// The last phase of the steps that the new binary needs before it serves.
     pub ready: Phase,
@@ -140,7 +141,7 @@ pub struct Planned {
     pub steps: Vec<Step>,
     /// The ids of the steps that are done.
     pub done: BTreeSet<String>,
-    /// Remarks on the steps for people.
+    /// Notes on the steps.
     pub notes: Vec<String>,
 }
 
@@ -157,12 +158,12 @@ impl Planned {
         self.pending().all(|step| step.phase > phase)
     }
 
-    /// Whether binaries before it cannot serve any more once it is done.
+    /// Whether older binaries can no longer serve after it.
     pub(crate) fn narrows(&self) -> bool {
         self.steps.iter().any(Step::narrows)
     }
 
-    /// The names of what it renames, after these steps.
+    /// The names in use of the objects that it renames, if the steps in `done` are done.
     pub(crate) fn modes(&self, done: &BTreeSet<String>) -> BTreeMap<String, NameMode> {
         let mode = |step: &Step| {
             if done.contains(&step.id) {
@@ -186,7 +187,7 @@ impl Plan {
     /// Makes a plan. It reads the database and writes nothing.
     ///
     /// # Errors
-    /// If the history of the database and the chain contradict each other; a fault of the database.
+    /// A refusal if the history of the database contradicts the chain; a fault of the database.
     pub async fn make(
         store: &dyn SchemaStore,
         session: &mut dyn SchemaSession,
@@ -198,7 +199,7 @@ impl Plan {
         let head = chain.snapshot();
         let recorded = same(&head, &declared.snapshot);
         if let Some(ledger) = ledger {
-            history(ledger, chain)?;
+            check_history(ledger, chain)?;
         }
         let base = ledger.map_or_else(Snapshot::empty, |ledger| ledger.snapshot.clone());
         let classes = classes(session, &base, ledger).await?;
@@ -211,14 +212,14 @@ impl Plan {
             uses: &|entity: &str, field: &str| declared.uses(entity, field),
         };
         let mut migrations = links::links(ledger, chain, declared, &terrain, recorded);
-        history::functions(&migrations, declared)?;
+        history::refuse_changed_functions(&migrations, declared)?;
         if let Some(ledger) = ledger {
-            history::same_steps(ledger, &migrations)?;
+            history::refuse_changed_steps(ledger, &migrations)?;
             for migration in &mut migrations {
                 let ids = migration.steps.iter().map(|step| &step.id);
                 let done = ids.filter(|id| ledger.is_done(id)).cloned().collect();
                 migration.done = done;
-                // The table of a step that is done may be gone or renamed.
+                // The table of a done step may be gone or renamed, so the recorded class is used.
                 for step in &mut migration.steps {
                     let known = ledger.steps.get(&step.id);
                     if let Some(known) = known.filter(|known| known.state == StepState::Done) {
@@ -247,7 +248,7 @@ impl Plan {
         })
     }
 
-    /// The tables as they are now: after the steps that are done.
+    /// The present tables: those after the steps that are done.
     pub(crate) fn present_tables(&self) -> Tables {
         let mut tables = self.start.clone();
         for migration in &self.migrations {
@@ -259,7 +260,7 @@ impl Plan {
         tables
     }
 
-    /// The steps that are not done, up to a phase.
+    /// The steps that are not done, up to and including a phase.
     pub fn pending(&self, phase: Phase) -> impl Iterator<Item = &Step> {
         self.migrations
             .iter()
@@ -268,13 +269,13 @@ impl Plan {
     }
 }
 
-/// Whether two snapshots are equal in their canonical form.
+/// Whether two snapshots are equal.
 pub(crate) fn same(a: &Snapshot, b: &Snapshot) -> bool {
     a == b
 }
 
-/// The classes of the numbers of rows of the installed tables, by their installed names. An open
-/// migration may have renamed one.
+/// The size classes of the installed tables, by their installed names. An open migration may have
+/// renamed a table.
 async fn classes(
     session: &mut dyn SchemaSession,
     installed: &Snapshot,

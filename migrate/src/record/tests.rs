@@ -59,12 +59,12 @@ fn an_app_without_entities_has_nothing_to_record() {
 }
 
 #[test]
-fn a_trial_writes_nothing() {
+fn a_dry_run_writes_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let trial = record(dir, "a", Declarations::Entities(&[&task(&[])]), true).unwrap();
     let Recorded::Migration { written, file, .. } = trial else {
-        panic!("nothing was recorded");
+        panic!("a dry run returns the migration");
     };
     assert_eq!((written, file.as_str()), (false, "0001_a.json"));
     assert!(names(dir).is_empty());
@@ -86,7 +86,7 @@ fn refused_recordings_write_nothing() {
     assert_eq!(refused("create_tasks", &note).code, "name_taken");
     assert_eq!(texts(dir), before);
 
-    // A truncated file is no empty file.
+    // A truncated file is refused, and not read as an empty one.
     let file = dir.join("0001_create_tasks.json");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, &text[..text.len() / 2]).unwrap();
@@ -110,8 +110,9 @@ fn a_saved_snapshot_can_be_recorded() {
     assert!(matches!(same, Recorded::Nothing { .. }));
 }
 
-/// Two branches that recorded one migration each after the same first one, merged: `chain.json`
-/// lists both.
+/// Writes a folder after a merge of two branches. Each branch recorded one migration after the same
+/// first one, and `chain.json` lists both. Returns the entity with the fields of both branches, and
+/// the one with the field of the first branch only.
 fn merged(dir: &Path) -> (EntityDesc, EntityDesc) {
     let note = || optional(field("note", Kind::String));
     let size = || optional(field("size", Kind::Integer));
@@ -141,7 +142,7 @@ fn merged(dir: &Path) -> (EntityDesc, EntityDesc) {
 }
 
 #[test]
-fn a_forked_migration_is_recorded_again_on_top() {
+fn a_forked_migration_is_recorded_again_after_the_other_one() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let (both, _) = merged(dir);
@@ -184,7 +185,7 @@ fn a_forked_migration_is_recorded_again_on_top() {
 }
 
 #[test]
-fn a_forked_migration_that_changes_nothing_more_is_removed() {
+fn a_forked_migration_without_further_changes_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let (_, one) = merged(dir);
@@ -227,7 +228,7 @@ fn squashing_leaves_one_baseline() {
 }
 
 #[test]
-fn a_migration_is_restored_over_an_altered_file() {
+fn restoring_a_migration_replaces_an_altered_file() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     recorded(dir, "one", &[&task(&[])]);

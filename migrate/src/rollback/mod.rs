@@ -1,4 +1,4 @@
-//! Undoes the newest migration, as long as it has removed nothing that older binaries use.
+//! Undoes the newest migration if none of its contract steps has run.
 
 mod run;
 mod undo;
@@ -30,7 +30,7 @@ pub struct Rollback {
     pub seq: u64,
     /// Its name.
     pub name: String,
-    /// What is undone, in order: the newest step first.
+    /// The steps to undo, the newest one first.
     pub undos: Vec<Undo>,
     store: &'static str,
     database: String,
@@ -40,18 +40,18 @@ pub struct Rollback {
     before: Snapshot,
 }
 
-/// How one step is undone.
+/// The actions that undo one step.
 #[derive(Clone, Debug)]
 pub struct Undo {
     /// The id of the step.
     pub step: String,
     /// The actions, in order.
     pub actions: Vec<Action>,
-    /// The number of records with values that are lost.
+    /// The number of records that lose a value; `None` if the actions remove no values.
     pub lost: Option<u64>,
-    /// The conditions before it.
+    /// The conditions that must hold before the actions.
     before: Vec<Check>,
-    /// The physical model before it.
+    /// The physical model before the actions.
     tables: Tables,
 }
 
@@ -63,6 +63,7 @@ impl Undo {
         self.actions.iter().any(removes)
     }
 
+    /// The physical model after the actions.
     fn after(&self) -> Tables {
         let mut tables = self.tables.clone();
         for action in &self.actions {
@@ -84,14 +85,14 @@ impl Undo {
 
 fn closed(message: String) -> Refusal {
     Refusal::new("rollback_closed", Exit::Approval, message)
-        .help("record a new migration that leads back")
+        .help("record a new migration that reverts the changes")
 }
 
 impl Rollback {
-    /// Finds what undoes the newest migration. It writes nothing.
+    /// Plans the rollback of the newest migration. It writes nothing.
     ///
     /// # Errors
-    /// `rollback_closed` if the migration has removed something that older binaries use;
+    /// `rollback_closed` if a contract step has run or the database was created with the migration;
     /// `rollback_nothing` if there is no migration to undo; a fault of the database.
     pub async fn make(
         store: &dyn SchemaStore,
@@ -225,7 +226,7 @@ impl Rollback {
         json
     }
 
-    /// The rollback for people.
+    /// The rollback as text.
     pub fn shown(&self, dialect: &dyn Dialect) -> String {
         let mut text = format!(
             "rollback of migration {} {}   {} {}   {} -> {}\n",
@@ -247,7 +248,7 @@ impl Rollback {
             }
         }
         if self.undos.is_empty() {
-            text.push_str("no step has changed a table\n");
+            text.push_str("there is no table change to undo\n");
         }
         if let Some(digest) = self.approval(dialect) {
             text.push_str("approval needed for steps marked !\n");
@@ -274,6 +275,8 @@ fn snapshot_before(ledger: &Ledger, seq: u64) -> Result<Snapshot, Refusal> {
     Ok(Migration::read(&label, &before.document)?.snapshot)
 }
 
+/// Refuses the rollback of a migration if a contract step has run, if the database was created with
+/// the migration, or if a step had other content when it ran.
 fn refuse_closed(ledger: &Ledger, planned: &Planned) -> Result<(), Refusal> {
     let seq = planned.seq;
     let run = |step: &&Step| {
@@ -288,7 +291,7 @@ fn refuse_closed(ledger: &Ledger, planned: &Planned) -> Result<(), Refusal> {
                 planned.name
             )));
         }
-        // The ledger of a new database has the steps of its first migration.
+        // The ledger of a new database records the steps of its first migration as done.
         let is_first = ledger.migrations.range(..seq).next().is_none();
         if is_first || !planned.steps.iter().any(|step| run(&step)) {
             return Err(closed(format!(
@@ -304,7 +307,7 @@ fn refuse_closed(ledger: &Ledger, planned: &Planned) -> Result<(), Refusal> {
     match other {
         None => Ok(()),
         Some(step) => Err(closed(format!(
-            "migration {seq} `{}` cannot be undone: step {} was another one when it ran",
+            "migration {seq} `{}` cannot be undone: step {} had other content when it ran",
             planned.name, step.id
         ))),
     }

@@ -9,18 +9,18 @@ use linchpin_core::schema::{
 use tokio::time::{Instant, sleep};
 
 use super::{Rollback, Undo};
-use crate::apply::{Failure, Options, hold, lock, with_jitter};
+use crate::apply::{Failure, Options, check_conditions, lock, with_jitter};
 use crate::check::Check;
 use crate::error::{Exit, Refusal};
 use crate::fault;
 use crate::ledger::{Installed, Ledger, MigrationState, Runner, StepState};
 
 /// The maximum number of attempts of an action that needs a lock.
-const ATTEMPTS: u32 = 8;
-/// The first pause between two attempts; it doubles.
-const PAUSE: Duration = Duration::from_millis(500);
+const MAX_ATTEMPTS: u32 = 8;
+/// The first pause between two attempts. Each further pause is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Undoes the newest migration of a database. Returns what was undone.
+/// Undoes the newest migration of a database. Returns the rollback that was carried out.
 ///
 /// # Errors
 /// `rollback_closed`, `rollback_nothing`; `approval_required` and `approval_mismatch`;
@@ -37,11 +37,11 @@ pub async fn rollback(
     let mut lock = lock(store, options.lock_wait).await?;
     let installed = Installed::load(session).await?;
     let rollback = Rollback::make(store, session, &installed).await?;
-    approved(&rollback, store.dialect(), options)?;
+    check_approval(&rollback, store.dialect(), options)?;
     let Some(ledger) = installed.ledger() else {
         return Ok(rollback);
     };
-    instances(session, rollback.seq, options).await?;
+    wait_for_instances(session, rollback.seq, options).await?;
     let runner = begin(session, ledger, &rollback).await?;
     for undo in &rollback.undos {
         report(&format!("undo {}", undo.step));
@@ -52,7 +52,11 @@ pub async fn rollback(
     Ok(rollback)
 }
 
-fn approved(rollback: &Rollback, dialect: &dyn Dialect, options: &Options) -> Result<(), Refusal> {
+fn check_approval(
+    rollback: &Rollback,
+    dialect: &dyn Dialect,
+    options: &Options,
+) -> Result<(), Refusal> {
     let help = "review `migrate plan --rollback` and pass its digest with `--approve`";
     match &options.approve {
         Some(given) if *given == rollback.digest(dialect) => Ok(()),
@@ -79,8 +83,8 @@ fn approved(rollback: &Rollback, dialect: &dyn Dialect, options: &Options) -> Re
     }
 }
 
-/// Waits until no binary with the migration serves.
-async fn instances(
+/// Waits for instances whose binary has the migration to end, at most `options.wait`.
+async fn wait_for_instances(
     session: &mut dyn SchemaSession,
     seq: u64,
     options: &Options,
@@ -116,15 +120,15 @@ fn instances_alive(seq: u64, alive: &[String]) -> Refusal {
             alive.join(", ")
         ),
     )
-    .help("stop them, or pass `--wait`, and run the command again")
+    .help("stop them and run the command again")
 }
 
-/// The window without the migration.
+/// The window of accepted binaries without those that have the migration.
 fn window(ledger: &Ledger, seq: u64) -> (u64, u64) {
     (ledger.min_seq.min(seq - 1), seq - 1)
 }
 
-/// Closes the window for binaries with the migration. The migration is open again from now on.
+/// Closes the window for binaries that have the migration, and records the migration as open.
 async fn begin(
     session: &mut dyn SchemaSession,
     ledger: &Ledger,
@@ -142,7 +146,7 @@ async fn begin(
         } else {
             runner.window(session, window).await?;
         }
-        // An instance may have started since the leases were read. From now on none can start.
+        // An instance may have started after the leases were read. From now on none can start.
         let alive = alive(session, seq).await?;
         if alive.is_empty() {
             Ok(runner)
@@ -151,7 +155,7 @@ async fn begin(
         }
     }
     .await;
-    finish(session, outcome, "begin").await
+    commit_or_roll_back(session, outcome, "begin").await
 }
 
 /// Records that the migration is undone.
@@ -180,11 +184,11 @@ async fn end(
         runner.names(session, &names).await
     };
     let outcome: Result<(), SchemaError> = outcome.await;
-    finish(session, outcome, "end").await
+    commit_or_roll_back(session, outcome, "end").await
 }
 
 /// Commits if the work succeeded, else rolls back.
-async fn finish<T>(
+async fn commit_or_roll_back<T>(
     session: &mut dyn SchemaSession,
     outcome: Result<T, impl Into<Refusal>>,
     part: &str,
@@ -210,7 +214,7 @@ async fn run(
     runner: Runner,
     undo: &Undo,
 ) -> Result<(), Refusal> {
-    let mut pause = PAUSE;
+    let mut pause = FIRST_PAUSE;
     for attempt in 1.. {
         let failure = match attempt_once(session, dialect, runner, undo).await {
             Ok(()) => return Ok(()),
@@ -219,7 +223,7 @@ async fn run(
         session.rollback().await;
         match failure {
             Failure::Database(error)
-                if error.fault == SchemaFault::LockTimeout && attempt < ATTEMPTS =>
+                if error.fault == SchemaFault::LockTimeout && attempt < MAX_ATTEMPTS =>
             {
                 sleep(with_jitter(pause)).await;
                 pause *= 2;
@@ -243,14 +247,14 @@ async fn attempt_once(
     let after = undo.after();
     let point = |place: &str| fault::point(&undo.step, &format!("undo:{place}"));
     point("before");
-    let alone = undo
+    let outside_transaction = undo
         .actions
         .iter()
         .all(|action| !dialect.is_transactional(action));
-    if !alone {
+    if !outside_transaction {
         session.begin(TransactionMode::Write).await?;
     }
-    hold(session, dialect, &undo.before, &undo.tables).await?;
+    check_conditions(session, dialect, &undo.before, &undo.tables).await?;
     point("after-preconditions");
     for action in &undo.actions {
         session.perform(action, &tables).await?;
@@ -263,9 +267,9 @@ async fn attempt_once(
         .map(Check::Matches)
         .into_iter()
         .collect();
-    hold(session, dialect, &matches, &after).await?;
+    check_conditions(session, dialect, &matches, &after).await?;
     point("after-verification");
-    if alone {
+    if outside_transaction {
         session.begin(TransactionMode::Write).await?;
     }
     runner

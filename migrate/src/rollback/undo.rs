@@ -11,7 +11,7 @@ use crate::check::{Check, key_of};
 use crate::error::Refusal;
 use crate::step::Step;
 
-/// Whether a step that did not end has left something to undo. Then the model gets it.
+/// Whether an interrupted step has changed the database. If so, applies its action to the model.
 pub(super) async fn is_partly_done(
     session: &mut dyn SchemaSession,
     step: &Step,
@@ -19,7 +19,7 @@ pub(super) async fn is_partly_done(
     tables: &mut Tables,
     dialect: &dyn Dialect,
 ) -> Result<bool, Refusal> {
-    // A transaction that did not end has left nothing.
+    // The database rolled back an interrupted transaction.
     if step.is_transactional(dialect) {
         return Ok(false);
     }
@@ -38,7 +38,7 @@ pub(super) async fn is_partly_done(
             return Ok(false);
         }
     }
-    // The removal of an index does nothing if there is none.
+    // Other actions count as done: their undo has no effect if the object does not exist.
     action.apply(tables);
     Ok(true)
 }
@@ -162,7 +162,7 @@ fn only_values(table: &Table, column: &str, values: &[String]) -> Check {
     }
 }
 
-/// The conditions under which rows of the wider table fit into the narrower one.
+/// The conditions that rows of the wider table must meet to fit into the narrower one.
 fn narrower(narrow: &Table, wide: &Table) -> Vec<Check> {
     let mut all = Vec::new();
     for column in &narrow.columns {
@@ -181,7 +181,7 @@ fn narrower(narrow: &Table, wide: &Table) -> Vec<Check> {
     all
 }
 
-/// The number of records whose values are lost; `None` if none can be.
+/// The number of records that lose a value; `None` if the actions remove no values.
 pub(super) async fn lost(
     session: &mut dyn SchemaSession,
     actions: &[Action],
@@ -199,7 +199,7 @@ pub(super) async fn lost(
                 let known = tables.get(table).and_then(|t| t.column(column));
                 let name = dialect.quote(column);
                 let table = dialect.quote(table);
-                // The default in a record is no value that someone has written.
+                // A value that equals the default does not count as lost.
                 match known {
                     Some(Column {
                         default: Some(default),

@@ -1,5 +1,5 @@
-//! What a development start does to a database before it serves it: it creates an empty one, and on
-//! an embedded store it applies what only adds.
+//! The changes of a development start. It creates the tables of an empty database. On an embedded
+//! store it also applies changes that only add.
 
 use std::time::Duration;
 
@@ -14,34 +14,34 @@ use crate::plan::{Plan, Planned, planned, refuse_foreign, same};
 use crate::step::{Phase, Step, Work};
 use crate::system;
 
-/// How long a start waits for another one that creates the tables.
-const TURN: Duration = Duration::from_mins(1);
+/// The maximum wait for another start that changes the tables.
+const MAX_LOCK_WAIT: Duration = Duration::from_mins(1);
 
-/// What a development start has to do.
+/// A task of a development start.
 #[derive(Debug)]
 enum Task {
     /// Create the tables of an empty database.
     Create,
     /// Write a ledger for tables that equal the declarations.
     Adopt,
-    /// Add to the tables of the framework.
+    /// Add missing tables and columns of the framework.
     System,
-    /// Record migrations that a draft has already brought into the database.
+    /// Record migrations whose changes a draft has already applied.
     TakeOver,
-    /// Apply what only adds of the recorded migrations.
+    /// Apply the changes of recorded migrations that only add.
     Expand,
-    /// Apply what only adds of changes that are not recorded.
+    /// Apply the unrecorded changes that only add.
     Draft,
 }
 
 impl Target<'_> {
-    /// Does what a development start does. Of several starts at once one works, and the others wait
-    /// and find nothing to do.
+    /// Carries out the tasks of a development start. If several instances start at once, one works;
+    /// the others wait and then have no task.
     ///
     /// # Errors
-    /// If the database cannot be brought into a state that this binary can serve.
+    /// A refusal if this binary cannot serve the database.
     pub(super) async fn develop(&self, session: &mut dyn SchemaSession) -> Result<(), Refusal> {
-        // A start extends the tables once: what is left needs a command.
+        // A start extends the tables only once; remaining changes need `migrate apply`.
         let mut extended = false;
         loop {
             let installed = Installed::load(session).await?;
@@ -52,8 +52,8 @@ impl Target<'_> {
                     self.expand(session, &installed).await?;
                 }
                 Some(_) => {
-                    let _lock = lock(self.store, TURN).await?;
-                    // Another instance may have done it while this one waited.
+                    let _lock = lock(self.store, MAX_LOCK_WAIT).await?;
+                    // Another instance may have done the task while this one waited.
                     let installed = Installed::load(session).await?;
                     if let Some(task) = self.task(&installed, extended)? {
                         extended |= matches!(task, Task::Draft);
@@ -64,6 +64,8 @@ impl Target<'_> {
         }
     }
 
+    /// The next task of the start; `None` if there is none. `extended` is whether this start has
+    /// extended the tables already.
     fn task(&self, installed: &Installed, extended: bool) -> Result<Option<Task>, Refusal> {
         let embedded = self.store.is_embedded();
         let Some(ledger) = installed.ledger() else {
@@ -77,10 +79,10 @@ impl Target<'_> {
             return Ok(Some(Task::System));
         }
         let (head, seq) = (self.chain.snapshot(), self.chain.seq());
-        if ledger.seq < seq && open(ledger).is_none() && same(&ledger.snapshot, &head) {
+        if ledger.seq < seq && open_migration(ledger).is_none() && same(&ledger.snapshot, &head) {
             return Ok(Some(Task::TakeOver));
         }
-        // Another instance may serve the database: only `migrate apply` changes it.
+        // Other instances may serve a database of a server, so only `migrate apply` changes it.
         if !embedded || ledger.seq > seq || extended {
             return Ok(None);
         }
@@ -91,11 +93,13 @@ impl Target<'_> {
         if added.steps.is_empty() && fills.is_empty() {
             return Ok(None);
         }
-        if let Some(name) = open(ledger) {
+        if let Some(name) = open_migration(ledger) {
             let why = Refusal::new(
                 "migration_open",
                 Exit::Refused,
-                format!("migration {name} has not ended, and further changes are not recorded"),
+                format!(
+                    "migration {name} is still open, and the declarations have unrecorded changes"
+                ),
             )
             .help("run `migrate apply`, then start again");
             return Err(self.refused(Some(ledger), why, ""));
@@ -137,7 +141,7 @@ impl Target<'_> {
         }
     }
 
-    /// Writes a ledger for tables that nobody has recorded, if they equal the declarations.
+    /// Writes a ledger for tables without one, if they equal the declarations.
     async fn adopt(
         &self,
         session: &mut dyn SchemaSession,
@@ -146,15 +150,15 @@ impl Target<'_> {
         let tables = self.declared.snapshot.tables();
         let expected: Vec<&Table> = tables.values().collect();
         let differences = session.compare(&expected).await?;
-        let mut grave = differences
+        let mut harmful = differences
             .iter()
             .filter(|difference| !difference.code.is_harmless())
             .peekable();
-        if grave.peek().is_some() {
+        if harmful.peek().is_some() {
             let Err(mut why) = refuse_foreign(installed, &self.declared.snapshot) else {
                 return Ok(());
             };
-            for difference in grave {
+            for difference in harmful {
                 why = why.fact(difference.to_string());
             }
             return Err(self.refused(None, why, ""));
@@ -170,8 +174,8 @@ impl Target<'_> {
         .await
     }
 
-    /// Applies the expand steps of recorded migrations, and the backfill steps that need no
-    /// approval.
+    /// Applies the expand steps of recorded migrations, then the backfill steps. If a step of a
+    /// phase needs an approval, no step of that phase is applied.
     async fn expand(
         &self,
         session: &mut dyn SchemaSession,
@@ -179,14 +183,14 @@ impl Target<'_> {
     ) -> Result<(), Refusal> {
         let of = (self.chain, self.declared);
         let plan = Plan::make(self.store, session, installed, of).await?;
-        // A run of one phase carries out steps of that phase only.
+        // Two runs, because a run with a phase carries out only the steps of that phase.
         for phase in [Phase::Expand, Phase::Backfill] {
             if plan.pending(phase).any(Step::needs_approval) {
                 return Ok(());
             }
             let options = Options {
                 phase: Some(phase),
-                lock_wait: TURN,
+                lock_wait: MAX_LOCK_WAIT,
                 ..Options::default()
             };
             let report = &mut |line: &str| tracing::info!("{line}");
@@ -197,8 +201,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// What only adds, of the changes that are not recorded: steps of the schema, then values of
-    /// new required fields. That such a field is required comes with a recorded migration.
+    /// The steps of unrecorded changes that only add: steps of the schema, then steps that fill new
+    /// required fields. Only a recorded migration makes such a field required.
     fn draft(&self, ledger: &Ledger) -> (Planned, Vec<Step>) {
         let declared = &self.declared.snapshot;
         let between = additive(&ledger.snapshot, declared);
@@ -212,7 +216,7 @@ impl Target<'_> {
             )
         };
         let mut added = steps(&ledger.snapshot, &between);
-        // A new value of a function needs a run of it, which a recorded migration does.
+        // Values that a function computes need a recorded migration.
         added.steps.retain(|step| step.phase == Phase::Expand);
         let mut fills = steps(&between, declared).steps;
         fills.retain(|step| {
@@ -224,7 +228,7 @@ impl Target<'_> {
 }
 
 /// The number and the name of a migration that has started and has not ended.
-fn open(ledger: &Ledger) -> Option<String> {
+fn open_migration(ledger: &Ledger) -> Option<String> {
     let mut open = ledger
         .migrations
         .iter()
@@ -233,7 +237,7 @@ fn open(ledger: &Ledger) -> Option<String> {
         .map(|(seq, migration)| format!("{seq} `{}`", migration.name))
 }
 
-/// Records migrations of the chain that a draft has already brought into the database.
+/// Records migrations of the chain whose changes a draft has already applied.
 async fn take_over(
     session: &mut dyn SchemaSession,
     ledger: &Ledger,

@@ -1,4 +1,4 @@
-//! The lease of an instance: while it lasts, runners of migrations wait for the instance.
+//! The lease of an instance. Runners of migrations wait while an older instance has a lease.
 
 use std::time::{Duration, Instant};
 
@@ -12,26 +12,26 @@ use crate::error::{Exit, Refusal};
 use crate::ledger::{self, Instance};
 use crate::plan::Declared;
 
-/// How long a lease lasts.
+/// The duration of a lease.
 const LEASE: Duration = Duration::from_secs(30);
-/// The time limit of a renewal that waits for a runner to move the window. It is shorter than the
-/// interval between renewals.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// The maximum wait of a renewal for the lock of a runner that changes the window. It is shorter
+/// than the interval between renewals.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// A server that may serve a database.
 pub struct Serving {
-    /// The steps that are not done, one line each. The instance may serve all the same.
+    /// The steps that are not done, one line each. The instance may serve without them.
     pub pending: Vec<String>,
     /// Differences of the tables that the settings tolerate, one line each.
     pub warnings: Vec<String>,
     /// The present names of tables and columns.
     pub names: Names,
-    /// When the last renewal began. The lease is counted from this time, not from the beginning of
-    /// a start, which may create many tables and take long.
+    /// The time at which the last renewal began. The lease is counted from this time, because a
+    /// start may create many tables first.
     pub renewed_at: Instant,
     pub(super) instance: Instance,
     pub(super) digest: String,
-    /// `None` after a fault: the next renewal opens another one.
+    /// The session for renewals. `None` after a fault; the next renewal opens another one.
     pub(super) session: Option<Box<dyn SchemaSession>>,
 }
 
@@ -45,18 +45,18 @@ impl std::fmt::Debug for Serving {
 }
 
 impl Serving {
-    /// How often a lease is renewed.
+    /// The interval between renewals of the lease.
     pub const RENEWAL: Duration = Duration::from_secs(10);
-    /// How long an instance serves without a renewal. It is shorter than the lease, so that an
-    /// instance whose lease has ended does not serve.
+    /// The maximum time that an instance serves after its last renewal. It is shorter than the
+    /// lease, so that an instance never serves without a lease.
     pub const TRUST: Duration = Duration::from_secs(20);
 
     /// Renews the lease in a transaction that checks the window. Returns whether the
-    /// [`names`](Self::names) have changed: then the caller sets them and renews once more, which
-    /// acknowledges them.
+    /// [`names`](Self::names) have changed. If so, the caller uses the new names and renews again,
+    /// which writes the new epoch to the lease.
     ///
     /// # Errors
-    /// `window_moved` if this binary may not serve any more; a fault of the database.
+    /// `window_moved` if this binary may no longer serve; a fault of the database.
     pub async fn renew(
         &mut self,
         store: &dyn SchemaStore,
@@ -66,7 +66,7 @@ impl Serving {
             Some(session) => session,
             None => store.connect().await?,
         };
-        let epoch = self.renewed(&mut *session, store.dialect()).await?;
+        let epoch = self.renew_lease(&mut *session, store.dialect()).await?;
         let changed = epoch != self.names.epoch;
         if changed {
             self.names = present_names(store, &mut *session, of).await?;
@@ -75,15 +75,16 @@ impl Serving {
         Ok(changed)
     }
 
-    pub(super) async fn renewed(
+    /// Renews the lease in a transaction of the session. Returns the epoch of the database.
+    pub(super) async fn renew_lease(
         &mut self,
         session: &mut dyn SchemaSession,
         dialect: &dyn Dialect,
     ) -> Result<u64, Refusal> {
         let begun = Instant::now();
-        session.set_lock_timeout(PATIENCE);
+        session.set_lock_timeout(LOCK_TIMEOUT);
         session.begin(TransactionMode::Write).await?;
-        match self.renew_within(session, dialect).await {
+        match self.write_lease(session, dialect).await {
             Ok(epoch) => {
                 session.commit().await?;
                 self.renewed_at = begun;
@@ -96,7 +97,9 @@ impl Serving {
         }
     }
 
-    async fn renew_within(
+    /// Checks the window and writes the lease, in the open transaction. Returns the epoch of the
+    /// database.
+    async fn write_lease(
         &mut self,
         session: &mut dyn SchemaSession,
         dialect: &dyn Dialect,
@@ -124,7 +127,7 @@ impl Serving {
     /// Ends the lease, when the server stops.
     ///
     /// # Errors
-    /// A fault of the database; the lease then ends by itself.
+    /// A fault of the database; the lease then ends after its duration.
     pub async fn release(self, store: &dyn SchemaStore) -> Result<(), Refusal> {
         let mut session = match self.session {
             Some(session) => session,

@@ -1,4 +1,4 @@
-//! Start-up of a server: which binary may serve which database, and the lease of an instance.
+//! Start-up of a server: checks whether the binary may serve the database, and takes a lease.
 
 mod develop;
 mod lease;
@@ -21,20 +21,21 @@ use crate::ledger::{Installed, Instance, Ledger, StepState};
 use crate::lower::Terrain;
 use crate::names::{Stage, names};
 use crate::own_sql::OwnSql;
-use crate::plan::{Declared, Planned, history, planned, refuse_foreign, same};
+use crate::plan::{Declared, Planned, check_history, planned, refuse_foreign, same};
 use crate::step::{RowClass, Step, Work};
 use crate::system;
 
-/// How a server starts.
+/// The mode in which a server starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Creates an empty database. On an embedded store, also applies what only adds.
+    /// Creates the tables of an empty database. On an embedded store, also applies changes that
+    /// only add.
     Development,
-    /// Changes nothing.
+    /// Does not change the database.
     Production,
 }
 
-/// What a start does if the tables differ from what the ledger says: the setting `schema.check`.
+/// The reaction of a start to tables that differ from the ledger: the setting `schema.check`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SchemaCheck {
     /// The server does not start.
@@ -54,11 +55,11 @@ struct Target<'a> {
     declared: &'a Declared,
 }
 
-/// Checks that this binary may serve a database, after creating or extending it where the mode
-/// allows that, and takes a lease.
+/// Checks that this binary may serve a database, and takes a lease. In development mode it first
+/// creates or extends the tables.
 ///
 /// # Errors
-/// The reason why this binary cannot serve the database, with the missing steps.
+/// A refusal with the reason why this binary cannot serve the database, and with the missing steps.
 pub async fn start(
     store: &dyn SchemaStore,
     (chain, declared): (&Chain, &Declared),
@@ -70,8 +71,8 @@ pub async fn start(
         chain,
         declared,
     };
-    let mut own = store.connect().await?;
-    let session = &mut *own;
+    let mut connection = store.connect().await?;
+    let session = &mut *connection;
     match mode {
         Mode::Development => target.develop(session).await?,
         Mode::Production if !same(&chain.snapshot(), &declared.snapshot) => {
@@ -79,17 +80,17 @@ pub async fn start(
         }
         Mode::Production => {}
     }
-    // One state: a runner may do a step meanwhile.
+    // A runner may carry out a step during the check, so one transaction reads one state.
     session.begin(TransactionMode::Read).await?;
     let checked = target.checked(session, check).await;
     session.rollback().await;
     let mut serving = checked?;
-    serving.renewed(session, store.dialect()).await?;
-    serving.session = Some(own);
+    serving.renew_lease(session, store.dialect()).await?;
+    serving.session = Some(connection);
     Ok(serving)
 }
 
-/// Reads the present names of tables and columns, for a binary that serves already.
+/// Reads the present names of tables and columns, for a binary that is already serving.
 ///
 /// # Errors
 /// A fault of the database.
@@ -116,7 +117,7 @@ fn names_of(
     let open = ledger.migrations.iter().filter(|(seq, migration)| {
         **seq > ledger.seq && **seq <= chain.seq() && migration.state.is_open()
     });
-    // The document was checked when it was written; a damaged one has no names.
+    // The document was valid when it was written. A damaged one is skipped.
     let open: Vec<Migration> = open
         .filter_map(|(_, migration)| serde_json::from_str::<Migration>(&migration.document).ok())
         .collect();
@@ -163,7 +164,7 @@ impl Target<'_> {
             };
             return Err(self.refused(None, why, ""));
         };
-        history(ledger, chain).map_err(|why| self.refused(Some(ledger), why, ""))?;
+        check_history(ledger, chain).map_err(|why| self.refused(Some(ledger), why, ""))?;
         let seq = chain.seq();
         if seq < ledger.min_seq || seq > ledger.max_seq.max(ledger.seq) {
             return Err(self.outside(session, (&installed, ledger)).await?);
@@ -210,8 +211,8 @@ impl Target<'_> {
         })
     }
 
-    /// The differences between the tables and what the ledger says, but for what a step that runs
-    /// at this moment changes.
+    /// The differences between the tables and the ledger, without the changes of a step that is
+    /// running.
     async fn differences(
         &self,
         session: &mut dyn SchemaSession,
@@ -232,16 +233,16 @@ impl Target<'_> {
                 Work::Data(_) | Work::Check { .. } => false,
             })
         };
-        let grave = differences
+        let harmful = differences
             .iter()
             .filter(|difference| !difference.code.is_harmless() && !explained(difference));
-        Ok(grave.map(ToString::to_string).collect())
+        Ok(harmful.map(ToString::to_string).collect())
     }
 
     /// The steps that have started and are not done.
     fn running(&self, ledger: &Ledger) -> Vec<Step> {
         let mut all = Vec::new();
-        for link in links(self.store, ledger) {
+        for link in open_migrations(self.store, ledger) {
             all.extend(link.steps.into_iter().filter(|step| {
                 ledger
                     .steps
@@ -253,21 +254,17 @@ impl Target<'_> {
     }
 
     fn drift(&self, ledger: &Ledger, differences: &[String]) -> Refusal {
-        let why = Refusal::new(
-            "drift",
-            Exit::Refused,
-            "the tables differ from what the ledger says",
-        )
-        .help("undo the change by hand; `migrate verify` lists every difference");
+        let why = Refusal::new("drift", Exit::Refused, "the tables differ from the ledger")
+            .help("undo the change by hand; `migrate verify` lists every difference");
         let why = differences.iter().fold(why, Refusal::fact);
         self.refused(Some(ledger), why, "")
     }
 
-    /// The steps between what is installed and what is declared, which a later command carries out.
+    /// The steps between the installed and the declared schema, which a later command carries out.
     ///
     /// # Errors
-    /// If this binary cannot serve before they are done. Steps of recorded migrations are judged by
-    /// the window, those of other changes here.
+    /// `pending_changes` if this binary cannot serve before unrecorded changes are done. For
+    /// recorded migrations, the window decides that.
     fn pending(&self, ledger: &Ledger) -> Result<Vec<String>, Refusal> {
         let (store, declared) = (self.store, self.declared);
         if same(&ledger.snapshot, &declared.snapshot) || ledger.seq > self.chain.seq() {
@@ -294,7 +291,9 @@ impl Target<'_> {
                            an embedded database"
                 .to_owned(),
             (Some(fence), true) => fence.clone(),
-            (None, true) if needs_function => "a function must compute values first".to_owned(),
+            (None, true) if needs_function => {
+                "a transform must compute values first, which needs a recorded migration".to_owned()
+            }
             (None, true) => return Ok(lines),
         };
         let why = Refusal::new("pending_changes", Exit::Refused, why)
@@ -305,7 +304,7 @@ impl Target<'_> {
         Err(self.refused(Some(ledger), why, ""))
     }
 
-    /// The refusal of a binary in production whose chain has not recorded everything.
+    /// The refusal of a binary in production whose declarations are not recorded in its chain.
     fn unrecorded(&self) -> Refusal {
         let head = self.chain.snapshot();
         let pair = (&head, &self.declared.snapshot);
@@ -330,7 +329,7 @@ impl Target<'_> {
     }
 }
 
-/// The facts of a plan that nobody approves: only the dialect matters.
+/// The properties for a plan that needs no approval: only the dialect and the SQL matter.
 fn terrain<'a>(store: &dyn SchemaStore, own_sql: &'a [OwnSql]) -> Terrain<'a> {
     static NONE: BTreeMap<String, RowClass> = BTreeMap::new();
     Terrain {
@@ -342,8 +341,8 @@ fn terrain<'a>(store: &dyn SchemaStore, own_sql: &'a [OwnSql]) -> Terrain<'a> {
     }
 }
 
-/// The steps of the migrations that have started in a database and have not ended.
-fn links(store: &dyn SchemaStore, ledger: &Ledger) -> Vec<Planned> {
+/// The open migrations of a database with their steps.
+fn open_migrations(store: &dyn SchemaStore, ledger: &Ledger) -> Vec<Planned> {
     let terrain = terrain(store, &[]);
     let mut before = ledger.snapshot.clone();
     let mut all = Vec::new();
@@ -351,7 +350,7 @@ fn links(store: &dyn SchemaStore, ledger: &Ledger) -> Vec<Planned> {
         if *seq <= ledger.seq || !migration.state.is_open() {
             continue;
         }
-        // The document was checked when it was written; a damaged one has no steps.
+        // The document was valid when it was written. A damaged one is skipped.
         let Ok(recorded) = serde_json::from_str::<Migration>(&migration.document) else {
             continue;
         };
@@ -366,10 +365,10 @@ fn links(store: &dyn SchemaStore, ledger: &Ledger) -> Vec<Planned> {
     all
 }
 
-/// The tables as they are now: those of the installed snapshot after the steps that are done.
+/// The present tables: those of the installed snapshot after the steps that are done.
 pub(crate) fn real_tables(store: &dyn SchemaStore, ledger: &Ledger) -> Tables {
     let mut tables = ledger.snapshot.tables();
-    for link in links(store, ledger) {
+    for link in open_migrations(store, ledger) {
         for step in link.steps.iter().filter(|step| ledger.is_done(&step.id)) {
             step.apply(&mut tables);
         }

@@ -1,4 +1,4 @@
-//! Why a server does not start, for the person who starts it.
+//! The refusal of a server to start, with its reason.
 
 use linchpin_core::schema::{Action, SchemaSession};
 
@@ -10,19 +10,20 @@ use crate::ledger::{Installed, Ledger};
 use crate::plan::{Plan, Planned};
 use crate::step::{Phase, Step, Work};
 
-/// The width of the first columns of the head.
-const NOUN: usize = 17;
-const NUMBERS: usize = 21;
+/// The width of the first column of the report.
+const NOUN_WIDTH: usize = 17;
+/// The width of the second column of the report.
+const NUMBERS_WIDTH: usize = 21;
 
 impl Target<'_> {
-    /// Adds to the reason of a refusal what the binary and the database have. `remark` explains the
-    /// window.
+    /// Adds the schema of the binary and the window of the database to a refusal. `remark` explains
+    /// the window.
     pub(super) fn refused(&self, ledger: Option<&Ledger>, why: Refusal, remark: &str) -> Refusal {
         let name = self.chain.head().map_or("(none)", |head| &head.name);
         let digest = canonical::digest_of(&self.chain.snapshot());
         let row = |noun: &str, numbers: &str, rest: &str| {
             let numbers = format!("{numbers}  ");
-            format!("{noun:<NOUN$}{numbers:<NUMBERS$}{rest}")
+            format!("{noun:<NOUN_WIDTH$}{numbers:<NUMBERS_WIDTH$}{rest}")
                 .trim_end()
                 .to_owned()
         };
@@ -62,7 +63,7 @@ impl Target<'_> {
     /// The refusal of a binary outside the window.
     ///
     /// # Errors
-    /// A fault of the database; a history that contradicts the chain.
+    /// A fault of the database, or a history that contradicts the chain.
     pub(super) async fn outside(
         &self,
         session: &mut dyn SchemaSession,

@@ -15,7 +15,7 @@ fn valid_documents_are_read_exactly() {
         json,
         json!({"a": [1, -2, 0.1, 1000.0, u64::MAX], "b\u{e9}\n": {}, "c": "\u{1f600}"})
     );
-    // A value that a fast but inexact reader would change.
+    // An inexact reader changes this value.
     for value in [0.1 + 0.2, 5e-324, 1.797_693_134_862_315_7e308, 2.2e-308] {
         let text = serde_json::to_string(&json!([value])).unwrap();
         let read = parse("f", &text).unwrap();
@@ -126,7 +126,7 @@ fn snapshots_are_checked_for_format_keys_and_names() {
 
 #[test]
 fn names_in_snapshots_are_checked() {
-    let of = |storage: &str, key: &str, primary: &str, column: &str| {
+    let read_with = |storage: &str, key: &str, primary: &str, column: &str| {
         let json = json!({"format": 2, "entities": {key: {
             "name": "T", "storageName": storage, "formerNames": [], "primary": primary,
             "fields": {"id": {"type": "string", "column": column, "optional": false,
@@ -135,18 +135,18 @@ fn names_in_snapshots_are_checked() {
         }}});
         read_snapshot("s.json", &json.to_string()).map_err(|refusal| refusal.message)
     };
-    of("t", "t", "id", "id").unwrap();
-    of("t", "u", "id", "id").unwrap_err();
-    of("t", "t", "key", "id").unwrap_err();
-    of("t", "t", "id", "").unwrap_err();
-    of("t", "t", "id", "a\0").unwrap_err();
+    read_with("t", "t", "id", "id").unwrap();
+    read_with("t", "u", "id", "id").unwrap_err();
+    read_with("t", "t", "key", "id").unwrap_err();
+    read_with("t", "t", "id", "").unwrap_err();
+    read_with("t", "t", "id", "a\0").unwrap_err();
     let long = "\u{e9}".repeat(32);
     assert_eq!(
-        of("t", "t", "id", &long).unwrap_err(),
+        read_with("t", "t", "id", &long).unwrap_err(),
         format!(
             "`s.json` is not valid at `$.entities.t.fields.id.column`: `{long}` is not a name of \
              1 to 63 bytes"
         )
     );
-    of("t", "t", "id", &"\u{e9}".repeat(31)).unwrap();
+    read_with("t", "t", "id", &"\u{e9}".repeat(31)).unwrap();
 }

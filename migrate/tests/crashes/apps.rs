@@ -1,4 +1,4 @@
-//! The apps whose migrations are interrupted.
+//! The apps whose migrations the tests interrupt.
 
 use linchpin_core::Value;
 use linchpin_core::entity::{TransformDesc, TransformError, TransformInput};
@@ -12,7 +12,7 @@ pub(crate) use people::{first, second};
 pub(crate) static TO_TEXT: TransformDesc = people::to_text(to_text);
 
 fn to_text(input: TransformInput<'_>) -> Result<Value, TransformError> {
-    backfill::visited();
+    backfill::count_visit();
     support::to_text(input)
 }
 

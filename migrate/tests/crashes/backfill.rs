@@ -1,4 +1,4 @@
-//! A backfill of many rows that is killed in the middle, more than once.
+//! Tests a backfill of many rows that is killed several times.
 
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
@@ -7,36 +7,36 @@ use std::sync::LazyLock;
 use linchpin_migrate::Phase;
 
 use crate::support::{App, Db};
-use crate::{BATCH, KILLED, app, ended, process, steps};
+use crate::{BATCH, KILLED, app, process, run_to_end, steps};
 
-/// The rows of the table.
+/// The number of rows in the table.
 const ROWS: u64 = 100_000;
-/// The most rows of a batch.
-const LARGEST: u64 = 10_000;
-/// The visits of the trial before a run: 100 rows, twice.
-const TRIAL: u64 = 200;
+/// The maximum number of rows in a batch.
+const MAX_BATCH: u64 = 10_000;
+/// The number of visits by the trial run before each run: it visits 100 rows twice.
+const TRIAL_VISITS: u64 = 200;
 
 /// The variable with the path of a file that gets a byte for each visit of a row.
 const VISITS: &str = "LINCHPIN_TEST_CRASH_VISITS";
 
-/// The number of visits survives the process, so it is not kept in memory.
+/// The file that counts visits. A counter in memory would be lost with the killed process.
 static VISITED: LazyLock<Option<std::fs::File>> = LazyLock::new(|| {
     let path = std::env::var_os(VISITS)?;
     let file = std::fs::File::options().append(true).open(path);
     Some(file.expect("the file of visits"))
 });
 
-/// Notes that the transform has been called.
-pub(crate) fn visited() {
+/// Counts a call of the transform.
+pub(crate) fn count_visit() {
     if let Some(mut file) = VISITED.as_ref() {
         file.write_all(b".").expect("written");
     }
 }
 
 /// Installs the first migration, and inserts rows.
-async fn filled(db: &Db) {
-    let whole = app("rows");
-    let first = App::new(&[whole.chain.migrations()[0].snapshot.clone()]);
+async fn insert_rows(db: &Db) {
+    let all_migrations = app("rows");
+    let first = App::new(&[all_migrations.chain.migrations()[0].snapshot.clone()]);
     db.apply(&first, Phase::Contract).await.expect("installed");
     let sql = if db.is_sqlite() {
         format!(
@@ -52,15 +52,18 @@ async fn filled(db: &Db) {
     db.execute(&[&sql]).await;
 }
 
-/// The rows of the first batches of a run: each has twice as many as the one before.
-fn rows(batches: u32) -> u64 {
-    (0..batches).map(|n| LARGEST.min(BATCH << n.min(10))).sum()
+/// The number of rows in the first batches of a run. Each batch is twice as large as the one
+/// before, up to `MAX_BATCH`.
+fn rows_in(batches: u32) -> u64 {
+    (0..batches)
+        .map(|n| MAX_BATCH.min(BATCH << n.min(10)))
+        .sum()
 }
 
-/// Each run continues at the cursor of the one before. A batch that was not committed is visited
-/// again, and no other row.
+/// Each run continues at the cursor of the previous one. Only the rows of a batch that was not
+/// committed are visited again.
 pub(crate) async fn a_killed_backfill_continues_at_its_cursor(db: Db) {
-    filled(&db).await;
+    insert_rows(&db).await;
     let app = app("rows");
     let steps = steps(&db, &app).await;
     let step = steps.iter().find(|step| step.kind == "transform");
@@ -79,11 +82,11 @@ pub(crate) async fn a_killed_backfill_continues_at_its_cursor(db: Db) {
     ] {
         let fault = format!("{id}:batch:{batches}:{point}");
         let mut process = process(&db.url, "rows", Some(&fault));
-        let (status, text) = ended(process.env(VISITS, &visits));
+        let (status, text) = run_to_end(process.env(VISITS, &visits));
         assert_eq!(status.signal(), Some(KILLED), "{fault}: {text}");
         let committed = batches - u32::from(point == "before-commit");
-        done += rows(committed);
-        expected += rows(batches) + TRIAL;
+        done += rows_in(committed);
+        expected += rows_in(batches) + TRIAL_VISITS;
         let ledger = db.ledger().await.expect("a ledger");
         let step = &ledger.steps[id];
         assert_eq!(step.rows_done, done, "{fault}");
@@ -93,11 +96,11 @@ pub(crate) async fn a_killed_backfill_continues_at_its_cursor(db: Db) {
     assert!((ROWS / 4..ROWS * 3 / 4).contains(&done), "{done}");
 
     let mut process = process(&db.url, "rows", None);
-    let (status, text) = ended(process.env(VISITS, &visits));
+    let (status, text) = run_to_end(process.env(VISITS, &visits));
     assert!(status.success(), "{text}");
     // All rows once, and the two batches that were not committed.
-    assert_eq!(count(), ROWS + LARGEST + BATCH + 5 * TRIAL);
-    db.is_at_head(&app).await;
+    assert_eq!(count(), ROWS + MAX_BATCH + BATCH + 5 * TRIAL_VISITS);
+    db.assert_at_head(&app).await;
     let wrong = "SELECT count(*) FROM users WHERE visits <> CAST(CAST(id AS INTEGER) AS TEXT) \
                  || ' visits'";
     assert_eq!(db.number(wrong).await, 0);

@@ -1,4 +1,4 @@
-//! The commands `rollback`, `adopt` and `record`, killed at each of their points.
+//! Tests that kill the commands `rollback`, `adopt` and `record` at each of their fault points.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -13,9 +13,9 @@ use linchpin_migrate::{
 use serde_json::json;
 
 use crate::support::{App, Db, index, snapshot};
-use crate::{KILLED, first, run, run_on, second, written};
+use crate::{KILLED, first, ledger_lines, run, run_on, second};
 
-/// What the process does that is killed.
+/// The command of the process that is killed.
 pub(crate) enum Command {
     Rollback,
     Adopt,
@@ -23,7 +23,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The command with this name, if it is none of the scenarios of `apply`.
+    /// The command with this name. `None` for a scenario of `apply`.
     pub(crate) fn of(name: &str) -> Option<Self> {
         match name {
             "rollback" => Some(Self::Rollback),
@@ -39,7 +39,7 @@ impl Command {
             Self::Rollback => {
                 let db = Db::of(url);
                 let options = Options {
-                    approve: made(&db).await.approval(db.store.dialect()),
+                    approve: plan_rollback(&db).await.approval(db.store.dialect()),
                     backup: false,
                     ..Options::default()
                 };
@@ -51,13 +51,13 @@ impl Command {
                 let (db, app) = (Db::of(url), adopted());
                 let line = ["migrate", "plan"].map(str::to_owned);
                 let parsed = parse(&line).expect("a command");
-                let plan = online(&parsed, &*db.store, app.of(), &mut |_| ()).await;
+                let plan = online(&parsed, &*db.store, app.chain_and_declared(), &mut |_| ()).await;
                 let plan = plan.expect("a plan").result;
                 let options = Options {
                     approve: plan["approvalDigest"].as_str().map(str::to_owned),
                     ..Options::default()
                 };
-                let done = adopt(&*db.store, app.of(), &options, &mut |_| ()).await;
+                let done = adopt(&*db.store, app.chain_and_declared(), &options, &mut |_| ()).await;
                 done.map(|_| ()).err()
             }
             Self::Record => {
@@ -73,25 +73,25 @@ impl Command {
     }
 }
 
-async fn made(db: &Db) -> Rollback {
+async fn plan_rollback(db: &Db) -> Rollback {
     let mut session = db.session().await;
     let installed = Installed::load(&mut *session).await.expect("a ledger");
     let made = Rollback::make(&*db.store, &mut *session, &installed).await;
     made.unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
-/// Kills a command at a point.
-fn killed(url: &str, command: &str, fault: &str) {
+/// Runs a command and asserts that it is killed at a fault point.
+fn run_and_kill(url: &str, command: &str, fault: &str) {
     let (status, text) = run_on(url, command, Some(fault));
     assert_eq!(status.signal(), Some(KILLED), "{fault}: {text}");
 }
 
-fn continued(url: &str, command: &str) {
+fn run_without_fault(url: &str, command: &str) {
     let (status, text) = run_on(url, command, None);
     assert!(status.success(), "{text}");
 }
 
-/// A database whose second migration awaits its contract.
+/// Prepares a database whose second migration waits for its contract phase.
 async fn expanded(db: &Db) {
     db.apply(&App::new(&[first()]), Phase::Contract)
         .await
@@ -110,11 +110,11 @@ async fn expanded(db: &Db) {
 }
 
 /// Tables, rows and ledger after a rollback.
-async fn undone(db: &Db) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
+async fn state_after_rollback(db: &Db) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
     let tables = first().tables();
     let all: Vec<&Table> = tables.values().collect();
     let found = db.session().await.compare(&all).await.expect("compared");
-    // The index of a field that was optional meanwhile may keep its order of nulls.
+    // The field was optional for a time, so its index may still have another order of nulls.
     let found: Vec<_> = found.iter().filter(|d| !d.code.is_harmless()).collect();
     assert!(found.is_empty(), "{found:?}");
     let ledger = db.ledger().await.expect("a ledger");
@@ -125,19 +125,19 @@ async fn undone(db: &Db) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
     (
         db.tables().await,
         db.query(sql, &columns).await,
-        written(&ledger),
+        ledger_lines(&ledger),
     )
 }
 
 pub(crate) async fn a_killed_rollback_is_continued(make: fn() -> Db) {
     let undisturbed = make();
     expanded(&undisturbed).await;
-    continued(&undisturbed.url, "rollback");
-    let expected = undone(&undisturbed).await;
+    run_without_fault(&undisturbed.url, "rollback");
+    let expected = state_after_rollback(&undisturbed).await;
 
     let db = make();
     expanded(&db).await;
-    let undos: Vec<String> = made(&db)
+    let undos: Vec<String> = plan_rollback(&db)
         .await
         .undos
         .into_iter()
@@ -148,7 +148,7 @@ pub(crate) async fn a_killed_rollback_is_continued(make: fn() -> Db) {
         "{undos:?}"
     );
     for point in ["begin:before-commit", "begin:after-commit"] {
-        killed(&db.url, "rollback", &format!("rollback:{point}"));
+        run_and_kill(&db.url, "rollback", &format!("rollback:{point}"));
     }
     for step in &undos {
         for point in [
@@ -159,19 +159,19 @@ pub(crate) async fn a_killed_rollback_is_continued(make: fn() -> Db) {
             "before-commit",
             "after-done",
         ] {
-            killed(&db.url, "rollback", &format!("{step}:undo:{point}"));
+            run_and_kill(&db.url, "rollback", &format!("{step}:undo:{point}"));
         }
     }
-    killed(&db.url, "rollback", "rollback:end:before-commit");
-    killed(&db.url, "rollback", "rollback:end:after-commit");
-    assert_eq!(undone(&db).await, expected);
-    // Nothing else may be undone by a command that is repeated.
+    run_and_kill(&db.url, "rollback", "rollback:end:before-commit");
+    run_and_kill(&db.url, "rollback", "rollback:end:after-commit");
+    assert_eq!(state_after_rollback(&db).await, expected);
+    // A repeated command must not undo the first migration.
     let (status, text) = run(&db, "rollback", None);
     assert!(
         !status.success() && text.contains("the database was created with it"),
         "{text}"
     );
-    assert_eq!(undone(&db).await, expected);
+    assert_eq!(state_after_rollback(&db).await, expected);
 }
 
 fn adopted() -> App {
@@ -193,8 +193,8 @@ fn adopted() -> App {
     ])])
 }
 
-/// Tables as releases without migrations made them: without defaults and names of checks.
-async fn made_by_hand(db: &Db) {
+/// Creates tables as a release without migrations did: without defaults and names of checks.
+async fn create_older_tables(db: &Db) {
     let (text, number, end) = if db.is_sqlite() {
         ("TEXT", "INTEGER", " STRICT")
     } else {
@@ -219,25 +219,25 @@ async fn made_by_hand(db: &Db) {
     .await;
 }
 
-async fn taken_over(db: &Db) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
-    db.is_at_head(&adopted()).await;
+async fn state_after_adoption(db: &Db) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
+    db.assert_at_head(&adopted()).await;
     let sql = "SELECT u.id, u.name, u.status, CAST(u.visits AS TEXT), CAST(n.stars AS TEXT) \
                FROM users u, notes n";
     (
         db.tables().await,
         db.query(sql, &vec![ColumnKind::String; 5]).await,
-        written(&db.ledger().await.expect("a ledger")),
+        ledger_lines(&db.ledger().await.expect("a ledger")),
     )
 }
 
 pub(crate) async fn a_killed_adoption_changes_nothing_or_all(make: fn() -> Db) {
     let undisturbed = make();
-    made_by_hand(&undisturbed).await;
-    continued(&undisturbed.url, "adopt");
-    let expected = taken_over(&undisturbed).await;
+    create_older_tables(&undisturbed).await;
+    run_without_fault(&undisturbed.url, "adopt");
+    let expected = state_after_adoption(&undisturbed).await;
 
     let db = make();
-    made_by_hand(&db).await;
+    create_older_tables(&db).await;
     let plan = db.command(&adopted(), "migrate plan").await;
     let plan = plan.expect("a plan").result;
     let steps = plan["migrations"][0]["steps"].as_array().expect("steps");
@@ -251,13 +251,13 @@ pub(crate) async fn a_killed_adoption_changes_nothing_or_all(make: fn() -> Db) {
     }
     faults.push("adopt:before-commit".to_owned());
     for fault in &faults {
-        killed(&db.url, "adopt", fault);
+        run_and_kill(&db.url, "adopt", fault);
         assert_eq!(db.tables().await, ["notes", "users"], "{fault}");
     }
-    killed(&db.url, "adopt", "adopt:after-commit");
-    assert_eq!(taken_over(&db).await, expected);
-    continued(&db.url, "adopt");
-    assert_eq!(taken_over(&db).await, expected);
+    run_and_kill(&db.url, "adopt", "adopt:after-commit");
+    assert_eq!(state_after_adoption(&db).await, expected);
+    run_without_fault(&db.url, "adopt");
+    assert_eq!(state_after_adoption(&db).await, expected);
 }
 
 /// The names and texts of the files of a folder.
@@ -284,7 +284,7 @@ fn recorded() -> tempfile::TempDir {
 pub(crate) fn a_killed_recording_is_repeated() {
     let path = |folder: &tempfile::TempDir| folder.path().display().to_string();
     let undisturbed = recorded();
-    continued(&path(&undisturbed), "record");
+    run_without_fault(&path(&undisturbed), "record");
     let expected = texts(undisturbed.path());
     assert_eq!(expected.len(), 3);
 
@@ -295,12 +295,12 @@ pub(crate) fn a_killed_recording_is_repeated() {
         "0002_second.json:file:after-rename",
         "chain.json:file:before-rename",
     ] {
-        killed(&path(&folder), "record", fault);
+        run_and_kill(&path(&folder), "record", fault);
         let index = &texts(folder.path())["chain.json"];
         assert_eq!(index, &before["chain.json"], "{fault}");
     }
-    killed(&path(&folder), "record", "chain.json:file:after-rename");
+    run_and_kill(&path(&folder), "record", "chain.json:file:after-rename");
     assert_eq!(texts(folder.path()), expected);
-    continued(&path(&folder), "record");
+    run_without_fault(&path(&folder), "record");
     assert_eq!(texts(folder.path()), expected);
 }

@@ -1,5 +1,5 @@
-//! Sessions of Postgres that end in the middle of a step: the connection is lost, or the disk is
-//! full. Afterwards, another run has the same outcome as an undisturbed run.
+//! Tests of Postgres sessions that fail during a step: the connection is lost, or the disk is full.
+//! Another run must then have the same outcome as an undisturbed run.
 
 use std::process::Command;
 
@@ -7,11 +7,13 @@ use linchpin_core::schema::Dialect;
 use linchpin_migrate::{Applied, Exit, Options, Pace, Refusal, Step, Work, apply};
 
 use crate::support::{App, Db};
-use crate::{BATCH, app, continued, is_as, outcome, seeded, server, steps, undisturbed};
+use crate::{
+    BATCH, app, assert_outcome, outcome, run_without_fault, seeded, server, steps, undisturbed,
+};
 
-/// A trigger on the ledger ends the session, or reports a full disk, when a step gets a state. A
-/// row of `faults.due` has the id of the step, the state and the fault. The state `progress` is a
-/// batch of rows.
+/// A trigger on the ledger that ends the session, or reports a full disk, when a step gets a
+/// certain state. A row of `faults.due` has the id of the step, the state and the fault. The state
+/// `progress` stands for the write of a batch.
 const TRIGGERS: [&str; 4] = [
     "CREATE SCHEMA faults",
     "CREATE TABLE faults.due (step TEXT, state TEXT, fault TEXT)",
@@ -50,20 +52,20 @@ async fn run(
         },
         ..Options::default()
     };
-    apply(&*db.store, app.of(), &options, report).await
+    apply(&*db.store, app.chain_and_declared(), &options, report).await
 }
 
-/// The states of a step in whose transactions a fault happens.
+/// The states of a step whose transactions get a fault.
 fn states(step: &Step, dialect: &dyn Dialect) -> Vec<&'static str> {
     match &step.work {
         Work::Data(_) => vec!["running", "progress", "done"],
-        // The work of the step is committed, but the ledger does not record it.
+        // With a fault at `done`, the work is committed but the ledger does not record it.
         Work::Schema(action) if !dialect.is_transactional(action) => vec!["done"],
         _ => vec!["running", "done"],
     }
 }
 
-/// A fault in each kind of step. Each run continues where the one before ended.
+/// Causes a fault in each kind of step. Each run continues where the previous one ended.
 pub(crate) async fn a_fault_in_each_step_is_repaired_by_the_next_run(
     fault: &str,
     code: &'static str,
@@ -96,10 +98,11 @@ pub(crate) async fn a_fault_in_each_step_is_repaired_by_the_next_run(
     assert!(faults > 25, "{faults}");
     let done = run(&db, &app, &mut |_| ()).await;
     done.unwrap_or_else(|refusal| panic!("{}", refusal.text()));
-    is_as(&db, &app, &expected).await;
+    assert_outcome(&db, &app, &expected).await;
 }
 
-/// The session that holds the lock of the run ends between two steps. The run begins no other step.
+/// The session that holds the lock of the run ends between two steps. The run begins no further
+/// step.
 pub(crate) async fn a_run_whose_lock_is_lost_ends() {
     let db = Db::postgres();
     seeded(&db).await;
@@ -127,7 +130,7 @@ pub(crate) async fn a_run_whose_lock_is_lost_ends() {
     let ledger = db.ledger().await.expect("a ledger");
     let second = begun[1].split(' ').next().expect("an id");
     assert!(!ledger.steps.contains_key(second), "{second}");
-    continued(&db, "all");
+    run_without_fault(&db, "all");
     outcome(&db, &app).await;
 }
 
@@ -139,27 +142,27 @@ impl Disk {
         let disk = Self(tempfile::tempdir().expect("a folder"));
         let at = disk.0.path().as_os_str();
         let options = ["-t", "tmpfs", "-o", "size=24m", "linchpin-test"];
-        ran(Command::new("mount").args(options).arg(at));
-        ran(Command::new("chown").arg(server::programs::NOBODY).arg(at));
+        run_command(Command::new("mount").args(options).arg(at));
+        run_command(Command::new("chown").arg(server::programs::NOBODY).arg(at));
         disk
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The server still has open files on it.
+        // The server may still have open files on it, so the unmount is lazy.
         drop(Command::new("umount").arg("-l").arg(self.0.path()).status());
     }
 }
 
-fn ran(command: &mut Command) {
+fn run_command(command: &mut Command) {
     let status = command.status().expect("a program");
     assert!(status.success(), "{command:?}: {status}");
 }
 
-/// The tables are on a full disk. After each fault, the test frees some of it, so that the next run
-/// does more steps.
-pub(crate) async fn a_run_on_a_full_disk() {
+/// The tables are on a full disk. After each fault, the test frees some space, so that the next run
+/// completes more steps.
+pub(crate) async fn a_run_on_a_full_disk_continues_after_space_is_freed() {
     let app = app("all");
     let expected = undisturbed(Db::postgres, &app).await;
     let disk = Disk::new();
@@ -198,7 +201,7 @@ pub(crate) async fn a_run_on_a_full_disk() {
             refusal.text()
         );
         assert!(!fillers.is_empty(), "the disk has been freed");
-        // Rows of a batch that was rolled back need space, too, so each time more space is freed.
+        // Rows of a rolled-back batch still need space, so the test frees more space each time.
         for filler in fillers.drain(fillers.len().saturating_sub(1 << faults)..) {
             db.execute(&[&format!("DROP TABLE {filler}")]).await;
         }
@@ -206,5 +209,5 @@ pub(crate) async fn a_run_on_a_full_disk() {
         faults += 1;
     }
     assert!(faults > 3, "{faults}");
-    is_as(&db, &app, &expected).await;
+    assert_outcome(&db, &app, &expected).await;
 }

@@ -1,13 +1,14 @@
-//! Runs that are stopped in the middle of a step, as on a suspended machine, and continue later.
+//! Tests of runs that SIGSTOP suspends during a step, as on a suspended machine, and that continue
+//! later.
 
 use std::process::{Child, ExitStatus, Stdio};
 
 use linchpin_migrate::{Exit, Options, Step, apply};
 
 use crate::support::{App, Db};
-use crate::{app, continued, is_as, process, seeded, server, steps, undisturbed};
+use crate::{app, assert_outcome, process, run_without_fault, seeded, server, steps, undisturbed};
 
-/// A run that has stopped at a place.
+/// A run that is suspended at a fault point.
 struct Stopped(Child);
 
 impl Stopped {
@@ -18,7 +19,7 @@ impl Stopped {
         let mut child = process.spawn().expect("a process");
         let state = format!("/proc/{}/stat", child.id());
         loop {
-            // The state follows the name of the program, which stands in parentheses.
+            // The state follows the name of the program, which is in parentheses.
             let text = std::fs::read_to_string(&state).expect("a process");
             if text
                 .rsplit(") ")
@@ -35,7 +36,7 @@ impl Stopped {
     }
 
     /// Continues the run and waits for its end.
-    fn go_on(self) -> (ExitStatus, String) {
+    fn resume(self) -> (ExitStatus, String) {
         let pid = rustix_pid(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("continued");
         let output = self.0.wait_with_output().expect("its output");
@@ -50,13 +51,14 @@ fn rustix_pid(child: &Child) -> rustix::process::Pid {
         .expect("a process")
 }
 
-/// The places where runs stop: the id of a step, and the place. At the first place, the transaction
-/// of the step is open; at the second, no transaction is open.
-async fn places(db: &Db, app: &App) -> [String; 2] {
+/// The fault points at which runs are suspended. At the first point, the transaction of the step is
+/// open; at the second, no transaction is open.
+async fn fault_points(db: &Db, app: &App) -> [String; 2] {
     let steps = steps(db, app).await;
-    let id = |kind: &str, within: bool| {
+    let id = |kind: &str, transactional: bool| {
         let dialect = db.store.dialect();
-        let is = |step: &&Step| step.kind == kind && step.is_transactional(dialect) == within;
+        let is =
+            |step: &&Step| step.kind == kind && step.is_transactional(dialect) == transactional;
         let step = steps.iter().find(is);
         step.unwrap_or_else(|| panic!("{kind}")).id.clone()
     };
@@ -66,37 +68,37 @@ async fn places(db: &Db, app: &App) -> [String; 2] {
     ]
 }
 
-/// The lock lasts until the process ends, for any length of a stop.
-pub(crate) async fn a_stopped_run_keeps_others_out(make: fn() -> Db) {
+/// A suspended process keeps its lock until it ends.
+pub(crate) async fn a_suspended_run_keeps_others_out(make: fn() -> Db) {
     let app = app("all");
     let expected = undisturbed(make, &app).await;
     let db = make();
     seeded(&db).await;
-    let [within, _] = places(&db, &app).await;
-    let stopped = Stopped::at(&db, &within);
+    let [in_transaction, _] = fault_points(&db, &app).await;
+    let stopped = Stopped::at(&db, &in_transaction);
     let options = Options {
         lock_wait: std::time::Duration::ZERO,
         ..Options::default()
     };
-    let refusal = apply(&*db.store, app.of(), &options, &mut |_| ())
+    let refusal = apply(&*db.store, app.chain_and_declared(), &options, &mut |_| ())
         .await
         .expect_err("the lock is taken");
     assert_eq!((refusal.code, refusal.exit), ("locked", Exit::Busy));
     let holder = format!("process {}", stopped.0.id());
     assert!(refusal.text().contains(&holder), "{}", refusal.text());
-    let (status, text) = stopped.go_on();
+    let (status, text) = stopped.resume();
     assert!(status.success(), "{text}");
-    is_as(&db, &app, &expected).await;
+    assert_outcome(&db, &app, &expected).await;
 }
 
-/// The run loses its lock while it is stopped: the server has ended its connection, or the lock
-/// file was deleted. Another run has done all steps.
-pub(crate) async fn a_stopped_run_that_was_overtaken_writes_nothing_more(make: fn() -> Db) {
+/// The run loses its lock while it is suspended: the server ends its connection, or the lock file
+/// is deleted. Another run completes all steps.
+pub(crate) async fn a_suspended_run_that_lost_its_lock_writes_nothing_more(make: fn() -> Db) {
     let app = app("all");
     let expected = undisturbed(make, &app).await;
     let db = make();
     seeded(&db).await;
-    let [_, between] = places(&db, &app).await;
+    let [_, between] = fault_points(&db, &app).await;
     let stopped = Stopped::at(&db, &between);
     if db.is_sqlite() {
         let lock = format!("{}.migrate-lock", db.file().display());
@@ -106,10 +108,10 @@ pub(crate) async fn a_stopped_run_that_was_overtaken_writes_nothing_more(make: f
                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
         server::execute(&db.url, lock).expect("ended");
     }
-    continued(&db, "all");
-    is_as(&db, &app, &expected).await;
-    let (status, text) = stopped.go_on();
+    run_without_fault(&db, "all");
+    assert_outcome(&db, &app, &expected).await;
+    let (status, text) = stopped.resume();
     assert!(!status.success(), "{text}");
     assert!(text.contains("another runner has taken over"), "{text}");
-    is_as(&db, &app, &expected).await;
+    assert_outcome(&db, &app, &expected).await;
 }

@@ -1,4 +1,4 @@
-//! Databases whose tables exist before their ledger.
+//! Tests of adoption: databases that have tables but no ledger.
 
 use linchpin_core::Value;
 use linchpin_core::schema::{ColumnKind, Snapshot};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{App, Db, index, snapshot};
 
 crate::cases!(adopt:
-    equal_tables_are_adopted_as_they_are,
+    equal_tables_are_adopted_without_a_change,
     a_differing_column_is_refused_and_nothing_is_written,
     tables_of_an_earlier_release_are_adopted,
     a_database_behind_the_head_is_adopted_at_its_own_migration,
@@ -47,8 +47,8 @@ fn second() -> Snapshot {
 const INDEX: &str = "CREATE INDEX ix_users_name ON users (name)";
 const INDEX_POSTGRES: &str = "CREATE INDEX ix_users_name ON users (name ASC NULLS FIRST)";
 
-/// The tables of [`first`], made by hand.
-fn by_hand(db: &Db) -> [&'static str; 3] {
+/// Statements that create the tables of [`first`], with the same result as a migration.
+fn tables_of_first(db: &Db) -> [&'static str; 3] {
     let (table, index) = if db.is_sqlite() {
         let table = "CREATE TABLE users (id TEXT NOT NULL PRIMARY KEY, name TEXT, \
             status TEXT NOT NULL CONSTRAINT ck_users_status CHECK (status IN ('left', 'active')), \
@@ -66,9 +66,9 @@ fn by_hand(db: &Db) -> [&'static str; 3] {
     [table, index, row]
 }
 
-/// The tables of [`first`] as releases before migrations created them: checks have no names, and
-/// there are no defaults.
-fn of_an_earlier_release(db: &Db) -> [&'static str; 3] {
+/// Statements that create the tables of [`first`] as a release without migrations did: checks have
+/// no names, and there are no defaults.
+fn tables_of_an_earlier_release(db: &Db) -> [&'static str; 3] {
     let (table, index) = if db.is_sqlite() {
         let table = "CREATE TABLE \"users\" (\n  \"id\" TEXT NOT NULL PRIMARY KEY,\n  \
             \"name\" TEXT,\n  \"open\" INTEGER NOT NULL CHECK (\"open\" IN (0, 1)),\n  \
@@ -92,17 +92,22 @@ async fn run(db: &Db, app: &App, approve: Option<String>) -> Result<Applied, Ref
         approve,
         ..Options::default()
     };
-    adopt(&*db.store, app.of(), &options, &mut |_| ()).await
+    adopt(&*db.store, app.chain_and_declared(), &options, &mut |_| ()).await
 }
 
-async fn equal_tables_are_adopted_as_they_are(db: Db) {
-    db.execute(&by_hand(&db)).await;
+async fn equal_tables_are_adopted_without_a_change(db: Db) {
+    db.execute(&tables_of_first(&db)).await;
     let app = App::new(&[first()]);
-    let refusal = apply(&*db.store, app.of(), &Options::default(), &mut |_| ())
-        .await
-        .expect_err("there is no ledger");
+    let refusal = apply(
+        &*db.store,
+        app.chain_and_declared(),
+        &Options::default(),
+        &mut |_| (),
+    )
+    .await
+    .expect_err("there is no ledger");
     assert_eq!((refusal.code, refusal.exit), ("not_adopted", Exit::Data));
-    // A plan says what an adoption does, and changes nothing.
+    // A plan describes the adoption and does not change the database.
     let plan = db.command(&app, "migrate plan").await.expect("a plan");
     assert!(plan.text.contains("migrate adopt"), "{}", plan.text);
     assert_eq!(plan.result["approvalDigest"], json!(null));
@@ -110,7 +115,7 @@ async fn equal_tables_are_adopted_as_they_are(db: Db) {
 
     let outcome = db.command(&app, "migrate adopt").await.expect("adopted");
     assert_eq!(outcome.text, "migration 1 is installed");
-    // The tables of the framework, and the app's own as before.
+    // The tables of the framework are new, and those of the app are unchanged.
     let own = [
         "linchpin_consumers",
         "linchpin_instances",
@@ -126,18 +131,18 @@ async fn equal_tables_are_adopted_as_they_are(db: Db) {
     assert_eq!((ledger.seq, ledger.min_seq, ledger.max_seq), (1, 1, 1));
     assert_eq!(ledger.migrations[&1].state.name(), "done");
     assert_eq!(db.number("SELECT visits FROM users").await, 7);
-    // Afterwards the database migrates like any other, and is not adopted again.
+    // After the adoption, the database migrates like any other, and is not adopted again.
     let done = run(&db, &app, None).await.expect("nothing to do");
     assert_eq!((done.seq, done.steps.len()), (1, 0));
     let app = App::new(&[first(), second()]);
     db.apply(&app, linchpin_migrate::Phase::Contract)
         .await
         .expect("applied");
-    db.is_at_head(&app).await;
+    db.assert_at_head(&app).await;
 }
 
 async fn a_differing_column_is_refused_and_nothing_is_written(db: Db) {
-    let [table, index, _] = by_hand(&db);
+    let [table, index, _] = tables_of_first(&db);
     let table = table.replace("visits INTEGER NOT NULL DEFAULT 0", "visits TEXT");
     let table = table.replace("visits BIGINT NOT NULL DEFAULT 0", "visits TEXT");
     db.execute(&[&table, index]).await;
@@ -155,11 +160,11 @@ async fn a_differing_column_is_refused_and_nothing_is_written(db: Db) {
 }
 
 async fn tables_of_an_earlier_release_are_adopted(db: Db) {
-    db.execute(&of_an_earlier_release(&db)).await;
+    db.execute(&tables_of_an_earlier_release(&db)).await;
     let app = App::new(&[first()]);
     let plan = db.command(&app, "migrate plan").await.expect("a plan");
     let digest = plan.result["approvalDigest"].as_str().map(str::to_owned);
-    // SQLite creates the table anew, which needs an approval like any other rebuild.
+    // SQLite rebuilds the table, which needs an approval.
     assert_eq!(digest.is_some(), db.is_sqlite(), "{}", plan.text);
     if db.is_sqlite() {
         let refusal = run(&db, &app, None).await.expect_err("no approval");
@@ -169,7 +174,7 @@ async fn tables_of_an_earlier_release_are_adopted(db: Db) {
         assert_eq!(db.tables().await, ["users"]);
     }
     run(&db, &app, digest).await.expect("adopted");
-    db.is_at_head(&app).await;
+    db.assert_at_head(&app).await;
     let rows = db
         .query(
             "SELECT id, name, status, visits, open FROM users",
@@ -200,17 +205,17 @@ async fn tables_of_an_earlier_release_are_adopted(db: Db) {
 }
 
 async fn a_database_behind_the_head_is_adopted_at_its_own_migration(db: Db) {
-    db.execute(&by_hand(&db)).await;
+    db.execute(&tables_of_first(&db)).await;
     let app = App::new(&[first(), second()]);
     let done = run(&db, &app, None).await.expect("adopted");
     assert_eq!(done.seq, 1);
     let done = db.apply(&app, linchpin_migrate::Phase::Contract).await;
     assert_eq!(done.expect("applied").seq, 2);
-    db.is_at_head(&app).await;
+    db.assert_at_head(&app).await;
 }
 
 async fn a_table_under_its_former_name_is_not_ignored(db: Db) {
-    db.execute(&by_hand(&db)).await;
+    db.execute(&tables_of_first(&db)).await;
     let mut renamed = first();
     let mut entity = renamed.entities.remove("users").expect("an entity");
     "people".clone_into(&mut entity.storage_name);
@@ -218,9 +223,14 @@ async fn a_table_under_its_former_name_is_not_ignored(db: Db) {
     "ix_people_name".clone_into(&mut entity.indexes[0].name);
     renamed.entities.insert("people".to_owned(), entity);
     let app = App::new(&[first(), renamed]);
-    let refusal = apply(&*db.store, app.of(), &Options::default(), &mut |_| ())
-        .await
-        .expect_err("an empty table beside the filled one would look like lost records");
+    let refusal = apply(
+        &*db.store,
+        app.chain_and_declared(),
+        &Options::default(),
+        &mut |_| (),
+    )
+    .await
+    .expect_err("an empty table beside the filled one would look like lost records");
     assert_eq!(refusal.code, "not_adopted");
     assert_eq!(run(&db, &app, None).await.expect("adopted").seq, 1);
     let done = db.apply(&app, linchpin_migrate::Phase::Contract).await;
@@ -239,7 +249,7 @@ async fn a_database_without_tables_is_not_adopted(db: Db) {
 }
 
 async fn unrecorded_declarations_are_not_adopted(db: Db) {
-    db.execute(&by_hand(&db)).await;
+    db.execute(&tables_of_first(&db)).await;
     let mut app = App::new(&[first()]);
     app.declared.snapshot = second();
     let refusal = run(&db, &app, None).await.expect_err("unrecorded");

@@ -1,4 +1,5 @@
-//! Commands whose refusal must not change the database, and a rebuild beside foreign objects.
+//! Tests of refused commands, which must not change the database, and of a rebuild of a table with
+//! objects that the app does not declare.
 
 use linchpin_core::entity::{Kind, SourceLine, TransformDesc, TransformError, TransformInput};
 use linchpin_core::schema::{ColumnKind, Snapshot};
@@ -42,7 +43,8 @@ fn files(kind: &str) -> Snapshot {
     snapshot(&[("files", size, json!({}))])
 }
 
-/// The app whose second migration makes the text `size` a number, with this build of the function.
+/// The app whose second migration converts the text `size` to a number, with this version of the
+/// function.
 fn converting(function: &'static TransformDesc) -> App {
     let second = Link::converted(files("integer"), ("files", "size"), &AS_RECORDED);
     App::of_links([Link::plain(files("string")), second], &[function])
@@ -82,7 +84,7 @@ async fn an_edited_function_refuses_plan_and_apply(db: Db) {
     assert_eq!(db.number("SELECT size FROM files").await, 7);
 }
 
-/// A field that was optional becomes required: SQLite creates the table anew.
+/// A field that is optional or required. If it becomes required, SQLite rebuilds the table.
 fn notes(optional: bool) -> Snapshot {
     let mut size = json!({ "type": "integer", "optional": optional });
     if !optional {
@@ -108,7 +110,7 @@ async fn a_column_added_by_hand_is_not_lost(db: Db) {
         assert_eq!((refusal.code, refusal.exit), ("drift", Exit::Data));
         assert!(refusal.text().contains("remark"), "{}", refusal.text());
     } else {
-        outcome.expect("nothing is created anew");
+        outcome.expect("the table is not rebuilt");
     }
     let rows = db
         .query("SELECT remark FROM notes", &[ColumnKind::String])
@@ -116,9 +118,9 @@ async fn a_column_added_by_hand_is_not_lost(db: Db) {
     assert_eq!(rows, [[Value::Text("by hand".to_owned())]]);
 }
 
-/// The copy that a run makes before it creates a table anew is a whole database.
+/// The backup copy that a run makes before a rebuild is a complete database.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rebuild_keeps_the_objects_of_others_and_a_copy() {
+async fn a_rebuild_keeps_foreign_objects_and_a_backup_copy() {
     let db = Db::sqlite();
     let first = App::new(&[notes(true)]);
     db.apply(&first, Phase::Contract).await.expect("installed");

@@ -1,5 +1,5 @@
-//! Generated pairs of snapshots: a database that a plan takes from the first to the second has the
-//! schema of a new database of the second.
+//! Tests with generated pairs of snapshots. A database that a plan migrates from the first to the
+//! second must have the same schema as a new database of the second.
 
 use std::process::Command;
 
@@ -12,15 +12,15 @@ use crate::support::{App, Db, index, snapshot};
 
 /// The number of pairs on each store. The seed of a pair is its number.
 const PAIRS: usize = 16;
-/// The names of entities and fields. They contain what statements must quote.
+/// The names of entities and fields. Some contain characters that statements must quote.
 const ENTITIES: [&str; 3] = ["users", "Order", "weird \"name\""];
 const FIELDS: [&str; 6] = ["name", "age", "select", "Größe", "a b", "due"];
 const KINDS: [&str; 6] = ["string", "integer", "boolean", "number", "date", "enum"];
 
-/// Numbers that follow from a seed (`SplitMix64`).
-struct Dice(u64);
+/// A random number generator with a seed (`SplitMix64`).
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -33,19 +33,22 @@ impl Dice {
         usize::try_from(self.next() % limit as u64).expect("a small number")
     }
 
-    /// True in one of `of` throws.
+    /// True with a probability of one in `of`.
     fn one_in(&mut self, of: usize) -> bool {
         self.below(of) == 0
     }
 }
 
-/// An entity before it becomes JSON.
+/// An entity before its conversion to JSON.
 #[derive(Clone, Debug)]
 struct Entity {
     name: String,
+    /// The former names.
     former: Vec<String>,
     fields: Vec<(String, Json)>,
+    /// The fields with an index.
     indexed: Vec<String>,
+    /// The fields with a unique index.
     unique: Vec<String>,
 }
 
@@ -60,24 +63,24 @@ fn literal(kind: &str) -> Json {
     }
 }
 
-fn field(dice: &mut Dice) -> Json {
-    let kind = KINDS[dice.below(KINDS.len())];
-    let mut field = json!({ "type": kind, "optional": dice.one_in(2) });
+fn field(random: &mut Random) -> Json {
+    let kind = KINDS[random.below(KINDS.len())];
+    let mut field = json!({ "type": kind, "optional": random.one_in(2) });
     if kind == "enum" {
-        field["values"] = json!(["a", "b", "c"][..=dice.below(3)]);
+        field["values"] = json!(["a", "b", "c"][..=random.below(3)]);
     }
-    // A required field has one, so that it can be added to records.
-    if field["optional"] == false || dice.one_in(3) {
+    // A required field has a default, so that it can be added to records.
+    if field["optional"] == false || random.one_in(3) {
         field["default"] = json!({ "literal": literal(kind) });
     }
     field
 }
 
-fn entity(dice: &mut Dice, name: &str) -> Entity {
+fn entity(random: &mut Random, name: &str) -> Entity {
     let mut fields: Vec<(String, Json)> = Vec::new();
     for name in FIELDS {
-        if dice.one_in(2) {
-            fields.push((name.to_owned(), field(dice)));
+        if random.one_in(2) {
+            fields.push((name.to_owned(), field(random)));
         }
     }
     let mut entity = Entity {
@@ -87,94 +90,99 @@ fn entity(dice: &mut Dice, name: &str) -> Entity {
         indexed: Vec::new(),
         unique: Vec::new(),
     };
-    constrain(dice, &mut entity);
+    choose_indexes(random, &mut entity);
     entity
 }
 
-/// Chooses the indexes. Values of rows are different only in texts and integers.
-fn constrain(dice: &mut Dice, entity: &mut Entity) {
+/// Chooses the indexes. Only fields with texts or integers can be unique: these fields have a
+/// different value in each inserted row.
+fn choose_indexes(random: &mut Random, entity: &mut Entity) {
     entity.indexed.clear();
     entity.unique.clear();
     for (name, field) in &entity.fields {
-        if dice.one_in(3) {
+        if random.one_in(3) {
             entity.indexed.push(name.clone());
         }
         let distinct = ["string", "integer"]
             .iter()
             .any(|kind| field["type"] == *kind);
-        // Records have equal values where the default fills a column.
-        if distinct && field["optional"] == true && field.get("default").is_none() && dice.one_in(3)
+        // A default gives several records the same value, so the field cannot be unique.
+        if distinct
+            && field["optional"] == true
+            && field.get("default").is_none()
+            && random.one_in(3)
         {
             entity.unique.push(name.clone());
         }
     }
 }
 
-fn all(dice: &mut Dice) -> Vec<Entity> {
-    let mut all = vec![entity(dice, ENTITIES[0])];
+/// Generates the entities of a first snapshot.
+fn random_entities(random: &mut Random) -> Vec<Entity> {
+    let mut all = vec![entity(random, ENTITIES[0])];
     for name in &ENTITIES[1..] {
-        if dice.one_in(2) {
-            all.push(entity(dice, name));
+        if random.one_in(2) {
+            all.push(entity(random, name));
         }
     }
     all
 }
 
-/// Another generation of the same entities.
-fn changed(dice: &mut Dice, before: &[Entity]) -> Vec<Entity> {
+/// A changed version of the same entities.
+fn changed(random: &mut Random, before: &[Entity]) -> Vec<Entity> {
     let mut after = Vec::new();
     for (at, known) in before.iter().enumerate() {
-        if at > 0 && dice.one_in(4) {
+        if at > 0 && random.one_in(4) {
             continue;
         }
         let mut entity = known.clone();
-        if dice.one_in(3) {
+        if random.one_in(3) {
             entity.former = vec![known.name.clone()];
             entity.name = format!("{} 2", known.name);
         }
-        entity.fields.retain(|_| !dice.one_in(4));
+        entity.fields.retain(|_| !random.one_in(4));
         for (name, field) in &mut entity.fields {
-            alter(dice, field);
-            if dice.one_in(4) {
+            alter(random, field);
+            if random.one_in(4) {
                 field["formerNames"] = json!([name]);
                 *name = format!("{name}_2");
             }
         }
         for name in FIELDS {
             let known = known.fields.iter().any(|(known, _)| known == name);
-            if !known && dice.one_in(3) {
-                entity.fields.push((name.to_owned(), field(dice)));
+            if !known && random.one_in(3) {
+                entity.fields.push((name.to_owned(), field(random)));
             }
         }
-        constrain(dice, &mut entity);
+        choose_indexes(random, &mut entity);
         after.push(entity);
     }
-    if dice.one_in(2) {
-        after.push(entity(dice, "added"));
+    if random.one_in(2) {
+        after.push(entity(random, "added"));
     }
     after
 }
 
 /// Changes whether a field is optional, its default, or its values.
-fn alter(dice: &mut Dice, field: &mut Json) {
+fn alter(random: &mut Random, field: &mut Json) {
     let kind = field["type"].as_str().expect("a kind").to_owned();
-    if dice.one_in(3) {
+    if random.one_in(3) {
         let optional = field["optional"] == true;
         field["optional"] = json!(!optional);
     }
     let members = field.as_object_mut().expect("an object");
-    if members["optional"] == false || dice.one_in(3) {
+    if members["optional"] == false || random.one_in(3) {
         members.insert("default".to_owned(), json!({ "literal": literal(&kind) }));
-    } else if dice.one_in(3) {
+    } else if random.one_in(3) {
         members.remove("default");
     }
     if kind == "enum" {
-        let values = json!(["a", "b", "c"][..=dice.below(3)]);
+        let values = json!(["a", "b", "c"][..=random.below(3)]);
         members.insert("values".to_owned(), values);
     }
 }
 
-fn of(entities: &[Entity]) -> Snapshot {
+fn snapshot_of(entities: &[Entity]) -> Snapshot {
     let parts: Vec<(String, Json, Json)> = entities
         .iter()
         .map(|entity| {
@@ -203,7 +211,7 @@ fn of(entities: &[Entity]) -> Snapshot {
 }
 
 /// Inserts three records into every table.
-async fn filled(db: &Db, snapshot: &Snapshot) {
+async fn insert_records(db: &Db, snapshot: &Snapshot) {
     for table in snapshot.tables().into_values() {
         for n in 1..=3_i64 {
             let value = |kind: &ColumnKind, optional: bool| match kind {
@@ -212,16 +220,19 @@ async fn filled(db: &Db, snapshot: &Snapshot) {
                 ColumnKind::Boolean => Value::Bool(n == 1),
                 ColumnKind::Number => Value::Float(1.5),
                 ColumnKind::Date => Value::Date(linchpin_core::Timestamp::from_millis(n)),
-                // Every generation has this value.
+                // Every version of the enum has this value.
                 ColumnKind::Enum(_) => Value::Text("a".to_owned()),
                 _ => Value::Text(format!("v{n}")),
             };
             let quote = |name: &str| db.store.dialect().quote(name);
             let names: Vec<String> = table.columns.iter().map(|c| quote(&c.name)).collect();
-            let slots: Vec<String> = (1..=names.len()).map(|n| format!("${n}")).collect();
-            let (table_name, names, slots) =
-                (quote(&table.name), names.join(", "), slots.join(", "));
-            let sql = format!("INSERT INTO {table_name} ({names}) VALUES ({slots})");
+            let placeholders: Vec<String> = (1..=names.len()).map(|n| format!("${n}")).collect();
+            let (table_name, names, placeholders) = (
+                quote(&table.name),
+                names.join(", "),
+                placeholders.join(", "),
+            );
+            let sql = format!("INSERT INTO {table_name} ({names}) VALUES ({placeholders})");
             let values: Vec<(Value, ColumnKind)> = table
                 .columns
                 .iter()
@@ -234,8 +245,8 @@ async fn filled(db: &Db, snapshot: &Snapshot) {
     }
 }
 
-/// The statements that create the schema, without the tables of the framework. The order of
-/// columns does not count: a column that was added later is the last one.
+/// The statements that create the schema, without the tables of the framework. Columns are sorted,
+/// because a column that was added later is the last one.
 async fn schema(db: &Db) -> Vec<String> {
     let text = if db.is_sqlite() {
         let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL \
@@ -265,7 +276,8 @@ async fn schema(db: &Db) -> Vec<String> {
     all
 }
 
-/// A statement with the parts between its outermost parentheses in order.
+/// A statement with single spaces. In a `CREATE TABLE`, the parts between the outermost parentheses
+/// are sorted.
 fn sorted(statement: &str) -> String {
     let words = statement.trim().trim_end_matches(';');
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -298,29 +310,31 @@ fn sorted(statement: &str) -> String {
     )
 }
 
-async fn pairs(make: fn() -> Db) {
+/// Migrates a database through each generated pair, and asserts that its schema equals that of a
+/// new database.
+async fn assert_migrated_equals_new(make: fn() -> Db) {
     let mut steps = 0;
     for seed in 0..PAIRS {
-        let mut dice = Dice(seed as u64);
-        let first = all(&mut dice);
-        let second = changed(&mut dice, &first);
-        let (before, after) = (of(&first), of(&second));
-        let (migrated, fresh) = (make(), make());
+        let mut random = Random(seed as u64);
+        let first = random_entities(&mut random);
+        let second = changed(&mut random, &first);
+        let (before, after) = (snapshot_of(&first), snapshot_of(&second));
+        let (migrated, new_database) = (make(), make());
         let start = App::new(std::slice::from_ref(&before));
         migrated
             .apply(&start, Phase::Contract)
             .await
             .unwrap_or_else(|r| panic!("seed {seed}: {r} {:?}", r.facts));
-        filled(&migrated, &before).await;
+        insert_records(&migrated, &before).await;
         let app = App::new(&[before, after.clone()]);
         let done = migrated.apply(&app, Phase::Contract).await;
         let done = done.unwrap_or_else(|r| panic!("seed {seed}: {r} {:?}\n{second:#?}", r.facts));
         steps += done.steps.len();
         let new = App::new(&[after]);
-        let installed = fresh.apply(&new, Phase::Contract).await;
+        let installed = new_database.apply(&new, Phase::Contract).await;
         installed.unwrap_or_else(|r| panic!("seed {seed}: {r} {:?}", r.facts));
-        migrated.is_at_head(&app).await;
-        let (found, expected) = (schema(&migrated).await, schema(&fresh).await);
+        migrated.assert_at_head(&app).await;
+        let (found, expected) = (schema(&migrated).await, schema(&new_database).await);
         assert!(expected.iter().any(|one| one.starts_with("CREATE TABLE")));
         assert_eq!(found, expected, "seed {seed}");
     }
@@ -329,10 +343,10 @@ async fn pairs(make: fn() -> Db) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn migrated_and_new_databases_have_one_schema_on_sqlite() {
-    pairs(Db::sqlite).await;
+    assert_migrated_equals_new(Db::sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn migrated_and_new_databases_have_one_schema_on_postgres() {
-    pairs(Db::postgres).await;
+    assert_migrated_equals_new(Db::postgres).await;
 }

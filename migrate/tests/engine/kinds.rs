@@ -1,4 +1,4 @@
-//! Backfills of columns of each kind.
+//! Tests of backfills of columns of each type.
 
 use linchpin_core::Value;
 use linchpin_core::schema::{ColumnKind, Snapshot};
@@ -9,7 +9,7 @@ use crate::support::{App, Db, snapshot};
 
 crate::cases!(kinds: nulls_of_each_kind_are_filled);
 
-/// The rows of the table: more than a part of a batch.
+/// The number of rows in the table.
 const ROWS: i64 = 250;
 
 /// Fields of each kind that get a default and become required.
@@ -33,7 +33,7 @@ fn things(required: bool) -> Snapshot {
     snapshot(&[("things", fields, json!({}))])
 }
 
-/// Every second row has values already, which stay.
+/// Every second row already has values, which must stay.
 pub(crate) async fn nulls_of_each_kind_are_filled(db: Db) {
     let before = App::new(&[things(false)]);
     db.apply(&before, Phase::Contract).await.expect("installed");
@@ -56,7 +56,7 @@ pub(crate) async fn nulls_of_each_kind_are_filled(db: Db) {
     let app = App::new(&[things(false), things(true)]);
     let done = db.apply(&app, Phase::Contract).await;
     done.unwrap_or_else(|refusal| panic!("{refusal} {:?}", refusal.facts));
-    db.is_at_head(&app).await;
+    db.assert_at_head(&app).await;
     let kinds = [
         ColumnKind::String,
         ColumnKind::Boolean,
@@ -101,10 +101,10 @@ pub(crate) async fn nulls_of_each_kind_are_filled(db: Db) {
         };
         assert_eq!(found, expected, "{n}");
     }
-    let old = if db.is_sqlite() {
+    let filled_dates = if db.is_sqlite() {
         "SELECT count(*) FROM things WHERE at > 1700000000000"
     } else {
         "SELECT count(*) FROM things WHERE at > to_timestamp(1700000000)"
     };
-    assert_eq!(db.number(old).await, ROWS / 2);
+    assert_eq!(db.number(filled_dates).await, ROWS / 2);
 }

@@ -1,5 +1,5 @@
-//! Runs of the engine on files of SQLite and on databases of Postgres.
-#![allow(clippy::expect_used)] // in a test, stopping is the report
+//! Tests of the engine on SQLite files and on Postgres databases.
+#![allow(clippy::expect_used)] // in a test, a panic reports the failure
 #![allow(clippy::unnecessary_wraps)] // transforms have a fixed signature
 
 mod adopt;
@@ -14,7 +14,7 @@ mod support;
 #[path = "../../../runtime/tests/support/postgres.rs"]
 mod server;
 
-/// Makes a test of each function: on every store, or on one.
+/// Makes two tests of each function, one on SQLite and one on Postgres.
 macro_rules! cases {
     ($module:ident: $($name:ident),* $(,)?) => {
         mod sqlite {

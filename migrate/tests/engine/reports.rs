@@ -1,4 +1,4 @@
-//! Plans, states and verifications of a database.
+//! Tests of plans, states and verifications of a database.
 
 use linchpin_core::schema::Snapshot;
 use linchpin_migrate::{Exit, Phase};
@@ -8,10 +8,10 @@ use crate::server;
 use crate::support::{App, Db, index, snapshot};
 
 crate::cases!(reports:
-    a_verification_lists_everything_at_once,
-    a_verification_accepts_what_belongs_to_others,
+    a_verification_lists_all_problems_at_once,
+    a_verification_accepts_objects_of_other_programs,
     reading_creates_nothing_in_an_empty_database,
-    a_state_tells_how_far_an_open_migration_is,
+    a_status_shows_the_progress_of_an_open_migration,
 );
 
 fn first() -> Snapshot {
@@ -28,7 +28,7 @@ fn first() -> Snapshot {
     ])
 }
 
-/// Without notes, and with a level.
+/// The second version of the schema: without `notes`, and with a level.
 fn second() -> Snapshot {
     snapshot(&[(
         "users",
@@ -41,7 +41,7 @@ fn second() -> Snapshot {
     )])
 }
 
-/// The codes of findings with what they concern.
+/// The codes of findings with the objects that they name.
 fn codes(result: &Json) -> Vec<(String, String)> {
     let findings = result["findings"].as_array().expect("findings");
     let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
@@ -51,7 +51,7 @@ fn codes(result: &Json) -> Vec<(String, String)> {
         .collect()
 }
 
-async fn a_verification_lists_everything_at_once(db: Db) {
+async fn a_verification_lists_all_problems_at_once(db: Db) {
     let app = App::new(&[first()]);
     db.apply(&app, Phase::Contract).await.expect("installed");
     let done = db.command(&app, "migrate verify").await.expect("verified");
@@ -92,13 +92,13 @@ async fn a_verification_lists_everything_at_once(db: Db) {
             assert!(finding["expected"].is_string() && finding["found"].is_string());
         }
     }
-    // Without the errors a warning is left, which only `--strict` counts.
+    // A damaged ledger is a state, so `migrate status` succeeds.
     let status = db.command(&app, "migrate status").await.expect("a state");
     assert_eq!(status.exit, Exit::Done);
     assert_eq!(status.result["state"], "damaged");
 }
 
-async fn a_verification_accepts_what_belongs_to_others(db: Db) {
+async fn a_verification_accepts_objects_of_other_programs(db: Db) {
     let app = App::new(&[first()]);
     db.apply(&app, Phase::Contract).await.expect("installed");
     db.execute(&[
@@ -137,7 +137,7 @@ async fn reading_creates_nothing_in_an_empty_database(db: Db) {
         assert!(!db.file().exists());
     }
     db.apply(&app, Phase::Contract).await.expect("installed");
-    // A role that may only read: plans, states and verifications are the same.
+    // A role that may only read gets the same plans, states and verifications.
     let app = App::new(&[first(), second()]);
     let lines = ["migrate plan", "migrate status", "migrate verify"];
     let reader = if db.is_sqlite() {
@@ -174,7 +174,7 @@ async fn reading_creates_nothing_in_an_empty_database(db: Db) {
     }
 }
 
-async fn a_state_tells_how_far_an_open_migration_is(db: Db) {
+async fn a_status_shows_the_progress_of_an_open_migration(db: Db) {
     let before = App::new(&[first()]);
     db.apply(&before, Phase::Contract).await.expect("installed");
     let app = App::new(&[first(), second()]);

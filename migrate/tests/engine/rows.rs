@@ -1,4 +1,4 @@
-//! Changes of rows: fills, transforms, computed fields and counters.
+//! Tests of data steps: fills, transforms, computed fields and counters.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,15 +18,15 @@ use crate::support::{App, BODY, Db, Link, function, index, snapshot};
 crate::cases!(rows:
     nulls_are_refused_without_a_default_and_filled_with_one,
     a_null_becomes_the_default_of_a_replaced_field,
-    a_value_of_the_new_binary_is_not_computed_again,
+    a_backfill_keeps_a_value_that_the_new_binary_wrote,
     refused_rows_are_listed_and_only_they_are_visited_again,
     a_value_that_the_database_refuses_counts_as_refused,
     an_impure_transform_is_refused_before_anything_runs,
     a_stopped_run_continues_at_its_cursor,
     a_row_that_becomes_stale_after_its_step_is_reported,
-    a_computed_field_is_computed_anew,
-    a_counter_is_counted_by_its_definition,
-    a_unique_compares_records_whose_mark_is_null,
+    a_computed_field_is_recomputed,
+    a_counter_counts_only_matching_live_records_of_its_tenant,
+    a_unique_index_compares_records_that_are_not_deleted,
 );
 
 fn sized(kind: &str, rest: serde_json::Value) -> Snapshot {
@@ -36,7 +36,7 @@ fn sized(kind: &str, rest: serde_json::Value) -> Snapshot {
     snapshot(&[("files", json!({ "size": size }), json!({}))])
 }
 
-/// The app whose second migration makes the text `size` a number.
+/// The app whose second migration converts the text `size` to a number.
 fn converting(before: Snapshot, after: Snapshot, transform: &'static TransformDesc) -> App {
     let second = Link::converted(after, ("files", "size"), transform);
     App::of_links([Link::plain(before), second], &[transform])
@@ -52,7 +52,7 @@ const fn transform(
 
 static PARSE: TransformDesc = transform("app::parse", Kind::Integer, parse);
 
-/// Panics for "panic", and refuses what is no number.
+/// Parses a number. Panics for the text "panic", and refuses any other text.
 fn parse(input: TransformInput<'_>) -> Result<Value, TransformError> {
     let TransformInput::Value(ValueRef::Text(text)) = input else {
         return Err("no text".into());
@@ -62,7 +62,7 @@ fn parse(input: TransformInput<'_>) -> Result<Value, TransformError> {
     Ok(Value::Int(number))
 }
 
-/// Installs the first migration and inserts files whose size is their number.
+/// Installs the first migration and inserts files. The size of a file is its number.
 async fn seeded(db: &Db, app: &App, rows: usize) {
     let first = App::new(&[app.chain.migrations()[0].snapshot.clone()]);
     db.apply(&first, Phase::Contract).await.expect("installed");
@@ -99,7 +99,7 @@ async fn nulls_are_refused_without_a_default_and_filled_with_one(db: Db) {
 
     let default = sized("string", json!({ "default": { "literal": "none" } }));
     let app = App::new(&[optional, default]);
-    // The earlier second migration is replaced: no step of it has changed anything.
+    // The same in a new database, with a second migration that has a default.
     let db = if db.is_sqlite() {
         Db::sqlite()
     } else {
@@ -109,7 +109,7 @@ async fn nulls_are_refused_without_a_default_and_filled_with_one(db: Db) {
     db.execute(&["UPDATE files SET size = NULL WHERE id < 'f000012'"])
         .await;
     db.apply(&app, Phase::Contract).await.expect("applied");
-    db.is_at_head(&app).await;
+    db.assert_at_head(&app).await;
     let filled = "SELECT count(*) FROM files WHERE size = 'none'";
     assert_eq!(db.number(filled).await, 12);
 }
@@ -123,12 +123,12 @@ async fn a_null_becomes_the_default_of_a_replaced_field(db: Db) {
         .await;
     let done = db.apply(&app, Phase::Contract).await;
     done.unwrap_or_else(|refusal| panic!("{refusal} {:?}", refusal.facts));
-    db.is_at_head(&app).await;
+    db.assert_at_head(&app).await;
     let sum = db.number("SELECT sum(size) FROM files").await;
     assert_eq!(sum, (5..20).sum::<i64>() + 5 * 7);
 }
 
-async fn a_value_of_the_new_binary_is_not_computed_again(db: Db) {
+async fn a_backfill_keeps_a_value_that_the_new_binary_wrote(db: Db) {
     let text = |name: &str| Column {
         name: name.to_owned(),
         kind: ColumnKind::String,
@@ -162,24 +162,25 @@ async fn a_value_of_the_new_binary_is_not_computed_again(db: Db) {
         let done = session.execute(&statements[0], &values).await;
         written.push(done.expect("executed"));
     }
-    // The row of `new` was written between the reading and the writing of a batch: its earlier value
-    // is the one that was read, but its value was not computed from it.
+    // The new binary wrote the row `new` after the batch was read. Its source value is still the
+    // one that was read, so the batch must not overwrite its new value.
     assert_eq!(written, [0, 1, 1]);
 }
 
 async fn refused_rows_are_listed_and_only_they_are_visited_again(db: Db) {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     static CALLS_POSTGRES: AtomicUsize = AtomicUsize::new(0);
-    fn counted(input: TransformInput<'_>) -> Result<Value, TransformError> {
+    fn count_and_parse(input: TransformInput<'_>) -> Result<Value, TransformError> {
         CALLS.fetch_add(1, Ordering::Relaxed);
         parse(input)
     }
-    fn counted_too(input: TransformInput<'_>) -> Result<Value, TransformError> {
+    fn count_and_parse_on_postgres(input: TransformInput<'_>) -> Result<Value, TransformError> {
         CALLS_POSTGRES.fetch_add(1, Ordering::Relaxed);
         parse(input)
     }
-    static ON_SQLITE: TransformDesc = transform("app::counted", Kind::Integer, counted);
-    static ON_POSTGRES: TransformDesc = transform("app::counted", Kind::Integer, counted_too);
+    static ON_SQLITE: TransformDesc = transform("app::counted", Kind::Integer, count_and_parse);
+    static ON_POSTGRES: TransformDesc =
+        transform("app::counted", Kind::Integer, count_and_parse_on_postgres);
     let (function, calls) = if db.is_sqlite() {
         (&ON_SQLITE, &CALLS)
     } else {
@@ -197,7 +198,7 @@ async fn refused_rows_are_listed_and_only_they_are_visited_again(db: Db) {
     let plan = db.command(&app, "migrate plan").await.expect("a plan");
     assert!(
         plan.text
-            .contains("sample: no value for 1 of 100 records; keys: f000003"),
+            .contains("sample: the function refused 1 of 100 records; keys: f000003"),
         "{}",
         plan.text
     );
@@ -229,11 +230,11 @@ async fn refused_rows_are_listed_and_only_they_are_visited_again(db: Db) {
         .await;
     calls.store(0, Ordering::Relaxed);
     db.apply(&app, Phase::Backfill).await.expect("applied");
-    // The trial of a plan runs the function twice on 100 rows.
+    // Each trial run calls the function twice on 100 rows.
     let visited = calls.load(Ordering::Relaxed);
     assert!(visited <= 3 + 3 * 200, "{visited} calls");
     db.apply(&app, Phase::Contract).await.expect("applied");
-    db.is_at_head(&app).await;
+    db.assert_at_head(&app).await;
 }
 
 async fn a_value_that_the_database_refuses_counts_as_refused(db: Db) {
@@ -294,7 +295,7 @@ async fn a_stopped_run_continues_at_its_cursor(db: Db) {
     static CALLS_POSTGRES: AtomicUsize = AtomicUsize::new(0);
     static STOP: std::sync::OnceLock<Stop> = std::sync::OnceLock::new();
     static STOP_POSTGRES: std::sync::OnceLock<Stop> = std::sync::OnceLock::new();
-    fn counted(
+    fn parse_until_stop(
         (calls, stop): (&AtomicUsize, &std::sync::OnceLock<Stop>),
         input: TransformInput<'_>,
     ) -> Result<Value, TransformError> {
@@ -304,10 +305,10 @@ async fn a_stopped_run_continues_at_its_cursor(db: Db) {
         parse(input)
     }
     static ON_SQLITE: TransformDesc = transform("app::stop", Kind::Integer, |input| {
-        counted((&CALLS, &STOP), input)
+        parse_until_stop((&CALLS, &STOP), input)
     });
     static ON_POSTGRES: TransformDesc = transform("app::stop", Kind::Integer, |input| {
-        counted((&CALLS_POSTGRES, &STOP_POSTGRES), input)
+        parse_until_stop((&CALLS_POSTGRES, &STOP_POSTGRES), input)
     });
     let (function, calls, stop) = if db.is_sqlite() {
         (&ON_SQLITE, &CALLS, &STOP)
@@ -328,13 +329,13 @@ async fn a_stopped_run_continues_at_its_cursor(db: Db) {
         pace: Pace {
             batch: 500,
             duty: 1.0,
-            // A batch never takes as long, nor a fifth of it: its size stays.
+            // A small target keeps the batches small.
             target: Some(std::time::Duration::from_millis(1)),
             ..Pace::default()
         },
         ..Options::default()
     };
-    let refusal = apply(&*db.store, app.of(), &options, &mut |_| ()).await;
+    let refusal = apply(&*db.store, app.chain_and_declared(), &options, &mut |_| ()).await;
     let refusal = refusal.expect_err("stopped");
     assert_eq!(
         (refusal.code, refusal.exit),
@@ -345,8 +346,8 @@ async fn a_stopped_run_continues_at_its_cursor(db: Db) {
         .await;
     assert!((1..6_000).contains(&before), "{before}");
     db.apply(&app, Phase::Contract).await.expect("applied");
-    db.is_at_head(&app).await;
-    // Each row once, and the trials of the plans and runs.
+    db.assert_at_head(&app).await;
+    // Each row is visited once, and the trial runs of plans and runs visit some again.
     let calls = calls.load(Ordering::Relaxed);
     assert!(calls <= rows + 5 * 200, "{calls} calls for {rows} rows");
 }
@@ -359,14 +360,14 @@ async fn a_row_that_becomes_stale_after_its_step_is_reported(db: Db) {
     );
     seeded(&db, &app, 10).await;
     db.apply(&app, Phase::Backfill).await.expect("filled");
-    // The contract begins with the rows that older binaries have changed meanwhile.
+    // The contract phase begins with the rows that older binaries changed after the backfill.
     let options = Options {
         approve: db.digest(&app).await,
         backup: false,
         max_steps: 1,
         ..Options::default()
     };
-    let done = apply(&*db.store, app.of(), &options, &mut |_| ()).await;
+    let done = apply(&*db.store, app.chain_and_declared(), &options, &mut |_| ()).await;
     let step = done.expect("applied").steps.remove(0);
     let done = db.command(&app, "migrate verify").await.expect("verified");
     assert_eq!(done.exit, Exit::Done, "{}", done.text);
@@ -410,7 +411,7 @@ const fn named(computed: ComputedDesc) -> [FieldDesc; 3] {
     ]
 }
 
-async fn a_computed_field_is_computed_anew(db: Db) {
+async fn a_computed_field_is_recomputed(db: Db) {
     static OLD: [FieldDesc; 3] = named(computed(
         "1111111111111111111111111111111111111111111111111111111111111111",
     ));
@@ -429,7 +430,7 @@ async fn a_computed_field_is_computed_anew(db: Db) {
         "INSERT INTO names (id, name, length) VALUES ('a', 'Ada', 0), ('b', 'Grace', 5), ('c', '', 9)",
     ])
     .await;
-    // It needs an approval, because it writes values that no plan can show.
+    // The step needs an approval, because a plan cannot show the values that it writes.
     assert!(db.digest(&app).await.is_some());
     db.apply(&app, Phase::Contract)
         .await
@@ -439,7 +440,7 @@ async fn a_computed_field_is_computed_anew(db: Db) {
     let ledger = db.ledger().await.expect("a ledger");
     let steps = ledger.steps.values().filter(|step| step.seq == 2);
     let written: Vec<u64> = steps.map(|step| step.rows_done).collect();
-    // The second pass finds nothing to write, nor does the first one at a right value.
+    // The first step writes the two wrong values. The second step finds none.
     assert_eq!(written, [2, 0]);
 }
 
@@ -464,7 +465,7 @@ static TOPICS: EntityDesc = EntityDesc {
     ..EntityDesc::new("Topic", "topics", "topics", &TOPIC)
 };
 
-async fn a_counter_is_counted_by_its_definition(db: Db) {
+async fn a_counter_counts_only_matching_live_records_of_its_tenant(db: Db) {
     static BEFORE: EntityDesc = EntityDesc {
         soft_delete: Some(SoftDelete::At(4)),
         tenant: TOPICS.tenant,
@@ -490,7 +491,8 @@ async fn a_counter_is_counted_by_its_definition(db: Db) {
     db.apply(&App::new(&[first]), Phase::Contract)
         .await
         .expect("installed");
-    // More topics than a batch, each with as many good answers as its number says.
+    // More topics than one batch has. The number of good answers is the number of the topic modulo
+    // 4.
     let mut topics = Vec::new();
     let mut answers = Vec::new();
     for topic in 0..120 {
@@ -525,7 +527,7 @@ async fn a_counter_is_counted_by_its_definition(db: Db) {
     assert_eq!(db.number(wrong).await, 0);
 }
 
-async fn a_unique_compares_records_whose_mark_is_null(db: Db) {
+async fn a_unique_index_compares_records_that_are_not_deleted(db: Db) {
     let fields = json!({
         "email": { "type": "string" },
         "state": { "type": "enum", "values": ["gone", "here"], "optional": true },
@@ -558,5 +560,5 @@ async fn a_unique_compares_records_whose_mark_is_null(db: Db) {
     db.execute(&["UPDATE people SET email = 'z' WHERE id = 'a'"])
         .await;
     db.apply(&app, Phase::Contract).await.expect("applied");
-    db.is_at_head(&app).await;
+    db.assert_at_head(&app).await;
 }

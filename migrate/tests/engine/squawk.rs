@@ -1,5 +1,5 @@
-//! The linter squawk reads the statements of a plan for Postgres. It must be installed:
-//! `cargo xtask` installs it, or `python3 -m pip install squawk-cli`.
+//! Tests that check the statements of a plan for Postgres with the linter squawk. `cargo xtask` or
+//! `python3 -m pip install squawk-cli` installs it.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -11,11 +11,11 @@ use serde_json::{Value as Json, json};
 
 use crate::support::{App, Db, Link, index, people, snapshot, to_text};
 
-/// Rules that do not apply, each with the reason.
+/// Rules of the linter that do not apply, each with the reason.
 const EXCLUDED: [(&str, &str); 2] = [
     (
         "prefer-robust-stmts",
-        "the ledger says what exists; a step that was interrupted is probed before it runs again",
+        "the ledger records which objects exist; a step is checked before it runs again",
     ),
     (
         "require-timeout-settings",
@@ -39,7 +39,7 @@ fn first() -> Snapshot {
     ])
 }
 
-/// A new entity, and one change of each kind of the earlier one.
+/// Adds one entity, drops one, and changes the fields and indexes of the third.
 fn second() -> Snapshot {
     snapshot(&[
         (
@@ -66,7 +66,7 @@ fn second() -> Snapshot {
 }
 
 /// The statements of the steps whose comment names one of the phases.
-fn of(text: &str, phases: &[&str]) -> String {
+fn statements_of(text: &str, phases: &[&str]) -> String {
     let mut out = String::new();
     let mut chosen = false;
     for line in text.lines() {
@@ -82,11 +82,11 @@ fn of(text: &str, phases: &[&str]) -> String {
     out
 }
 
-/// A broken rule, the kind of the step, and the statement.
+/// A violated rule, the kind of the step, and the statement.
 type Finding = (String, String, String);
 
-/// What the linter finds.
-fn broken(sql: &str) -> Vec<Finding> {
+/// Runs the linter and returns its findings.
+fn lint(sql: &str) -> Vec<Finding> {
     let mut child = Command::new("squawk")
         .args(["--reporter", "json", "--pg-version", "13.0"])
         .arg(format!(
@@ -119,10 +119,10 @@ fn broken(sql: &str) -> Vec<Finding> {
     found.iter().map(read).collect()
 }
 
-/// Whether a finding outside of contract steps is no fault.
+/// Whether a finding outside of contract steps is harmless.
 fn is_harmless((rule, kind, statement): &Finding) -> bool {
     match (rule.as_str(), kind.as_str()) {
-        // Nobody uses a table that the same plan creates.
+        // No session uses a table that the same plan creates.
         ("require-concurrent-index-creation", "createIndex") => {
             statement.contains(" ON \"posts\" ")
         }
@@ -133,7 +133,7 @@ fn is_harmless((rule, kind, statement): &Finding) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn statements_outside_of_contract_steps_block_nobody() {
+async fn statements_outside_of_contract_steps_do_not_block_other_sessions() {
     let db = Db::postgres();
     let before = App::new(&[first()]);
     db.apply(&before, Phase::Contract).await.expect("installed");
@@ -152,15 +152,12 @@ async fn statements_outside_of_contract_steps_block_nobody() {
     ] {
         assert!(text.contains(&format!(" {kind} ")), "{kind} in\n{text}");
     }
-    let open = of(&text, &["expand", "backfill"]);
-    let mut found = broken(&open);
+    let open = statements_of(&text, &["expand", "backfill"]);
+    let mut found = lint(&open);
     found.retain(|finding| !is_harmless(finding));
     assert_eq!(found, [], "{open}");
-    let contract = of(&text, &["contract"]);
-    let mut rules: Vec<String> = broken(&contract)
-        .into_iter()
-        .map(|(rule, ..)| rule)
-        .collect();
+    let contract = statements_of(&text, &["contract"]);
+    let mut rules: Vec<String> = lint(&contract).into_iter().map(|(rule, ..)| rule).collect();
     rules.sort();
     rules.dedup();
     assert_eq!(
@@ -174,12 +171,9 @@ async fn statements_outside_of_contract_steps_block_nobody() {
         "{contract}"
     );
 
-    // The linter would report statements that block.
+    // Proof that the linter reports statements that block.
     let careless = "ALTER TABLE users ADD COLUMN x text NOT NULL;\nCREATE INDEX i ON users (x);\n";
-    let rules: Vec<String> = broken(careless)
-        .into_iter()
-        .map(|(rule, ..)| rule)
-        .collect();
+    let rules: Vec<String> = lint(careless).into_iter().map(|(rule, ..)| rule).collect();
     assert_eq!(rules.len(), 2, "{rules:?}");
 }
 
@@ -187,7 +181,7 @@ static TO_TEXT: TransformDesc = people::to_text(to_text);
 
 /// A field has an earlier and a new column until the contract phase, and both binaries serve.
 #[tokio::test(flavor = "multi_thread")]
-async fn statements_of_a_field_with_two_columns_block_nobody_before_contract() {
+async fn statements_of_a_field_with_two_columns_do_not_block_before_the_contract_phase() {
     let views = |kind: &str| {
         let fields = json!({ "views": { "type": kind }, "title": { "type": "string" } });
         snapshot(&[("posts", fields, json!({}))])
@@ -205,14 +199,11 @@ async fn statements_of_a_field_with_two_columns_block_nobody_before_contract() {
     let text = plan.text;
     assert!(text.contains("views__next"), "{text}");
 
-    let open = of(&text, &["expand", "backfill"]);
+    let open = statements_of(&text, &["expand", "backfill"]);
     assert!(open.contains(" transform "), "{open}");
-    assert_eq!(broken(&open), [], "{open}");
-    let contract = of(&text, &["contract"]);
-    let mut rules: Vec<String> = broken(&contract)
-        .into_iter()
-        .map(|(rule, ..)| rule)
-        .collect();
+    assert_eq!(lint(&open), [], "{open}");
+    let contract = statements_of(&text, &["contract"]);
+    let mut rules: Vec<String> = lint(&contract).into_iter().map(|(rule, ..)| rule).collect();
     rules.sort();
     rules.dedup();
     assert!(

@@ -1,4 +1,4 @@
-//! Databases and apps of the tests.
+//! Databases and apps for the tests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::server;
 #[path = "../support/mod.rs"]
 mod shared;
 
-/// An empty database.
+/// A database of a test.
 pub(crate) struct Db {
     pub(crate) store: Arc<dyn SchemaStore>,
     pub(crate) url: String,
-    /// The folder of a file.
+    /// The temporary folder of a SQLite file.
     pub(crate) folder: Option<tempfile::TempDir>,
 }
 
@@ -42,7 +42,7 @@ impl Db {
         Self::of(&server::fresh_database())
     }
 
-    /// The database of a URL.
+    /// The database with this URL.
     pub(crate) fn of(url: &str) -> Self {
         let database = DatabaseUrl::new(url);
         let opened = if url.starts_with("sqlite:") {
@@ -110,13 +110,18 @@ impl Db {
     pub(crate) async fn digest(&self, app: &App) -> Option<String> {
         let mut session = self.session().await;
         let installed = Installed::load(&mut *session).await.expect("a ledger");
-        Plan::make(&*self.store, &mut *session, &installed, app.of())
-            .await
-            .expect("a plan")
-            .approval(self.store.dialect())
+        Plan::make(
+            &*self.store,
+            &mut *session,
+            &installed,
+            app.chain_and_declared(),
+        )
+        .await
+        .expect("a plan")
+        .approval(self.store.dialect())
     }
 
-    /// Applies a chain up to a phase, approved.
+    /// Applies a chain up to a phase, with an approval.
     pub(crate) async fn apply(&self, app: &App, phase: Phase) -> Result<Applied, Refusal> {
         if phase == Phase::Backfill {
             self.run(app, Some(Phase::Expand)).await?;
@@ -132,18 +137,24 @@ impl Db {
             backup: false,
             ..Options::default()
         };
-        apply(&*self.store, app.of(), &options, &mut |_| ()).await
+        apply(
+            &*self.store,
+            app.chain_and_declared(),
+            &options,
+            &mut |_| (),
+        )
+        .await
     }
 
     /// Runs a command.
     pub(crate) async fn command(&self, app: &App, line: &str) -> Result<Outcome, Refusal> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let parsed = parse(&words).expect("a command");
-        online(&parsed, &*self.store, app.of(), &mut |_| ()).await
+        online(&parsed, &*self.store, app.chain_and_declared(), &mut |_| ()).await
     }
 
-    /// Asserts that the tables are exactly those of the head.
-    pub(crate) async fn is_at_head(&self, app: &App) {
+    /// Asserts that the tables of the head exist in the database, without a difference.
+    pub(crate) async fn assert_at_head(&self, app: &App) {
         let tables = app.chain.snapshot().tables();
         let all: Vec<&Table> = tables.values().collect();
         let found = self.session().await.compare(&all).await.expect("compared");
@@ -151,7 +162,7 @@ impl Db {
     }
 }
 
-/// A chain with what its head declares.
+/// A chain, with the declarations of its head.
 pub(crate) struct App {
     pub(crate) chain: Chain,
     pub(crate) declared: Declared,
@@ -173,7 +184,7 @@ impl App {
         Self { chain, declared }
     }
 
-    pub(crate) fn of(&self) -> (&Chain, &Declared) {
+    pub(crate) fn chain_and_declared(&self) -> (&Chain, &Declared) {
         (&self.chain, &self.declared)
     }
 }

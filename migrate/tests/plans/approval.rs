@@ -1,5 +1,5 @@
-//! The digest of a plan: it approves one plan for one database, while its number of rows stays
-//! similar.
+//! Tests of the approval digest. It approves one plan for one database, as long as the size classes
+//! of the tables stay the same.
 
 use linchpin_core::schema::Snapshot;
 use linchpin_migrate::{Applied, Chain, Exit, Options, Plan, Refusal};
@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::support::{Database, chain, entity, entity_with, index, options, together};
 
 on_both_stores!(
-    a_digest_approves_no_other_database,
-    a_digest_approves_no_copy_of_its_database,
-    a_digest_holds_within_a_size_class,
-    words_of_sql_in_names_and_defaults_change_no_phase_and_no_risk,
+    a_digest_of_another_database_is_refused,
+    a_digest_of_the_source_of_a_copy_is_refused,
+    a_digest_is_valid_within_a_size_class,
+    sql_in_names_and_defaults_changes_no_phase_and_no_risk,
 );
 
 fn first() -> Snapshot {
@@ -25,7 +25,7 @@ fn dropped() -> Chain {
     chain(&[first(), second])
 }
 
-/// Inserts rows whose keys begin with `from`.
+/// Inserts rows. Their keys are consecutive numbers, the first is `from`.
 async fn insert(database: &Database, from: u32, rows: u32) {
     let rows: Vec<String> = (from..from + rows)
         .map(|n| format!("('{n}', 'name', {n})"))
@@ -37,8 +37,9 @@ async fn insert(database: &Database, from: u32, rows: u32) {
     database.execute(&sql).await;
 }
 
-async fn filled(database: &Database, rows: u32) {
-    database.done(&chain(&[first()])).await;
+/// Applies the first migration and inserts rows.
+async fn install_and_fill(database: &Database, rows: u32) {
+    database.apply_all(&chain(&[first()])).await;
     insert(database, 0, rows).await;
 }
 
@@ -51,8 +52,8 @@ async fn apply(database: &Database, digest: Option<&String>) -> Result<Applied, 
     database.run(&dropped(), &options).await
 }
 
-/// Checks that a run with this digest is refused before its first step.
-async fn is_refused(database: &Database, digest: Option<&String>) {
+/// Asserts that a run with this digest is refused before its first step.
+async fn assert_refused(database: &Database, digest: Option<&String>) {
     let refusal = apply(database, digest).await.expect_err("refused");
     assert_eq!(
         (refusal.code, refusal.exit),
@@ -68,37 +69,37 @@ async fn is_refused(database: &Database, digest: Option<&String>) {
     );
 }
 
-async fn a_digest_approves_no_other_database(database: &Database) {
+async fn a_digest_of_another_database_is_refused(database: &Database) {
     let other = database.another();
     for one in [database, &other] {
-        filled(one, 3).await;
+        install_and_fill(one, 3).await;
     }
     let (own, others) = (
         database.digest(&dropped()).await,
         other.digest(&dropped()).await,
     );
     assert!(own.is_some() && own != others, "{own:?}");
-    is_refused(&other, own.as_ref()).await;
-    is_refused(database, others.as_ref()).await;
+    assert_refused(&other, own.as_ref()).await;
+    assert_refused(database, others.as_ref()).await;
     apply(database, own.as_ref()).await.expect("approved");
     apply(&other, others.as_ref()).await.expect("approved");
 }
 
 /// A restored copy has the id of its source in the ledger.
-async fn a_digest_approves_no_copy_of_its_database(database: &Database) {
-    filled(database, 3).await;
+async fn a_digest_of_the_source_of_a_copy_is_refused(database: &Database) {
+    install_and_fill(database, 3).await;
     let copy = database.copy().await;
     assert_eq!(
         database.ledger().await.database_id,
         copy.ledger().await.database_id
     );
     let digest = database.digest(&dropped()).await;
-    is_refused(&copy, digest.as_ref()).await;
+    assert_refused(&copy, digest.as_ref()).await;
     apply(database, digest.as_ref()).await.expect("approved");
 }
 
-async fn a_digest_holds_within_a_size_class(database: &Database) {
-    filled(database, 500).await;
+async fn a_digest_is_valid_within_a_size_class(database: &Database) {
+    install_and_fill(database, 500).await;
     let digest = database.digest(&dropped()).await;
     insert(database, 500, 10).await;
     assert_eq!(database.digest(&dropped()).await, digest);
@@ -106,7 +107,7 @@ async fn a_digest_holds_within_a_size_class(database: &Database) {
     assert_eq!(database.digest(&dropped()).await, digest);
     // The table grows beyond 1,000 rows, and shrinks again.
     insert(database, 900, 200).await;
-    is_refused(database, digest.as_ref()).await;
+    assert_refused(database, digest.as_ref()).await;
     database.execute("DELETE FROM users WHERE age >= 900").await;
     apply(database, digest.as_ref()).await.expect("approved");
 }
@@ -136,8 +137,8 @@ fn changed(table: &str, [added, gone, filled]: [&str; 3], default: &str) -> Chai
     ])
 }
 
-/// The facts that an approval depends on: the phase, the kind, the risk and the lock of each step.
-fn decided(database: &Database, plan: &Plan) -> Vec<String> {
+/// The phase, the kind, the risk and the lock of each step. An approval depends on them.
+fn approval_inputs(database: &Database, plan: &Plan) -> Vec<String> {
     let document = plan.document(database.store.dialect());
     let steps = document["migrations"][0]["steps"].as_array();
     let facts = ["phase", "kind", "risk", "lock", "approval", "transactional"];
@@ -145,7 +146,7 @@ fn decided(database: &Database, plan: &Plan) -> Vec<String> {
     steps.expect("steps").iter().map(step).collect()
 }
 
-async fn words_of_sql_in_names_and_defaults_change_no_phase_and_no_risk(database: &Database) {
+async fn sql_in_names_and_defaults_changes_no_phase_and_no_risk(database: &Database) {
     let cases = [
         ("users", ["added", "gone", "filled"], "plain"),
         // Keywords of SQL statements.
@@ -166,7 +167,7 @@ async fn words_of_sql_in_names_and_defaults_change_no_phase_and_no_risk(database
         let database = database.another();
         let both = changed(table, names, default);
         let first = both.get(1).expect("a migration").snapshot.clone();
-        database.done(&chain(&[first])).await;
+        database.apply_all(&chain(&[first])).await;
         let quoted = database.store.dialect().quote(table);
         database
             .execute(&format!("INSERT INTO {quoted} (id) VALUES ('1')"))
@@ -175,10 +176,10 @@ async fn words_of_sql_in_names_and_defaults_change_no_phase_and_no_risk(database
             .execute("INSERT INTO victims (id, name) VALUES ('1', 'kept')")
             .await;
         let plan = database.plan(&both).await.expect("a plan");
-        let found = decided(&database, &plan);
+        let found = approval_inputs(&database, &plan);
         assert_eq!(found, *expected.get_or_insert(found.clone()), "{table}");
 
-        database.done(&both).await;
+        database.apply_all(&both).await;
         let column = |name: &str| database.store.dialect().quote(name);
         let values = format!(
             "SELECT {} || {} FROM {quoted}",

@@ -1,4 +1,4 @@
-//! Chains that differ from the migrations of a database, and functions that have changed.
+//! Tests of chains that differ from the migrations of a database, and of changed functions.
 
 use linchpin_core::entity::{Kind, TransformDesc};
 use linchpin_core::schema::Snapshot;
@@ -14,7 +14,7 @@ on_both_stores!(
     a_database_at_a_baseline_continues,
     a_database_behind_a_baseline_is_refused,
     an_altered_migration_is_refused_with_its_differences,
-    an_unfinished_migration_may_be_recorded_again_until_a_step_has_run,
+    an_open_migration_may_be_recorded_again_until_a_step_has_run,
     each_migration_behind_the_head_runs_its_own_function,
     a_draft_continues_with_each_recorded_migration,
     a_draft_equal_to_a_recorded_migration_is_taken_over,
@@ -36,8 +36,9 @@ fn converted(snapshot: Snapshot) -> Link {
     Link::converted(snapshot, ("users", "visits"), &REVIEWED)
 }
 
-async fn filled(database: &Database) -> Chain {
-    database.done(&chain(&[visits("integer")])).await;
+/// Applies the first migration and inserts rows.
+async fn install_and_fill(database: &Database) -> Chain {
+    database.apply_all(&chain(&[visits("integer")])).await;
     database
         .execute("INSERT INTO users (id, visits) VALUES ('1', 3)")
         .await;
@@ -45,7 +46,7 @@ async fn filled(database: &Database) -> Chain {
 }
 
 async fn an_edited_function_is_refused_before_anything_runs(database: &Database) {
-    let two = filled(database).await;
+    let two = install_and_fill(database).await;
     let refusal = database
         .with(&[&EDITED])
         .plan(&two)
@@ -63,7 +64,7 @@ async fn an_edited_function_is_refused_before_anything_runs(database: &Database)
         .expect_err("refused");
     assert_eq!(refusal.code, "transform_changed");
     assert!(!database.ledger().await.migrations.contains_key(&2));
-    // Half of the migration has run: the rest must use the same function.
+    // After half of the migration, the rest must use the same function.
     let reviewed = database.with(&[&REVIEWED]);
     reviewed
         .apply(&two, Some(Phase::Expand))
@@ -79,7 +80,7 @@ async fn an_edited_function_is_refused_before_anything_runs(database: &Database)
         .await
         .expect_err("refused");
     assert_eq!(refusal.code, "transform_changed");
-    reviewed.done(&two).await;
+    reviewed.apply_all(&two).await;
     assert_eq!(
         database.texts("SELECT visits FROM users").await,
         ["3 visits"]
@@ -89,7 +90,7 @@ async fn an_edited_function_is_refused_before_anything_runs(database: &Database)
 }
 
 async fn a_missing_function_is_refused_before_anything_runs(database: &Database) {
-    let two = filled(database).await;
+    let two = install_and_fill(database).await;
     let refusal = database.apply(&two, None).await.expect_err("refused");
     assert_eq!(
         (refusal.code, refusal.exit),
@@ -99,7 +100,7 @@ async fn a_missing_function_is_refused_before_anything_runs(database: &Database)
 }
 
 async fn expanding_needs_no_function(database: &Database) {
-    let two = filled(database).await;
+    let two = install_and_fill(database).await;
     database
         .apply(&two, Some(Phase::Expand))
         .await
@@ -132,24 +133,24 @@ async fn a_database_at_a_baseline_continues(database: &Database) {
     let three = three();
     let two = Chain::new(three.migrations()[..2].to_vec()).expect("a chain");
     database
-        .done(&Chain::new(two.migrations()[..1].to_vec()).expect("a chain"))
+        .apply_all(&Chain::new(two.migrations()[..1].to_vec()).expect("a chain"))
         .await;
-    database.done(&two).await;
-    database.done(&squashed(&three)).await;
+    database.apply_all(&two).await;
+    database.apply_all(&squashed(&three)).await;
     assert_eq!(database.ledger().await.seq, 3);
     // A new database begins with the baseline.
-    let fresh = if database.is_sqlite() {
+    let new_database = if database.is_sqlite() {
         Database::sqlite()
     } else {
         Database::postgres()
     };
-    fresh.done(&squashed(&three)).await;
+    new_database.apply_all(&squashed(&three)).await;
 }
 
 async fn a_database_behind_a_baseline_is_refused(database: &Database) {
     let three = three();
     database
-        .done(&Chain::new(three.migrations()[..1].to_vec()).expect("a chain"))
+        .apply_all(&Chain::new(three.migrations()[..1].to_vec()).expect("a chain"))
         .await;
     let refusal = database
         .apply(&squashed(&three), None)
@@ -164,7 +165,7 @@ async fn a_database_behind_a_baseline_is_refused(database: &Database) {
 
 async fn an_altered_migration_is_refused_with_its_differences(database: &Database) {
     let three = three();
-    database.done(&three).await;
+    database.apply_all(&three).await;
     let mut migrations = three.migrations().to_vec();
     let fields = &mut migrations[2]
         .snapshot
@@ -195,7 +196,7 @@ async fn an_altered_migration_is_refused_with_its_differences(database: &Databas
     );
 }
 
-async fn an_unfinished_migration_may_be_recorded_again_until_a_step_has_run(database: &Database) {
+async fn an_open_migration_may_be_recorded_again_until_a_step_has_run(database: &Database) {
     let text = || json!({ "type": "string" });
     let renamed = |name: &str, more: serde_json::Value| {
         let mut fields = json!({ name: { "type": "string", "formerNames": ["name"] } });
@@ -205,7 +206,9 @@ async fn an_unfinished_migration_may_be_recorded_again_until_a_step_has_run(data
         entity("users", fields)
     };
     let first = entity("users", json!({ "name": text() }));
-    database.done(&chain(std::slice::from_ref(&first))).await;
+    database
+        .apply_all(&chain(std::slice::from_ref(&first)))
+        .await;
     // The run waits for an older instance before its only step.
     database.lease("web-1", 1).await;
     let title = chain(&[first.clone(), renamed("title", json!({}))]);
@@ -224,11 +227,11 @@ async fn an_unfinished_migration_may_be_recorded_again_until_a_step_has_run(data
         ("migration_started", Exit::Planning)
     );
     database.stop_instances().await;
-    database.done(&again).await;
+    database.apply_all(&again).await;
 }
 
 async fn each_migration_behind_the_head_runs_its_own_function(database: &Database) {
-    let first = filled(database).await;
+    let first = install_and_fill(database).await;
     let mut links = vec![Link::plain(visits("integer")), converted(visits("string"))];
     // A later migration renames the converted field.
     let renamed = entity(
@@ -238,15 +241,15 @@ async fn each_migration_behind_the_head_runs_its_own_function(database: &Databas
     links.push(Link::plain(renamed));
     let three = chain_with(&links);
     assert_eq!(first.seq(), 2);
-    database.with(&[&REVIEWED]).done(&three).await;
+    database.with(&[&REVIEWED]).apply_all(&three).await;
     assert_eq!(
         database.texts("SELECT count FROM users").await,
         ["3 visits"]
     );
 }
 
-/// A development start has added a field before it was recorded.
-async fn drafted(database: &Database, snapshot: &Snapshot) {
+/// Changes the database like a development start that adds the field `note` before it is recorded.
+async fn apply_draft(database: &Database, snapshot: &Snapshot) {
     let column = if database.is_sqlite() {
         "TEXT"
     } else {
@@ -270,10 +273,10 @@ fn with_note(kind: &str) -> Snapshot {
 }
 
 async fn a_draft_continues_with_each_recorded_migration(database: &Database) {
-    filled(database).await;
-    drafted(database, &with_note("integer")).await;
+    install_and_fill(database).await;
+    apply_draft(database, &with_note("integer")).await;
     database.execute("UPDATE users SET note = 'x'").await;
-    // The next migration converts a field and has the new one, a later one renames it.
+    // The next migration converts a field and records the draft field. A later one renames it.
     let note = json!({ "type": "string", "optional": true, "formerNames": ["note"] });
     let remark = json!({ "visits": { "type": "string" }, "remark": note });
     let three = chain_with(&[
@@ -281,7 +284,7 @@ async fn a_draft_continues_with_each_recorded_migration(database: &Database) {
         converted(with_note("string")),
         Link::plain(entity("users", remark)),
     ]);
-    database.with(&[&REVIEWED]).done(&three).await;
+    database.with(&[&REVIEWED]).apply_all(&three).await;
     assert_eq!(
         database.texts("SELECT visits || remark FROM users").await,
         ["3 visitsx"]
@@ -289,10 +292,10 @@ async fn a_draft_continues_with_each_recorded_migration(database: &Database) {
 }
 
 async fn a_draft_equal_to_a_recorded_migration_is_taken_over(database: &Database) {
-    filled(database).await;
-    drafted(database, &with_note("integer")).await;
+    install_and_fill(database).await;
+    apply_draft(database, &with_note("integer")).await;
     let two = chain(&[visits("integer"), with_note("integer")]);
-    let done = database.done(&two).await;
+    let done = database.apply_all(&two).await;
     assert_eq!((done.steps, done.seq), (Vec::new(), 2));
     assert_eq!(database.ledger().await.seq, 2);
 }

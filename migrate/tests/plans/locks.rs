@@ -1,5 +1,5 @@
-//! Locks of Postgres: a run takes brief locks only, and delays other sessions only briefly while it
-//! waits for a lock.
+//! Tests of locks on Postgres. A run takes only brief locks, and delays other sessions only briefly
+//! while it waits for a lock.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,8 +14,8 @@ use tokio_postgres::{Client, NoTls};
 use crate::history::REVIEWED;
 use crate::support::{Database, Link, chain_with, entity_with, index, options};
 
-/// The lock timeout of a statement. It is also the longest time that other sessions wait because of
-/// its lock request.
+/// The lock timeout of a statement. It also limits the time that other sessions wait because of the
+/// lock request.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(15);
 
 /// A table before and after nearly every kind of change.
@@ -53,11 +53,11 @@ pub(crate) fn changes(table: &str) -> [Link; 2] {
     ]
 }
 
-/// A database with the first of two migrations and some rows.
-pub(crate) async fn filled(table: &str) -> Database {
+/// Applies the first of two migrations to a database and inserts some rows.
+pub(crate) async fn install_and_fill(table: &str) -> Database {
     let database = Database::postgres().with(&[&REVIEWED]);
     let [first, _] = changes(table);
-    database.done(&chain_with(&[first])).await;
+    database.apply_all(&chain_with(&[first])).await;
     let sql = format!(
         "INSERT INTO {table} (id, name, email, status, visits) SELECT n::text, 'name ' || n, \
          CASE WHEN n % 2 = 0 THEN 'e' || n END, 'active', n FROM generate_series(1, 50) AS n"
@@ -72,7 +72,7 @@ struct Logged {
     text: String,
 }
 
-/// All log lines of the sessions that name a table at least once.
+/// All log lines of those sessions that name a table at least once.
 fn logged(table: &str) -> Vec<Logged> {
     let log = crate::server::log();
     let line = |line: &str| {
@@ -95,9 +95,9 @@ fn logged(table: &str) -> Vec<Logged> {
         .collect()
 }
 
-/// Statements that read or write rows of a table, or make the server read all of them, after a
-/// statement of the same transaction that took the strongest lock of the table.
-fn under_lock(lines: &[Logged], table: &str) -> Vec<String> {
+/// Statements that read or write rows of a table, or make the server scan it, after a statement of
+/// the same transaction that took the strongest lock of the table.
+fn reads_under_lock(lines: &[Logged], table: &str) -> Vec<String> {
     let (mut found, mut statement) = (Vec::new(), String::new());
     let (mut open, mut locked) = (false, None);
     let altered = format!("ALTER TABLE \"{table}\"");
@@ -137,8 +137,8 @@ fn under_lock(lines: &[Logged], table: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_statement_reads_a_table_that_it_has_locked_for_others() {
-    let database = filled("logged").await;
+async fn no_statement_reads_a_table_under_an_exclusive_lock() {
+    let database = install_and_fill("logged").await;
     let name = database
         .texts("SELECT current_database()::text")
         .await
@@ -164,14 +164,14 @@ async fn no_statement_reads_a_table_that_it_has_locked_for_others() {
         at("dropCheck", "ck_logged_email__not_null"),
     ];
     assert_eq!([validate, set, drop], [add + 1, add + 2, add + 3]);
-    database.done(&two).await;
+    database.apply_all(&two).await;
 
     let mut lines = logged("logged");
     lines.sort_by(|a, b| a.process.cmp(&b.process));
-    assert_eq!(under_lock(&lines, "logged"), [""; 0]);
+    assert_eq!(reads_under_lock(&lines, "logged"), [""; 0]);
     let all: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
     let with = |part: &str| all.iter().filter(|line| line.contains(part)).count();
-    // The log shows that the server accepted the checks as proof, and which tables it read.
+    // The log shows whether the server used the checks as proof instead of a scan of the table.
     for column in ["email", "token", "visits__next"] {
         let proof = format!("existing constraints on column \"logged.{column}\" are sufficient");
         assert_eq!(with(&proof), 1, "{column}");
@@ -185,8 +185,8 @@ async fn no_statement_reads_a_table_that_it_has_locked_for_others() {
     }
 }
 
-/// Another session.
-pub(crate) async fn other(database: &Database) -> Client {
+/// Opens another session on the database.
+pub(crate) async fn new_session(database: &Database) -> Client {
     let (client, connection) = tokio_postgres::connect(&database.url, NoTls)
         .await
         .expect("open");
@@ -194,21 +194,21 @@ pub(crate) async fn other(database: &Database) -> Client {
     client
 }
 
-/// Runs a future to its end. The clock is advanced while the engine pauses between two attempts or
-/// between two checks of an index build. In such a pause, `paused` is called repeatedly.
+/// Runs a future to its end. Advances the paused clock while the engine pauses between two attempts
+/// or between two checks of an index build. Calls `paused` repeatedly during such a pause.
 async fn without_pauses<T>(
     watcher: &Client,
     run: impl Future<Output = T>,
     mut paused: impl AsyncFnMut(),
 ) -> T {
-    let rests = "SELECT count(*) FROM pg_stat_activity, pg_sleep(0.002) WHERE datname = current_database() \
+    let pausing_runs = "SELECT count(*) FROM pg_stat_activity, pg_sleep(0.002) WHERE datname = current_database() \
                  AND application_name LIKE 'linchpin process %' \
                  AND (state = 'idle' AND query = 'SELECT runner FROM linchpin_schema' \
                  OR wait_event_type = 'Lock' AND query LIKE '%INDEX CONCURRENTLY%')";
     let mut run = pin!(run);
     loop {
         let look = async {
-            let row = watcher.query_one(rests, &[]).await.expect("a row");
+            let row = watcher.query_one(pausing_runs, &[]).await.expect("a row");
             if row.get::<_, i64>(0) == 0 {
                 // The time that the query took.
                 return tokio::time::advance(Duration::from_millis(2)).await;
@@ -225,8 +225,9 @@ async fn without_pauses<T>(
     }
 }
 
-/// Reads the table repeatedly until the flag is set. Returns the longest wait.
-fn reads(database: &Database) -> (Arc<AtomicBool>, std::thread::JoinHandle<Duration>) {
+/// Reads the table repeatedly in a thread, until the returned flag is set. The thread returns the
+/// longest duration of a read.
+fn spawn_reader(database: &Database) -> (Arc<AtomicBool>, std::thread::JoinHandle<Duration>) {
     let (url, end) = (database.url.clone(), Arc::new(AtomicBool::new(false)));
     let ended = Arc::clone(&end);
     let read = async move {
@@ -265,14 +266,14 @@ async fn catalogue(database: &Database) -> Vec<String> {
 }
 
 /// For each kind of step, another session first keeps a lock, and the step fails. Then the session
-/// releases the lock after a while, and the step succeeds.
+/// releases the lock, and the step succeeds.
 #[tokio::test(start_paused = true)]
-async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
-    // While a blocking task runs, the paused clock does not advance by itself, also if a connection
+async fn a_step_that_times_out_on_a_lock_changes_nothing() {
+    // While a blocking task runs, the paused clock does not advance by itself, even if a connection
     // waits for the server.
     let (running, ended) = std::sync::mpsc::channel::<()>();
     let clock = tokio::task::spawn_blocking(move || ended.recv());
-    let database = filled("users").await;
+    let database = install_and_fill("users").await;
     let two = chain_with(&changes("users"));
     let plan = database.plan(&two).await.expect("a plan");
     let one = Options {
@@ -282,8 +283,8 @@ async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
         max_steps: 1,
         ..options()
     };
-    let (holder, watcher) = (other(&database).await, other(&database).await);
-    let (end, reader) = reads(&database);
+    let (holder, watcher) = (new_session(&database).await, new_session(&database).await);
+    let (end, reader) = spawn_reader(&database);
     let lock = "BEGIN; LOCK TABLE users IN EXCLUSIVE MODE";
     let mut kinds = Vec::new();
     for step in &plan.migrations[0].steps {
@@ -337,7 +338,7 @@ async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
         longest < LOCK_TIMEOUT + Duration::from_secs(1),
         "{longest:?}"
     );
-    database.is_at_head(&two).await;
+    database.assert_at_head(&two).await;
     drop(running);
     clock.await.expect("no panic").expect_err("no message");
 }

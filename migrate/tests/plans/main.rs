@@ -1,5 +1,6 @@
-//! The engine on databases: each case runs on a file of SQLite and on a Postgres server.
-#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)] // in a test, stopping is the report
+//! Tests of the engine on databases. Most cases run on a SQLite file and on a Postgres server; some
+//! run only on Postgres.
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)] // in a test, a panic reports the failure
 
 #[path = "../../../runtime/tests/support/postgres.rs"]
 mod server;
@@ -7,8 +8,8 @@ mod server;
 mod support;
 
 mod approval;
-mod beside;
 mod history;
+mod instances;
 mod locks;
 mod phases;
 mod rollback;

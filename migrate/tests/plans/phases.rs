@@ -1,4 +1,4 @@
-//! Phases, the window and the states of migrations.
+//! Tests of phases, the window and the states of migrations.
 
 use linchpin_core::schema::Snapshot;
 use linchpin_migrate::{Chain, Exit, MigrationState, Options, Phase};
@@ -8,7 +8,7 @@ use crate::support::{Database, chain, entity, entity_with, index, options, toget
 
 on_both_stores!(
     phases_run_one_by_one_and_move_the_window,
-    a_phase_before_its_turn_is_refused,
+    a_phase_is_refused_while_an_earlier_one_is_pending,
     a_given_digest_is_compared_even_if_no_step_needs_it,
     another_plan_than_the_saved_one_is_refused,
     a_later_migration_expands_while_an_earlier_one_waits,
@@ -23,7 +23,7 @@ fn first() -> Snapshot {
     )
 }
 
-/// A renamed field, a filled one and a dropped one.
+/// The second version of the schema: a renamed, a filled and a dropped field.
 fn second() -> Snapshot {
     entity_with(
         "users",
@@ -39,8 +39,9 @@ fn two() -> Chain {
     chain(&[first(), second()])
 }
 
-async fn filled(database: &Database) {
-    database.done(&chain(&[first()])).await;
+/// Applies the first migration and inserts rows.
+async fn install_and_fill(database: &Database) {
+    database.apply_all(&chain(&[first()])).await;
     for n in 0..5 {
         let sql = format!("INSERT INTO users (id, name, age) VALUES ('{n}', 'n{n}', {n})");
         database.execute(&sql).await;
@@ -54,7 +55,7 @@ async fn window(database: &Database) -> (u64, u64, MigrationState) {
 }
 
 async fn phases_run_one_by_one_and_move_the_window(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let two = two();
     let digest = database.digest(&two).await;
     assert_eq!(digest, database.digest(&two).await);
@@ -82,16 +83,16 @@ async fn phases_run_one_by_one_and_move_the_window(database: &Database) {
     assert_eq!(window(database).await, (2, 2, MigrationState::Done));
     let ledger = database.ledger().await;
     assert!(ledger.names.is_empty());
-    // The names changed, and then the migration was done.
+    // One epoch for the changed names, and one for the end of the migration.
     assert!(ledger.epoch > epoch + 1);
     assert_eq!(ledger.migrations[&2].approval, digest);
-    database.is_at_head(&two).await;
+    database.assert_at_head(&two).await;
     let again = database.apply(&two, None).await.expect("nothing");
     assert_eq!(again.steps, Vec::<String>::new());
 }
 
-async fn a_phase_before_its_turn_is_refused(database: &Database) {
-    filled(database).await;
+async fn a_phase_is_refused_while_an_earlier_one_is_pending(database: &Database) {
+    install_and_fill(database).await;
     let two = two();
     for phase in [Phase::Contract, Phase::Backfill] {
         let refusal = database
@@ -113,7 +114,7 @@ async fn a_phase_before_its_turn_is_refused(database: &Database) {
 }
 
 async fn a_given_digest_is_compared_even_if_no_step_needs_it(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let wrong = Options {
         phase: Some(Phase::Expand),
         approve: Some("0".repeat(64)),
@@ -128,7 +129,7 @@ async fn a_given_digest_is_compared_even_if_no_step_needs_it(database: &Database
 }
 
 async fn another_plan_than_the_saved_one_is_refused(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let two = two();
     let plan = database
         .plan(&two)
@@ -151,7 +152,7 @@ async fn another_plan_than_the_saved_one_is_refused(database: &Database) {
         .expect("the same plan");
 }
 
-/// The second migration has a contract, the third only adds to another entity.
+/// The second migration has a contract phase. The third one only adds to another entity.
 async fn a_later_migration_expands_while_an_earlier_one_waits(database: &Database) {
     let posts = |fields| entity("posts", fields);
     let three = chain(&[
@@ -163,7 +164,7 @@ async fn a_later_migration_expands_while_an_earlier_one_waits(database: &Databas
         ]),
     ]);
     database
-        .done(&chain(&[three.get(1).expect("it").snapshot.clone()]))
+        .apply_all(&chain(&[three.get(1).expect("it").snapshot.clone()]))
         .await;
     database
         .apply(&three, Some(Phase::Expand))
@@ -176,14 +177,14 @@ async fn a_later_migration_expands_while_an_earlier_one_waits(database: &Databas
     database
         .execute("INSERT INTO posts (id, note) VALUES ('1', 'x')")
         .await;
-    database.done(&three).await;
+    database.apply_all(&three).await;
     let ledger = database.ledger().await;
     assert_eq!((ledger.seq, ledger.min_seq, ledger.max_seq), (3, 2, 3));
     assert_eq!(database.texts("SELECT note FROM posts").await, ["x"]);
 }
 
 async fn a_later_migration_waits_for_an_earlier_one_on_the_same_field(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let third = entity(
         "users",
         json!({
@@ -201,11 +202,11 @@ async fn a_later_migration_waits_for_an_earlier_one_on_the_same_field(database: 
         (refusal.code, refusal.exit),
         ("earlier_contract_pending", Exit::Incomplete)
     );
-    // The earlier one has been expanded.
+    // The earlier migration is expanded.
     let ledger = database.ledger().await;
     assert_eq!(ledger.migrations[&2].state, MigrationState::Expanded);
     assert!(!ledger.migrations.contains_key(&3));
-    database.done(&three).await;
+    database.apply_all(&three).await;
     assert_eq!(
         database
             .number("SELECT count(*) FROM users WHERE headline = 'n' || id")
@@ -215,7 +216,7 @@ async fn a_later_migration_waits_for_an_earlier_one_on_the_same_field(database: 
 }
 
 async fn a_contract_waits_for_older_instances(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let two = two();
     database.lease("web-1", 1).await;
     let refusal = database.apply(&two, None).await.expect_err("refused");
@@ -227,5 +228,5 @@ async fn a_contract_waits_for_older_instances(database: &Database) {
     let (min, _, state) = window(database).await;
     assert_eq!((min, state), (1, MigrationState::Backfilled));
     database.stop_instances().await;
-    database.done(&two).await;
+    database.apply_all(&two).await;
 }

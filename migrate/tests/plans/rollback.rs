@@ -1,4 +1,4 @@
-//! Rollback of a migration while older binaries may serve.
+//! Tests of the rollback of a migration while older binaries may serve.
 
 use linchpin_core::schema::{Snapshot, Table};
 use linchpin_migrate::{Chain, Exit, MigrationState, Options, Phase, Refusal, Rollback, rollback};
@@ -10,7 +10,7 @@ on_both_stores!(
     an_added_field_is_undone_with_the_digest_of_the_rollback,
     a_migration_is_undone_between_its_phases,
     a_widened_field_is_undone_while_no_record_uses_it,
-    after_a_contract_nothing_is_undone,
+    a_rollback_after_a_contract_step_is_refused,
     a_database_created_at_the_head_has_nothing_to_undo,
     a_rollback_waits_for_instances_of_the_migration,
     an_interrupted_rollback_is_continued,
@@ -42,15 +42,16 @@ fn second() -> Snapshot {
     all
 }
 
-async fn filled(database: &Database) {
-    database.done(&chain(&[first()])).await;
+/// Applies the first migration and inserts rows.
+async fn install_and_fill(database: &Database) {
+    database.apply_all(&chain(&[first()])).await;
     for n in 0..6 {
         let sql = format!("INSERT INTO users (id, name, status) VALUES ('{n}', 'n{n}', 'a')");
         database.execute(&sql).await;
     }
 }
 
-async fn made(database: &Database) -> Result<Rollback, Refusal> {
+async fn plan_rollback(database: &Database) -> Result<Rollback, Refusal> {
     let mut session = database.session().await;
     let installed = linchpin_migrate::Installed::load(&mut *session)
         .await
@@ -66,9 +67,9 @@ async fn undo(database: &Database, approve: Option<String>) -> Result<Rollback, 
     rollback(&*database.store, &options, &mut |_| ()).await
 }
 
-/// The rollback with the digest of its plan.
-async fn undone(database: &Database) {
-    let digest = made(database)
+/// Runs the rollback with the digest of its plan.
+async fn undo_as_planned(database: &Database) {
+    let digest = plan_rollback(database)
         .await
         .expect("a plan")
         .approval(database.store.dialect());
@@ -76,8 +77,8 @@ async fn undone(database: &Database) {
     done.unwrap_or_else(|r| panic!("{}: {r} {:?}", r.code, r.facts));
 }
 
-async fn is_first_again(database: &Database) {
-    database.is_at_head(&chain(&[first()])).await;
+async fn assert_first_again(database: &Database) {
+    database.assert_at_head(&chain(&[first()])).await;
     let ledger = database.ledger().await;
     assert_eq!((ledger.seq, ledger.min_seq, ledger.max_seq), (1, 1, 1));
     assert_eq!(ledger.migrations[&2].state, MigrationState::RolledBack);
@@ -86,18 +87,18 @@ async fn is_first_again(database: &Database) {
 }
 
 async fn an_added_field_is_undone_with_the_digest_of_the_rollback(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let two = chain(&[first(), second()]);
-    database.done(&two).await;
+    database.apply_all(&two).await;
     database
         .execute("UPDATE users SET note = 'x' WHERE id <> '0'")
         .await;
     database
         .execute("UPDATE users SET level = 'y' WHERE id = '1'")
         .await;
-    let plan = made(database).await.expect("a plan");
+    let plan = plan_rollback(database).await.expect("a plan");
     let lost: Vec<u64> = plan.undos.iter().filter_map(|undo| undo.lost).collect();
-    // The table `posts`, the column `note` and the column `level`.
+    // The table `posts` loses 0 values, the column `level` loses 1 and the column `note` loses 5.
     assert_eq!(
         {
             let mut lost = lost;
@@ -124,19 +125,19 @@ async fn an_added_field_is_undone_with_the_digest_of_the_rollback(database: &Dat
         (refusal.code, refusal.exit),
         ("approval_mismatch", Exit::Approval)
     );
-    database.is_at_head(&two).await;
+    database.assert_at_head(&two).await;
     undo(database, Some(digest))
         .await
         .unwrap_or_else(|r| panic!("{r} {:?}", r.facts));
-    is_first_again(database).await;
+    assert_first_again(database).await;
     assert_eq!(
         database
             .number("SELECT count(*) FROM users WHERE name = 'n' || id")
             .await,
         6
     );
-    // It may be applied again.
-    database.done(&two).await;
+    // The migration may be applied again.
+    database.apply_all(&two).await;
     assert_eq!(
         database.ledger().await.migrations[&2].state,
         MigrationState::Done
@@ -149,7 +150,7 @@ async fn an_added_field_is_undone_with_the_digest_of_the_rollback(database: &Dat
     );
 }
 
-/// A renamed and a filled field.
+/// A version of the schema with a renamed and a filled field.
 fn renamed() -> Chain {
     let second = entity(
         "users",
@@ -163,20 +164,20 @@ fn renamed() -> Chain {
 }
 
 async fn a_migration_is_undone_between_its_phases(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let two = renamed();
     for phases in [&[Phase::Expand][..], &[Phase::Expand, Phase::Backfill]] {
         for phase in phases {
             database.apply(&two, Some(*phase)).await.expect("applied");
         }
-        undone(database).await;
-        is_first_again(database).await;
+        undo_as_planned(database).await;
+        assert_first_again(database).await;
     }
-    database.done(&two).await;
+    database.apply_all(&two).await;
 }
 
 async fn a_widened_field_is_undone_while_no_record_uses_it(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let wider = entity(
         "users",
         json!({
@@ -185,7 +186,7 @@ async fn a_widened_field_is_undone_while_no_record_uses_it(database: &Database) 
         }),
     );
     let two = chain(&[first(), wider]);
-    database.done(&two).await;
+    database.apply_all(&two).await;
     assert_eq!(database.ledger().await.min_seq, 2);
     database
         .execute("UPDATE users SET status = 'c' WHERE id = '3'")
@@ -200,14 +201,14 @@ async fn a_widened_field_is_undone_while_no_record_uses_it(database: &Database) 
     database
         .execute("UPDATE users SET name = 'n3' WHERE id = '3'")
         .await;
-    undone(database).await;
-    is_first_again(database).await;
+    undo_as_planned(database).await;
+    assert_first_again(database).await;
 }
 
-async fn after_a_contract_nothing_is_undone(database: &Database) {
-    filled(database).await;
-    database.done(&renamed()).await;
-    let refusal = made(database).await.expect_err("refused");
+async fn a_rollback_after_a_contract_step_is_refused(database: &Database) {
+    install_and_fill(database).await;
+    database.apply_all(&renamed()).await;
+    let refusal = plan_rollback(database).await.expect_err("refused");
     assert_eq!(
         (refusal.code, refusal.exit),
         ("rollback_closed", Exit::Approval)
@@ -217,11 +218,11 @@ async fn after_a_contract_nothing_is_undone(database: &Database) {
         (refusal.code, refusal.exit),
         ("rollback_closed", Exit::Approval)
     );
-    database.is_at_head(&renamed()).await;
+    database.assert_at_head(&renamed()).await;
 }
 
 async fn a_database_created_at_the_head_has_nothing_to_undo(database: &Database) {
-    database.done(&chain(&[first(), second()])).await;
+    database.apply_all(&chain(&[first(), second()])).await;
     let refusal = undo(database, None).await.expect_err("refused");
     assert_eq!(
         (refusal.code, refusal.exit),
@@ -230,11 +231,11 @@ async fn a_database_created_at_the_head_has_nothing_to_undo(database: &Database)
 }
 
 async fn a_rollback_waits_for_instances_of_the_migration(database: &Database) {
-    filled(database).await;
-    database.done(&chain(&[first(), second()])).await;
+    install_and_fill(database).await;
+    database.apply_all(&chain(&[first(), second()])).await;
     database.lease("web-2", 2).await;
     database.lease("web-1", 1).await;
-    let digest = made(database)
+    let digest = plan_rollback(database)
         .await
         .expect("a plan")
         .approval(database.store.dialect());
@@ -244,17 +245,17 @@ async fn a_rollback_waits_for_instances_of_the_migration(database: &Database) {
         ("instances_alive", Exit::Incomplete)
     );
     assert!(refusal.message.contains("web-2") && !refusal.message.contains("web-1"));
-    database.is_at_head(&chain(&[first(), second()])).await;
+    database.assert_at_head(&chain(&[first(), second()])).await;
 }
 
 async fn an_interrupted_rollback_is_continued(database: &Database) {
-    filled(database).await;
-    database.done(&chain(&[first(), second()])).await;
-    // A view needs the column, so that one step cannot be undone.
+    install_and_fill(database).await;
+    database.apply_all(&chain(&[first(), second()])).await;
+    // A view uses the column, so that one step cannot be undone.
     database
         .execute("CREATE VIEW notes AS SELECT note FROM users")
         .await;
-    let digest = made(database)
+    let digest = plan_rollback(database)
         .await
         .expect("a plan")
         .approval(database.store.dialect());
@@ -263,7 +264,8 @@ async fn an_interrupted_rollback_is_continued(database: &Database) {
         refusal.exit == Exit::Data || refusal.exit == Exit::Target,
         "{refusal}"
     );
-    // Meanwhile the migration serves nobody, and what the ledger says is true.
+    // Before the next attempt, no binary of the migration may serve, and the ledger agrees with the
+    // tables.
     let ledger = database.ledger().await;
     assert_eq!((ledger.seq, ledger.max_seq), (1, 1));
     assert_eq!(ledger.migrations[&2].state, MigrationState::Open);
@@ -282,6 +284,6 @@ async fn an_interrupted_rollback_is_continued(database: &Database) {
     assert_eq!(session.compare(&expected).await.expect("compared"), []);
     drop(session);
     database.execute("DROP VIEW notes").await;
-    undone(database).await;
-    is_first_again(database).await;
+    undo_as_planned(database).await;
+    assert_first_again(database).await;
 }

@@ -1,4 +1,5 @@
-//! Runs: after an interrupted run, beside objects of other programs, and several at the same time.
+//! Tests of runs: after an interrupted run, with objects that the app does not declare, and several
+//! at the same time.
 
 use linchpin_core::schema::{Snapshot, TransactionMode};
 use linchpin_migrate::{Exit, MigrationState, Options, Phase, StepState};
@@ -9,7 +10,7 @@ use crate::support::{Database, chain, entity, entity_with, index, options};
 on_both_stores!(
     a_new_database_has_its_steps_in_the_ledger,
     five_runs_at_once_do_each_step_once,
-    triggers_views_and_indexes_of_others_stay,
+    undeclared_triggers_views_and_indexes_stay,
     a_difference_in_a_touched_table_is_refused,
     a_run_that_lost_its_lock_ends_at_once,
     a_step_of_another_build_is_refused,
@@ -24,7 +25,7 @@ fn first() -> Snapshot {
     )
 }
 
-/// The field becomes required, another is new, and the index goes.
+/// `name` becomes optional, `level` is new, and `age` and the index are dropped.
 fn second() -> Snapshot {
     entity(
         "users",
@@ -35,15 +36,16 @@ fn second() -> Snapshot {
     )
 }
 
-async fn filled(database: &Database) {
-    database.done(&chain(&[first()])).await;
+/// Applies the first migration and inserts rows.
+async fn install_and_fill(database: &Database) {
+    database.apply_all(&chain(&[first()])).await;
     database
         .execute("INSERT INTO users (id, name, age) VALUES ('1', 'a', 1)")
         .await;
 }
 
 async fn a_new_database_has_its_steps_in_the_ledger(database: &Database) {
-    let done = database.done(&chain(&[first()])).await;
+    let done = database.apply_all(&chain(&[first()])).await;
     let ledger = database.ledger().await;
     assert_eq!(ledger.steps.keys().cloned().collect::<Vec<_>>(), done.steps);
     assert_eq!(done.steps, ["0001.01", "0001.02"]);
@@ -61,9 +63,9 @@ async fn five_runs_at_once_do_each_step_once(database: &Database) {
             approve: database.digest(chain).await,
             ..options()
         };
-        // The digest of a plan that is done is not compared.
+        // A run of a plan that is already done does not compare the digest.
         let runs = (0..5).map(|_| database.run(chain, &options));
-        let done = futures(runs.collect()).await;
+        let done = join_all(runs.collect()).await;
         let steps: usize = done
             .iter()
             .map(|done| done.as_ref().expect("done").steps.len())
@@ -76,12 +78,12 @@ async fn five_runs_at_once_do_each_step_once(database: &Database) {
             attempts.iter().all(|attempts| *attempts == 1),
             "{attempts:?}"
         );
-        database.is_at_head(chain).await;
+        database.assert_at_head(chain).await;
     }
 }
 
-/// Waits for all of them at once.
-async fn futures<T>(all: Vec<impl Future<Output = T>>) -> Vec<T> {
+/// Waits for all futures together.
+async fn join_all<T>(all: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut all: Vec<_> = all.into_iter().map(|one| (Box::pin(one), None)).collect();
     std::future::poll_fn(|cx| {
         for (one, done) in &mut all {
@@ -101,8 +103,8 @@ async fn futures<T>(all: Vec<impl Future<Output = T>>) -> Vec<T> {
     all.into_iter().filter_map(|(_, done)| done).collect()
 }
 
-async fn triggers_views_and_indexes_of_others_stay(database: &Database) {
-    filled(database).await;
+async fn undeclared_triggers_views_and_indexes_stay(database: &Database) {
+    install_and_fill(database).await;
     database
         .execute("CREATE TABLE others (id TEXT PRIMARY KEY, owner TEXT REFERENCES users (id))")
         .await;
@@ -130,7 +132,7 @@ async fn triggers_views_and_indexes_of_others_stay(database: &Database) {
             )
             .await;
     }
-    // On SQLite the table is created anew.
+    // SQLite rebuilds the table.
     let wider = entity_with(
         "users",
         json!({
@@ -166,7 +168,7 @@ async fn triggers_views_and_indexes_of_others_stay(database: &Database) {
 }
 
 async fn a_difference_in_a_touched_table_is_refused(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     database.execute("DROP INDEX ix_users_name").await;
     let refusal = database
         .apply(&chain(&[first(), second()]), None)
@@ -181,7 +183,7 @@ async fn a_difference_in_a_touched_table_is_refused(database: &Database) {
 }
 
 async fn a_run_that_lost_its_lock_ends_at_once(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let two = chain(&[first(), second()]);
     let digest = database.digest(&two).await;
     let declared = database.declared(&two);
@@ -216,11 +218,11 @@ async fn a_run_that_lost_its_lock_ends_at_once(database: &Database) {
     // The run has begun no second step.
     assert_eq!(*reported.lock().expect("no panic"), 1);
     assert!(!database.ledger().await.steps.contains_key("0002.01"));
-    database.done(&two).await;
+    database.apply_all(&two).await;
 }
 
 async fn a_step_of_another_build_is_refused(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     let two = chain(&[first(), second()]);
     database
         .apply(&two, Some(Phase::Expand))
@@ -237,10 +239,10 @@ async fn a_step_of_another_build_is_refused(database: &Database) {
     assert!(refusal.message.contains("0002.01"), "{refusal}");
 }
 
-/// A trigger writes the lease of an instance when the run closes the window: after the run has read
-/// the leases, and before it changes the table.
+/// A trigger writes the lease of an instance when the run closes the window. This is after the run
+/// has read the leases, and before it changes the table.
 async fn an_instance_that_starts_while_the_window_closes_keeps_it_open(database: &Database) {
-    filled(database).await;
+    install_and_fill(database).await;
     database.lease("late", 1).await;
     database
         .execute("CREATE TABLE linchpin_late AS SELECT * FROM linchpin_instances")
@@ -271,15 +273,15 @@ async fn an_instance_that_starts_while_the_window_closes_keeps_it_open(database:
     assert_eq!(database.ledger().await.min_seq, 1);
     // The instance has stopped.
     database.execute("DELETE FROM linchpin_late").await;
-    database.done(&two).await;
+    database.apply_all(&two).await;
     assert_eq!(database.ledger().await.min_seq, 2);
 }
 
-/// Statements of Postgres that are no transactions may be done before a crash and not recorded.
+/// A Postgres step outside a transaction may be done before a crash but not recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_that_a_crash_left_unrecorded_is_continued_on_postgres() {
     let database = &Database::postgres();
-    filled(database).await;
+    install_and_fill(database).await;
     let two = chain(&[first(), second()]);
     let running = |id: &str| {
         format!(
@@ -295,7 +297,7 @@ async fn a_step_that_a_crash_left_unrecorded_is_continued_on_postgres() {
             .id
             .clone()
     };
-    // The column is there without its verified check.
+    // The column exists, but its check is not validated.
     let (add, drop) = (step("addColumn"), step("dropIndex"));
     database
         .apply(&two, Some(Phase::Expand))
@@ -317,7 +319,7 @@ async fn a_step_that_a_crash_left_unrecorded_is_continued_on_postgres() {
         .apply(&two, Some(Phase::Expand))
         .await
         .unwrap_or_else(|r| panic!("{r} {:?}", r.facts));
-    // The index is gone, and the step is not recorded as done.
+    // The index was dropped, but the step is not recorded as done.
     let mut session = database.session().await;
     session.begin(TransactionMode::Write).await.expect("begun");
     let sql = "INSERT INTO linchpin_migration_steps (id, seq, digest, class, state, attempts, \
@@ -342,5 +344,5 @@ async fn a_step_that_a_crash_left_unrecorded_is_continued_on_postgres() {
         .await
         .expect("dropped");
     session.commit().await.expect("committed");
-    database.done(&two).await;
+    database.apply_all(&two).await;
 }

@@ -1,4 +1,4 @@
-//! Databases, snapshots and chains of the cases.
+//! Databases, snapshots and chains for the cases.
 #![allow(dead_code)] // each module uses its part
 
 use std::sync::Arc;
@@ -39,10 +39,10 @@ macro_rules! on_both_stores {
     };
 }
 
-/// A database without tables.
+/// A database of a test.
 pub struct Database {
     pub store: Arc<dyn SchemaStore>,
-    /// The folder of the file; `None` on a server.
+    /// The temporary folder of a SQLite file; `None` on a server.
     pub folder: Option<tempfile::TempDir>,
     pub url: String,
     /// The functions of the app.
@@ -128,7 +128,7 @@ impl Database {
         done.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
-    /// The texts of a column of a query.
+    /// The values of the only column of a query, as texts.
     pub async fn texts(&self, sql: &str) -> Vec<String> {
         let mut session = self.session().await;
         let rows = session.query(sql, &[], &[ColumnKind::String]).await;
@@ -166,7 +166,7 @@ impl Database {
         plan.approval(self.store.dialect())
     }
 
-    /// Applies a chain, approved. `None` runs all phases.
+    /// Applies a chain with an approval. `None` runs all phases.
     pub async fn apply(&self, chain: &Chain, phase: Option<Phase>) -> Result<Applied, Refusal> {
         let plan = self.plan(chain).await?;
         let options = Options {
@@ -182,16 +182,16 @@ impl Database {
         apply(&*self.store, (chain, &declared), options, &mut |_| ()).await
     }
 
-    /// Applies a chain to its end, or stops the test with the facts of the refusal.
-    pub async fn done(&self, chain: &Chain) -> Applied {
+    /// Applies a chain to its end, or fails the test with the facts of the refusal.
+    pub async fn apply_all(&self, chain: &Chain) -> Applied {
         let done = self.apply(chain, None).await;
         let done = done.unwrap_or_else(|r| panic!("{}: {r} {:?}", r.code, r.facts));
-        self.is_at_head(chain).await;
+        self.assert_at_head(chain).await;
         done
     }
 
-    /// The database has the tables of the last snapshot and no others of the app.
-    pub async fn is_at_head(&self, chain: &Chain) {
+    /// Asserts that the database has exactly the tables of the last snapshot.
+    pub async fn assert_at_head(&self, chain: &Chain) {
         let tables = chain.snapshot().tables();
         let all: Vec<&Table> = tables.values().collect();
         let mut session = self.session().await;
@@ -225,7 +225,7 @@ impl Database {
     }
 }
 
-/// Options that wait for little.
+/// Options with short waits.
 pub fn options() -> Options {
     Options {
         lock_timeout: Duration::from_millis(300),
@@ -234,23 +234,23 @@ pub fn options() -> Options {
     }
 }
 
-/// A snapshot with one entity, whose storage name is `name`. A missing fact of a field has its
-/// usual value.
+/// A snapshot with one entity, whose storage name is `name`. Omitted members of a field have their
+/// default.
 pub fn entity(name: &str, fields: Json) -> Snapshot {
     entity_with(name, fields, json!({}))
 }
 
-/// A snapshot with one entity. `facts` replace those of the entity.
+/// A snapshot with one entity. `facts` replaces members of the entity.
 pub fn entity_with(name: &str, fields: Json, facts: Json) -> Snapshot {
     snapshot(&[(name, fields, facts)])
 }
 
-/// An index on one field; its name is that of a real one.
+/// An index on one field, with the name that the macro gives it.
 pub fn index(prefix: &str, table: &str, field: &str) -> Json {
     shared::index(&format!("{prefix}_{table}_{field}"), &[field])
 }
 
-/// The entities of several snapshots in one.
+/// One snapshot with the entities of several snapshots.
 pub fn together(snapshots: impl IntoIterator<Item = Snapshot>) -> Snapshot {
     let mut all = Snapshot::empty();
     for snapshot in snapshots {

@@ -1,4 +1,4 @@
-//! Snapshots, chains and functions of migrations, for the test programs of this folder.
+//! Snapshots, chains and transforms for the test programs of this folder.
 #![allow(dead_code)] // each program uses its part
 
 pub mod people;
@@ -43,7 +43,7 @@ const fn required(kind: Kind) -> TransformType {
     }
 }
 
-/// Makes a text of a number.
+/// Converts a number to a text.
 pub fn to_text(input: TransformInput<'_>) -> Result<Value, TransformError> {
     match input {
         TransformInput::Value(ValueRef::Int(n)) => Ok(Value::Text(format!("{n} visits"))),
@@ -137,8 +137,8 @@ pub fn declared(chain: &Chain, transforms: &[&'static TransformDesc]) -> Declare
     }
 }
 
-/// A snapshot of entities: the storage name, the fields besides `id`, and members that differ from
-/// those of an entity without indexes.
+/// A snapshot of entities. Each has its storage name, its fields (the field `id` is added if it is
+/// missing), and the members that differ from those of an entity without indexes.
 pub fn snapshot(entities: &[(&str, Json, Json)]) -> Snapshot {
     let mut all = serde_json::Map::new();
     for (name, fields, others) in entities {

@@ -1,5 +1,5 @@
-//! An app of three migrations with nearly every kind of change: `users`, whose fields change and
-//! which become `people`, and a table that is dropped and one that is created.
+//! An app with three migrations and nearly every kind of change. The fields of `users` change, and
+//! the table becomes `people`. One table is dropped and one is created.
 
 use linchpin_core::entity::{Kind, TransformDesc, TransformFn};
 use linchpin_core::schema::Snapshot;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{BODY, Link, function, index, snapshot};
 
-/// The function of the third migration, with its reverse.
+/// The transform of the third migration, with its reverse.
 pub const fn to_text(run: TransformFn) -> TransformDesc {
     TransformDesc {
         reverse: Some(&TO_NUMBER),
@@ -48,7 +48,8 @@ pub fn second() -> Snapshot {
         (
             "users",
             json!({
-                // Renamed, optional, and with another default.
+                // Changed: a renamed and optional field, a required field, a further enum value,
+                // and another default.
                 "title": { "type": "string", "optional": true, "formerNames": ["name"] },
                 "email": { "type": "string", "default": { "literal": "none" } },
                 "status": { "type": "enum", "values": ["active", "blocked", "left"] },

@@ -9,8 +9,8 @@ const USER: &str = "creates an account, or adds roles to it: \
     IDENTIFIER [--role R]… [--password-stdin] [--existing]";
 const TOKEN: &str = "prints a token of an account, and creates it if needed (development only): \
     IDENTIFIER [--role R]…";
-const REKEY: &str = "encrypts stored data with the newest key, and reports what needs a former \
-    one: [--end-recovery-codes]";
+const REKEY: &str = "encrypts stored data with the newest key, and reports which values need a \
+    former key: [--end-recovery-codes]";
 const END_CODES: &str = "--end-recovery-codes";
 const STDIN: &str = "--password-stdin";
 const EXISTING: &str = "--existing";
@@ -23,7 +23,7 @@ pub(crate) fn all() -> Vec<Command> {
     ]
 }
 
-/// The account that a command is about.
+/// The arguments of a command for one account.
 #[derive(Debug, PartialEq)]
 struct AccountArguments {
     identifier: String,
@@ -36,20 +36,20 @@ struct AccountArguments {
 
 impl AccountArguments {
     /// Reads the arguments after the name of the command.
-    fn read(command: &str, makes: bool, arguments: &[String]) -> Result<Self> {
+    fn read(command: &str, is_user_command: bool, arguments: &[String]) -> Result<Self> {
         let usage = |what: String| {
-            let more = if makes {
+            let more = if is_user_command {
                 format!(" [{STDIN}] [{EXISTING}]")
             } else {
                 String::new()
             };
-            said(format!(
+            message_error(format!(
                 "{what}\nusage: {command} IDENTIFIER [--role R]…{more}"
             ))
         };
-        // Commands of development need no confirmation.
+        // `token` works in development only, so it needs no confirmation.
         let (mut identifier, mut roles, mut reads_password, mut existing) =
-            (None, Vec::new(), false, !makes);
+            (None, Vec::new(), false, !is_user_command);
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -61,20 +61,21 @@ impl AccountArguments {
                         roles.push(role.clone());
                     }
                 }
-                STDIN if makes => reads_password = true,
-                EXISTING if makes => existing = true,
+                STDIN if is_user_command => reads_password = true,
+                EXISTING if is_user_command => existing = true,
                 option if option.starts_with('-') => {
                     return Err(usage(format!("unknown option `{option}`")));
                 }
                 name if identifier.is_none() => identifier = Some(name.to_owned()),
                 more => {
                     return Err(usage(format!(
-                        "one account at a time: `{more}` is a second one"
+                        "only one account is allowed: `{more}` is the second"
                     )));
                 }
             }
         }
-        let identifier = identifier.ok_or_else(|| usage("whose account?".to_owned()))?;
+        let identifier = identifier
+            .ok_or_else(|| usage("the identifier of an account is missing".to_owned()))?;
         Ok(Self {
             identifier,
             roles,
@@ -88,15 +89,15 @@ impl AccountArguments {
 async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     let asked = AccountArguments::read("user", true, &arguments)?;
     let service = adapters.provided::<AuthService>()?;
-    let there = service.account_by_identifier(&asked.identifier).await?;
-    let already = if there.is_some() {
-        " (was there already)"
+    let found = service.account_by_identifier(&asked.identifier).await?;
+    let already = if found.is_some() {
+        " (existed already)"
     } else {
         ""
     };
-    let (account, password) = match there {
+    let (account, password) = match found {
         Some(_) if asked.reads_password => {
-            return Err(said(format!(
+            return Err(message_error(format!(
                 "{} has an account already; only its owner can change the password",
                 asked.identifier
             )));
@@ -104,17 +105,17 @@ async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
         Some(account) => (with_roles(&service, account, &asked).await?, None),
         None => {
             let typed = if asked.reads_password {
-                Some(from_stdin().await?)
+                Some(read_stdin().await?)
             } else {
                 None
             };
             let made = if typed.is_none() && service.has_passwords() {
-                Some(service.fresh_password()?)
+                Some(service.generated_password()?)
             } else {
                 None
             };
             (
-                make(&service, &asked, typed.or_else(|| made.clone())).await?,
+                create_user(&service, &asked, typed.or_else(|| made.clone())).await?,
                 made,
             )
         }
@@ -138,14 +139,14 @@ async fn token(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     let asked = AccountArguments::read("token", false, &arguments)?;
     let service = adapters.provided::<AuthService>()?;
     if service.is_production() {
-        return Err(said(
+        return Err(message_error(
             "`token` works in development only; in production users sign in, and programs use \
              `security.apiCredentials`",
         ));
     }
     let account = match service.account_by_identifier(&asked.identifier).await? {
         Some(account) => with_roles(&service, account, &asked).await?,
-        None => make(&service, &asked, None).await?,
+        None => create_user(&service, &asked, None).await?,
     };
     Ok(service.sign_in(&account.id).await?.expose().to_owned())
 }
@@ -156,7 +157,7 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
         [] => false,
         [option] if option == END_CODES => true,
         [other, ..] => {
-            return Err(said(format!(
+            return Err(message_error(format!(
                 "unknown argument `{other}`\nusage: rekey [{END_CODES}]"
             )));
         }
@@ -191,12 +192,12 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
 }
 
 /// Creates the account. Its address counts as verified.
-async fn make(
+async fn create_user(
     service: &AuthService,
     asked: &AccountArguments,
     password: Option<SecretText>,
 ) -> Result<Account> {
-    service.known_roles(&asked.roles)?;
+    service.require_declared_roles(&asked.roles)?;
     let mut new = NewUser::new(asked.identifier.as_str()).verified();
     new.password = password;
     new.roles = (!asked.roles.is_empty()).then(|| asked.roles.clone());
@@ -211,7 +212,7 @@ async fn with_roles(
     asked: &AccountArguments,
 ) -> Result<Account> {
     let wanted = &asked.roles;
-    service.known_roles(wanted)?;
+    service.require_declared_roles(wanted)?;
     let mut roles = account.roles.clone();
     roles.extend(
         wanted
@@ -223,15 +224,15 @@ async fn with_roles(
         return Ok(account);
     }
     // Otherwise anyone who signed up with this identifier first would get the roles.
-    if !service.knows_by_address() && !asked.existing {
-        return Err(said(format!(
+    if !service.identifies_by_email() && !asked.existing {
+        return Err(message_error(format!(
             "{} has an account already, which may belong to anyone who signed up first; \
              `{EXISTING}` adds the roles if it is the intended account",
             account.identifier
         )));
     }
-    if service.knows_by_address() && account.email_verified_at.is_none() {
-        return Err(said(format!(
+    if service.identifies_by_email() && account.email_verified_at.is_none() {
+        return Err(message_error(format!(
             "{} has an account already, and its address is not verified: it may belong to anyone \
              who knows that address, so it gets no roles; its owner must follow a mailed link \
              first, or code of the app calls `AuthService::set_email_verified`",
@@ -242,7 +243,7 @@ async fn with_roles(
 }
 
 /// Returns the first line of standard input.
-async fn from_stdin() -> Result<SecretText> {
+async fn read_stdin() -> Result<SecretText> {
     let read = || {
         let mut line = zeroize::Zeroizing::new(String::new());
         std::io::stdin()
@@ -252,9 +253,9 @@ async fn from_stdin() -> Result<SecretText> {
     let password = tokio::task::spawn_blocking(read)
         .await
         .map_err(Error::internal)?
-        .map_err(|error| said(error.to_string()))?;
+        .map_err(|error| message_error(error.to_string()))?;
     if password.expose().is_empty() {
-        Err(said(format!(
+        Err(message_error(format!(
             "`{STDIN}` needs a password on standard input"
         )))
     } else {
@@ -263,7 +264,7 @@ async fn from_stdin() -> Result<SecretText> {
 }
 
 /// An error whose text is printed on the command line.
-fn said(text: impl Into<String>) -> Error {
+fn message_error(text: impl Into<String>) -> Error {
     Error::new(Code::Internal, text.into())
 }
 
@@ -272,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_in_any_order() {
+    fn arguments_are_read_in_any_order() {
         let read = |line: &str| {
             let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             AccountArguments::read("user", true, &arguments)
@@ -291,8 +292,8 @@ mod tests {
             }
         );
         for (line, what) in [
-            ("", "whose account?"),
-            ("a b", "`b` is a second one"),
+            ("", "the identifier of an account is missing"),
+            ("a b", "`b` is the second"),
             ("a --role", "`--role` needs a role"),
             ("a --rol b", "unknown option `--rol`"),
         ] {
@@ -377,10 +378,10 @@ mod tests {
         let gadgets = app.adapters().get::<Gadget>().unwrap();
         let cx = linchpin::Cx::system("test");
         gadgets.create(&cx, new).await.unwrap();
-        let said = rekey(app.adapters().clone(), Vec::new()).await.unwrap();
+        let output = rekey(app.adapters().clone(), Vec::new()).await.unwrap();
         assert!(
-            said.starts_with("1 stored secrets") && said.contains("no former key is needed"),
-            "{said}"
+            output.starts_with("1 stored secrets") && output.contains("no former key is needed"),
+            "{output}"
         );
         let written = gadgets.get(&cx, "g1").await.unwrap().unwrap().secret;
         assert!(written.starts_with("v1.b."), "{written}");
@@ -394,9 +395,9 @@ mod tests {
         app.stop().await.unwrap();
     }
 
-    /// The first sign-up with a user name gets it.
+    /// Anyone may have been the first to sign up with the user name.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_name_that_is_taken_gets_no_roles_unasked() {
+    async fn the_user_command_grants_no_role_to_an_existing_user_name() {
         let config = linchpin::Config::new()
             .signing_secret("a secret of at least thirty-two bytes")
             .port(0)
@@ -423,7 +424,7 @@ mod tests {
             run("root")
                 .await
                 .unwrap()
-                .ends_with("root (was there already)\nroles: none")
+                .ends_with("root (existed already)\nroles: none")
         );
         assert!(
             run("root --role admin --existing")
@@ -432,8 +433,11 @@ mod tests {
                 .ends_with("roles: admin")
         );
         // Nothing needs a former key, and the output says so.
-        let said = rekey(app.adapters().clone(), Vec::new()).await.unwrap();
-        assert!(said.contains("no former key is needed any more"), "{said}");
+        let output = rekey(app.adapters().clone(), Vec::new()).await.unwrap();
+        assert!(
+            output.contains("no former key is needed any more"),
+            "{output}"
+        );
         let refused = rekey(app.adapters().clone(), vec!["--end".to_owned()])
             .await
             .unwrap_err();

@@ -20,7 +20,7 @@ use crate::env::Env;
 use crate::flow::Parts;
 use crate::flow::passkeys::Passkeys;
 use crate::hooks::{HookCx, Hooks};
-use crate::identity::address::counted_as;
+use crate::identity::address::address_limit_key;
 use crate::keys::derive::Ring;
 use crate::keys::signing::Signing;
 use crate::limit::Limiter;
@@ -29,14 +29,14 @@ use crate::oauth::Oauth;
 use crate::oauth::entity::{ProviderLink, ProviderLinkAdapter};
 use crate::password::{Breaches, Hasher, Policy};
 use crate::secret::{SecretText, same};
-use crate::session::bus::WAITING;
+use crate::session::bus::MAX_QUEUED;
 use crate::session::check::Checks;
 use crate::session::cookies::Cookies;
 use crate::session::csrf::Csrf;
 use crate::tenant::Tenants;
 
 /// Maximum length of a stored user agent in characters.
-const USER_AGENT_LENGTH: usize = 256;
+const MAX_USER_AGENT_CHARS: usize = 256;
 
 /// The state of the running plugin.
 pub(crate) struct Core {
@@ -92,7 +92,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// The app itself as the client.
-    pub(crate) fn own(now: Timestamp) -> Self {
+    pub(crate) fn of_app(now: Timestamp) -> Self {
         Self {
             ip: None,
             user_agent: None,
@@ -113,9 +113,10 @@ impl Client {
         self.device.as_ref().map(SecretText::expose)
     }
 
-    /// The name of the client's address in rate limits.
-    pub(crate) fn counted(&self) -> String {
-        self.ip.map_or_else(|| "unknown".to_owned(), counted_as)
+    /// The key of the client's address in rate limits.
+    pub(crate) fn limit_key(&self) -> String {
+        self.ip
+            .map_or_else(|| "unknown".to_owned(), address_limit_key)
     }
 }
 
@@ -133,7 +134,7 @@ pub(crate) struct AuditEvent<'a> {
 
 impl<'a> AuditEvent<'a> {
     /// A successful event of an account.
-    pub(crate) fn to(event: &'static str, user: &'a str) -> Self {
+    pub(crate) fn about(event: &'static str, user: &'a str) -> Self {
         Self {
             event,
             user: Some(user),
@@ -157,13 +158,13 @@ impl<'a> AuditEvent<'a> {
 
 impl Core {
     /// # Errors
-    /// If an adapter is missing or there is no randomness.
+    /// If an adapter is missing or the random source fails.
     pub(crate) fn new(
         checked: Checked,
         env: Env,
         keys: &Arc<DataKeys>,
         adapters: Adapters,
-        own_csrf: Vec<String>,
+        self_checked_paths: Vec<String>,
     ) -> Result<Self> {
         let Checked {
             config,
@@ -178,15 +179,15 @@ impl Core {
         let (users, sessions): (UserAdapter, SessionAdapter) =
             (adapters.get::<User>()?, adapters.get::<Session>()?);
         let signing = Arc::new(signing);
-        let (others, invalidations) = match &config.auth.session.bus {
+        let (invalidation_sender, invalidations) = match &config.auth.session.bus {
             Some(_) => {
-                let (others, invalidations) = mpsc::channel(WAITING);
-                (Some(others), Some(invalidations))
+                let (invalidation_sender, invalidations) = mpsc::channel(MAX_QUEUED);
+                (Some(invalidation_sender), Some(invalidations))
             }
             None => (None, None),
         };
         let password = &config.auth.password;
-        let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let parallelism = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let service = |credential: &crate::config::ApiCredential| {
             let actor = Actor {
                 id: Some(credential.id.clone()),
@@ -203,12 +204,12 @@ impl Core {
                 Arc::clone(&signing),
                 env.clone(),
                 Tenants::new(&config.auth, adapters.clone()),
-                others,
+                invalidation_sender,
             ),
             invalidations: Mutex::new(invalidations),
             hasher: Hasher::new(
                 argon2,
-                at_once,
+                parallelism,
                 Arc::clone(&env.rng),
                 password.legacy.clone(),
             )?,
@@ -230,7 +231,7 @@ impl Core {
             },
             hooks: Hooks(config.auth.hooks.clone()),
             cookies: Cookies::new(&config),
-            csrf: Csrf::new(&config, own_csrf, production),
+            csrf: Csrf::new(&config, self_checked_paths, production),
             services: config
                 .security
                 .api_credentials
@@ -313,7 +314,7 @@ impl Core {
         }
     }
 
-    /// Returns the actor of an API credential. A token with a dot is one of a user.
+    /// Returns the actor of an API credential. A token with a dot is a user's token.
     pub(crate) fn program(&self, token: &str) -> Option<Arc<Actor>> {
         if token.contains('.') {
             return None;
@@ -338,7 +339,7 @@ impl Core {
         client: &Client,
         happened: AuditEvent<'_>,
     ) -> Result<()> {
-        let keep = i64::try_from(self.config.auth.audit_retention_seconds)
+        let retention_millis = i64::try_from(self.config.auth.audit_retention_seconds)
             .unwrap_or(i64::MAX / 1000)
             .saturating_mul(1000);
         let row = AuditCreate {
@@ -353,7 +354,7 @@ impl Core {
             request_id: Some(client.request_id.clone()),
             outcome: happened.outcome.to_owned(),
             details: Some(happened.details).filter(|details| !details.is_null()),
-            expires_at: Some(later(client.now, keep)),
+            expires_at: Some(later(client.now, retention_millis)),
         };
         self.audits.create(cx, row).await.map(drop)
     }
@@ -376,7 +377,7 @@ fn user_agent(headers: &HeaderMap) -> Option<String> {
     Some(
         text.chars()
             .filter(|c| !c.is_control())
-            .take(USER_AGENT_LENGTH)
+            .take(MAX_USER_AGENT_CHARS)
             .collect(),
     )
 }

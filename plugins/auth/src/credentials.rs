@@ -7,7 +7,7 @@ use linchpin::http::{Credential, CredentialChanges, CredentialPlace, CredentialU
 use linchpin::{Attached, BoxFuture, Error, Result, axum};
 
 use crate::core::{Client, Core};
-use crate::session::check::{Again, Remembered};
+use crate::session::check::{CachedToken, Recheck};
 use crate::session::credential;
 
 /// Checks credentials after start-up.
@@ -24,7 +24,7 @@ impl Connections {
             .ok_or_else(|| Error::unavailable("authentication is not set up yet"))
     }
 
-    /// The credential of a token of a user.
+    /// The credential for the token of a user.
     async fn token(&self, token: &str) -> Result<Option<Credential>> {
         let checks = &self.core()?.checks;
         let found = match checks.cached(token) {
@@ -34,7 +34,7 @@ impl Connections {
         Ok(found.map(credential))
     }
 
-    /// The credential of a program or of a user.
+    /// The credential for the token of a program or of a user.
     async fn bearer(&self, token: &str) -> Result<Option<Credential>> {
         match self.core()?.program(token) {
             Some(actor) => Ok(Some(Credential {
@@ -47,7 +47,7 @@ impl Connections {
     }
 }
 
-fn credential(found: Arc<Remembered>) -> Credential {
+fn credential(found: Arc<CachedToken>) -> Credential {
     Credential {
         actor: Arc::clone(&found.actor),
         expires_at: Some(found.expires_at()),
@@ -90,16 +90,16 @@ impl Credentials for Connections {
         used: CredentialUse,
     ) -> BoxFuture<'a, Result<Option<Credential>>> {
         Box::pin(async move {
-            let Some(found) = earlier.attached.get::<Remembered>() else {
-                // A program: its token is a setting of the app.
+            let Some(found) = earlier.attached.get::<CachedToken>() else {
+                // The token of a program is a setting, so it stays valid while the app runs.
                 return Ok(Some(earlier.clone()));
             };
             let active = used == CredentialUse::Activity;
             let again = self.core()?.checks.again(found, active).await;
             Ok(match again.map_err(Error::unavailable)? {
-                Again::Same => Some(earlier.clone()),
-                Again::Now(found) => Some(credential(found)),
-                Again::Ended => None,
+                Recheck::Same => Some(earlier.clone()),
+                Recheck::Now(found) => Some(credential(found)),
+                Recheck::Ended => None,
             })
         })
     }
@@ -107,7 +107,7 @@ impl Credentials for Connections {
     fn is_open<'a>(&'a self, user: &'a str, session: &'a str) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let core = self.core()?;
-            let client = Client::own(core.now());
+            let client = Client::of_app(core.now());
             let open = core.is_live(&client.cx(), &client, session, user).await;
             open.map_err(Error::unavailable)
         })

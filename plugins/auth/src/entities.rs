@@ -7,8 +7,8 @@ use serde_json::Value as Json;
 use crate::device::entity::{Device, OF_HOLDER};
 use crate::keys::uses::DataKeyUse;
 use crate::limit::counter::{Counter, END_EMPTY, GIVE_BACK, TAKE};
-use crate::mfa::Way;
-use crate::mfa::entity::{CODES_OF, FACTORS_OF, Factor, OF_WAY, RecoveryCode, UNUSED, USE};
+use crate::mfa::ProofMethod;
+use crate::mfa::entity::{CODES_OF, FACTOR_OF_USER, FACTORS_OF, Factor, RecoveryCode, UNUSED, USE};
 use crate::oauth::entity::{LINKS_OF, OF_IDENTITY, ProviderLink};
 use crate::onetime::entity::{GIVEN, OneTime, REDEEM, SEND, TRY};
 use crate::outbox::entity::Outbox;
@@ -25,7 +25,6 @@ use crate::outbox::entity::Outbox;
     routes(disabled)
 )]
 #[derive(Clone)]
-#[allow(clippy::struct_field_names)] // named as on the wire
 pub(crate) struct User {
     #[field(primary, default = uuid)]
     pub(crate) id: String,
@@ -106,7 +105,7 @@ pub(crate) struct Session {
     pub(crate) auth_at: Timestamp,
     pub(crate) step_up_at: Option<Timestamp>,
     /// The method of the last step-up.
-    pub(crate) step_up_by: Option<Way>,
+    pub(crate) step_up_by: Option<ProofMethod>,
     /// The `mfa_version` of the user for which this session proved a factor. If another session
     /// removes a factor or sets up the first one, this session must prove a factor again.
     pub(crate) proved_factors: Option<i64>,
@@ -158,9 +157,9 @@ impl Session {
         self.user_id == user.id && self.epoch == user.session_epoch
     }
 
-    /// Whether the session was opened by the registration of a passkey and nothing was proved
-    /// since.
-    pub(crate) fn holds_passkey_alone(&self) -> bool {
+    /// Whether the session was opened by a passkey that did not verify its user, and nothing was
+    /// proved since.
+    pub(crate) fn proved_only_by_passkey(&self) -> bool {
         self.amr.iter().any(|how| how == "pop")
             && self.amr.iter().all(|how| how == "pop" || how == "user")
     }
@@ -196,8 +195,8 @@ pub(crate) struct Audit {
     pub(crate) event: String,
     pub(crate) at: Timestamp,
     pub(crate) user_id: Option<String>,
-    /// The account that acted, if it is another one. It is the member `by` of the details, in a
-    /// field of its own so that the entry is found when that account is deleted.
+    /// The account that acted, if it is not `user_id`. The details contain the same id as `by`;
+    /// this field makes it possible to query the entries when that account is deleted.
     pub(crate) by_id: Option<String>,
     /// The handle of the session.
     pub(crate) session_id: Option<String>,
@@ -306,7 +305,7 @@ pub(crate) static ENTITIES: Package = package!(
         entity(Device, [OF_HOLDER]),
         entity(ProviderLink, [OF_IDENTITY, LINKS_OF]),
         entity(OneTime, [REDEEM, TRY, SEND, GIVEN]),
-        entity(Factor, [OF_WAY, FACTORS_OF]),
+        entity(Factor, [FACTOR_OF_USER, FACTORS_OF]),
         entity(RecoveryCode, [CODES_OF, UNUSED, USE])
     ]
 );

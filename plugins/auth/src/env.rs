@@ -13,11 +13,11 @@ pub trait Clock: Send + Sync + 'static {
     /// The current time.
     fn now(&self) -> Timestamp;
 
-    /// How long a background task sleeps before it looks for work again, when it should look every
+    /// Returns the time for which a background task sleeps between two polls. The default is
     /// `interval`.
     ///
     /// A clock of tests returns a shorter time: its `now` changes while no real time passes. Other
-    /// clocks do not implement it.
+    /// clocks use the default.
     #[doc(hidden)]
     fn pause(&self, interval: Duration) -> Duration {
         interval
@@ -29,7 +29,7 @@ pub trait SecureRng: Send + Sync + 'static {
     /// Fills the whole slice with random bytes.
     ///
     /// # Errors
-    /// `unavailable` if the system has no randomness. The caller must stop then.
+    /// `unavailable` if the random source fails. The caller must stop then.
     fn fill(&self, bytes: &mut [u8]) -> Result<()>;
 }
 
@@ -82,15 +82,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that never goes back. If the clock behind it is set back, it keeps its latest time, so
-/// expired and used tokens stay invalid.
-pub(crate) struct Forward {
+/// A clock that never goes back. If the clock that it reads is set back, it returns its latest
+/// time, so expired and used tokens stay invalid.
+pub(crate) struct MonotonicClock {
     clock: Arc<dyn Clock>,
     /// The latest time that it returned, in milliseconds.
     latest: AtomicI64,
 }
 
-impl Forward {
+impl MonotonicClock {
     pub(crate) fn over(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -99,13 +99,13 @@ impl Forward {
     }
 }
 
-impl Clock for Forward {
+impl Clock for MonotonicClock {
     fn now(&self) -> Timestamp {
-        let shown = self.clock.now();
+        let reading = self.clock.now();
         let latest = self.latest.load(Ordering::Relaxed);
-        if shown.millis() > latest {
-            self.latest.fetch_max(shown.millis(), Ordering::Relaxed);
-            return shown;
+        if reading.millis() > latest {
+            self.latest.fetch_max(reading.millis(), Ordering::Relaxed);
+            return reading;
         }
         Timestamp::from_millis(latest)
     }
@@ -206,7 +206,7 @@ mod fake {
         use super::*;
 
         #[test]
-        fn a_seed_repeats_and_never_the_same_block() {
+        fn seeded_randomness_is_reproducible_and_blocks_differ() {
             let draw = |rng: &SeededRng| {
                 let mut bytes = [0; 48];
                 rng.fill(&mut bytes).map(|()| bytes)

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_a_status_and_a_text_of_its_own() {
+    fn codes_are_unique_and_have_a_status_and_a_text() {
         for (i, (code, text)) in TEXTS.iter().enumerate() {
             assert!(
                 (400..600).contains(&code.status()) && !text.is_empty(),

@@ -14,7 +14,7 @@ use crate::error::{
     STEP_UP_REQUIRED, refuse,
 };
 use crate::session::cookies::Cookies;
-use crate::session::{Known, is_fresh};
+use crate::session::{CheckedSession, is_fresh};
 
 /// A valid session, in any state of its account. Used by routes that read the own account, sign
 /// out, or cancel a deletion.
@@ -32,7 +32,7 @@ const BEARER: &str = "bearer";
 /// `userAuth`, and the role of `auth.admin.role`.
 pub(crate) const ADMIN: &str = "userAdmin";
 
-/// A recent sign-in, for routes that take no proof in the body.
+/// A recent sign-in or step-up, for routes that take no proof in the body.
 pub(crate) const RECENT: &str = "require_recent";
 
 /// A verified email address.
@@ -43,25 +43,25 @@ const MFA: &str = "require_mfa";
 const STEP_UP: &str = "require_step_up";
 
 /// The checked session of an actor; `None` if this plugin did not authenticate the actor.
-pub(crate) fn known(actor: &Actor) -> Option<&Known> {
-    actor.attached.get::<Known>()
+pub(crate) fn checked_session(actor: &Actor) -> Option<&CheckedSession> {
+    actor.attached.get::<CheckedSession>()
 }
 
 /// The session of a user.
-fn session(actor: &Actor) -> Result<&Known> {
-    match (&actor.kind, known(actor)) {
+fn session(actor: &Actor) -> Result<&CheckedSession> {
+    match (&actor.kind, checked_session(actor)) {
         (ActorKind::User, Some(known)) => Ok(known),
         (ActorKind::Service, _) => Err(Error::forbidden()),
         _ => Err(Error::unauthorized()),
     }
 }
 
-impl Known {
+impl CheckedSession {
     /// Returns the session if its account is not scheduled for deletion.
     ///
     /// # Errors
     /// 403 `deletion_scheduled`.
-    pub(crate) fn of_active(&self) -> Result<&Self> {
+    pub(crate) fn require_active(&self) -> Result<&Self> {
         if self.restricted {
             Err(refuse(DELETION_SCHEDULED))
         } else {
@@ -73,8 +73,8 @@ impl Known {
     ///
     /// # Errors
     /// 403 `deletion_scheduled`, `mfa_setup_required`.
-    pub(crate) fn of_complete(&self) -> Result<&Self> {
-        let known = self.of_active()?;
+    pub(crate) fn require_complete(&self) -> Result<&Self> {
+        let known = self.require_active()?;
         if known.mfa_setup_required {
             Err(refuse(MFA_SETUP_REQUIRED))
         } else {
@@ -85,7 +85,7 @@ impl Known {
 
 /// The check of `userAuth`.
 fn user_auth(actor: &Actor) -> Result<()> {
-    session(actor)?.of_complete().map(drop)
+    session(actor)?.require_complete().map(drop)
 }
 
 fn bearer(actor: &Actor) -> Result<()> {
@@ -217,9 +217,9 @@ pub(crate) fn registry(
     );
     named.insert(
         ENROLLING.to_owned(),
-        NamedCheck::actor(|actor| session(actor)?.of_active().map(drop)),
+        NamedCheck::actor(|actor| session(actor)?.require_active().map(drop)),
     );
-    // Without `auth.admin.role` nobody is an administrator.
+    // Without `auth.admin.role` there are no administrators.
     let admin_role = admin_role.map(str::to_owned);
     let admin = move |actor: &Actor| {
         user_auth(actor)?;
@@ -269,8 +269,8 @@ mod tests {
         Timestamp::from_millis(seconds * 1000)
     }
 
-    fn user(change: impl FnOnce(&mut Known)) -> Actor {
-        let mut known = Known {
+    fn user(change: impl FnOnce(&mut CheckedSession)) -> Actor {
+        let mut known = CheckedSession {
             user_id: "u".into(),
             handle: "h".into(),
             sid: "s".into(),
@@ -278,7 +278,7 @@ mod tests {
             step_up_at: None,
             step_up_by: None,
             proved_factors: None,
-            holds_passkey_alone: false,
+            proved_only_by_passkey: false,
             aal: 1,
             email_verified: false,
             restricted: false,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_has_its_meaning() {
+    fn each_guard_admits_only_its_callers() {
         let service = Actor {
             id: Some("robot".into()),
             kind: ActorKind::Service,
@@ -425,9 +425,9 @@ mod tests {
     }
 
     #[test]
-    fn a_step_up_ages() {
+    fn a_step_up_expires() {
         let fresh = user(|k| k.step_up_at = Some(at(1000)));
-        let asked = |actor: &Actor, argument: Option<GuardArg>, now: i64| {
+        let step_up_result = |actor: &Actor, argument: Option<GuardArg>, now: i64| {
             code(step_up(
                 &GuardInput {
                     actor,
@@ -438,18 +438,27 @@ mod tests {
             ))
         };
         assert_eq!(
-            (asked(&fresh, None, 1300), asked(&fresh, None, 1301)),
+            (
+                step_up_result(&fresh, None, 1300),
+                step_up_result(&fresh, None, 1301)
+            ),
             ("ok", "step_up_required")
         );
         assert_eq!(
             (
-                asked(&fresh, Some(GuardArg::Int(60)), 1060),
-                asked(&fresh, Some(GuardArg::Int(60)), 1061)
+                step_up_result(&fresh, Some(GuardArg::Int(60)), 1060),
+                step_up_result(&fresh, Some(GuardArg::Int(60)), 1061)
             ),
             ("ok", "step_up_required")
         );
         // A sign-in alone is not a step-up.
-        assert_eq!(asked(&user(|_| {}), None, 1000), "step_up_required");
-        assert_eq!(asked(&Actor::anonymous(), None, 1000), "unauthorized");
+        assert_eq!(
+            step_up_result(&user(|_| {}), None, 1000),
+            "step_up_required"
+        );
+        assert_eq!(
+            step_up_result(&Actor::anonymous(), None, 1000),
+            "unauthorized"
+        );
     }
 }

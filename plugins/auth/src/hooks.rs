@@ -230,10 +230,10 @@ impl Hooks {
     ///
     /// # Errors
     /// The refusal of the hook; 504 `hook_timeout`; `internal` if the hook panics.
-    pub(crate) async fn ask<I>(&self, cx: &HookCx, input: &I, ask: Hook<I>) -> Result<()> {
+    pub(crate) async fn run_pre<I>(&self, cx: &HookCx, input: &I, hook: Hook<I>) -> Result<()> {
         let Some(hooks) = &self.0 else { return Ok(()) };
-        let asked = AssertUnwindSafe(async { ask(&**hooks, cx, input).await }).catch_unwind();
-        match tokio::time::timeout(PRE_TIMEOUT, asked).await {
+        let running = AssertUnwindSafe(async { hook(&**hooks, cx, input).await }).catch_unwind();
+        match tokio::time::timeout(PRE_TIMEOUT, running).await {
             Ok(Ok(answer)) => answer.map_err(HookError::into_error),
             Ok(Err(_)) => Err(Error::internal("a hook panicked")),
             Err(_) => Err(refuse(HOOK_TIMEOUT)),
@@ -241,18 +241,18 @@ impl Hooks {
     }
 
     /// Runs a `post_` hook in the background.
-    pub(crate) fn tell<I: Send + Sync + 'static>(
+    pub(crate) fn spawn_post<I: Send + Sync + 'static>(
         &self,
         name: &'static str,
         cx: HookCx,
         input: I,
-        tell: Hook<I>,
+        hook: Hook<I>,
     ) {
         let Some(hooks) = self.0.clone() else { return };
         tokio::spawn(async move {
             let running =
-                AssertUnwindSafe(async { tell(&*hooks, &cx, &input).await }).catch_unwind();
-            let what = match tokio::time::timeout(POST_TIMEOUT, running).await {
+                AssertUnwindSafe(async { hook(&*hooks, &cx, &input).await }).catch_unwind();
+            let problem = match tokio::time::timeout(POST_TIMEOUT, running).await {
                 Ok(Ok(Ok(()))) => return,
                 Ok(Ok(Err(error))) => error.message,
                 Ok(Err(_)) => "it panicked".to_owned(),
@@ -261,22 +261,22 @@ impl Hooks {
             tracing::warn!(
                 hook = name,
                 request_id = cx.request_id,
-                error = what,
+                error = problem,
                 "a hook failed"
             );
         });
     }
 
     /// Whether the app has no hooks.
-    pub(crate) fn are_none(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
     /// Runs `post_login` and returns its claims. Its failure does not stop the sign-in.
     pub(crate) async fn claims(&self, cx: &HookCx, input: &SignIn) -> Option<Map<String, Value>> {
         let hooks = self.0.as_ref()?;
-        let asked = AssertUnwindSafe(async { hooks.post_login(cx, input).await }).catch_unwind();
-        let what = match tokio::time::timeout(CLAIMS_TIMEOUT, asked).await {
+        let running = AssertUnwindSafe(async { hooks.post_login(cx, input).await }).catch_unwind();
+        let problem = match tokio::time::timeout(CLAIMS_TIMEOUT, running).await {
             Ok(Ok(Ok(answer))) => return custom_claims(answer, &cx.request_id),
             Ok(Ok(Err(error))) => error.message,
             Ok(Err(_)) => "it panicked".to_owned(),
@@ -285,8 +285,8 @@ impl Hooks {
         tracing::warn!(
             hook = "post_login",
             request_id = cx.request_id,
-            error = what,
-            "a hook failed; the login goes on without its claims"
+            error = problem,
+            "a hook failed; the sign-in continues without its claims"
         );
         None
     }
@@ -295,7 +295,7 @@ impl Hooks {
 /// Claims that a hook cannot set.
 const RESERVED: [&str; 8] = ["exp", "iat", "nbf", "iss", "aud", "jti", "sub", "sid"];
 /// Maximum size of custom claims in bytes.
-const MOST_CLAIMS: usize = 4096;
+const MAX_CLAIMS_BYTES: usize = 4096;
 
 fn custom_claims(answer: Value, request_id: &str) -> Option<Map<String, Value>> {
     if answer.is_null() {
@@ -311,12 +311,12 @@ fn custom_claims(answer: Value, request_id: &str) -> Option<Map<String, Value>> 
     let Some(mut claims) = claims else {
         tracing::warn!(
             request_id,
-            "post_login returned members besides customClaims, which are ignored"
+            "post_login returned a value without an object `customClaims`; the value is ignored"
         );
         return None;
     };
     claims.retain(|name, _| !RESERVED.contains(&name.as_str()));
-    if serde_json::to_vec(&claims).map_or(usize::MAX, |text| text.len()) > MOST_CLAIMS {
+    if serde_json::to_vec(&claims).map_or(usize::MAX, |text| text.len()) > MAX_CLAIMS_BYTES {
         tracing::warn!(
             request_id,
             "the custom claims are longer than 4 KiB and are left out"
@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_of_ours_cannot_be_replaced() {
+    fn reserved_claims_cannot_be_replaced() {
         let claims = custom_claims(
             json!({ "customClaims": { "sub": "x", "exp": 1, "iss": "x", "sid": "x", "plan": "pro" }, "other": 1 }),
             "",
@@ -386,7 +386,7 @@ mod tests {
 
     /// A hook is stopped at its timeout, and the response does not contain the text of a panic.
     #[tokio::test(start_paused = true)]
-    async fn hooks_that_hang_or_panic() {
+    async fn hooks_that_hang_or_panic_are_stopped() {
         let stuck = Stuck::default();
         let running = Arc::clone(&stuck.running);
         let hooks = Hooks(Some(Arc::new(stuck)));
@@ -410,7 +410,7 @@ mod tests {
         };
         let begun = tokio::time::Instant::now();
         let late = hooks
-            .ask(&cx, &sign_up, |hooks, cx, input| {
+            .run_pre(&cx, &sign_up, |hooks, cx, input| {
                 hooks.pre_register(cx, input)
             })
             .await
@@ -428,16 +428,16 @@ mod tests {
         assert_eq!(begun.elapsed().as_secs(), 5);
         // The request does not wait for a `post_` hook; a hanging one is stopped.
         let begun = tokio::time::Instant::now();
-        let at_it = || Arc::strong_count(&running) - 2;
-        hooks.tell("post_register", cx.clone(), sign_up, |hooks, cx, input| {
+        let running_hooks = || Arc::strong_count(&running) - 2;
+        hooks.spawn_post("post_register", cx.clone(), sign_up, |hooks, cx, input| {
             hooks.post_register(cx, input)
         });
         tokio::time::sleep(Duration::from_secs(29)).await;
-        assert_eq!((begun.elapsed().as_secs(), at_it()), (29, 1));
+        assert_eq!((begun.elapsed().as_secs(), running_hooks()), (29, 1));
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(at_it(), 0);
+        assert_eq!(running_hooks(), 0);
         let panicked = hooks
-            .ask(&cx, &sign_in, |hooks, cx, input| hooks.pre_login(cx, input))
+            .run_pre(&cx, &sign_in, |hooks, cx, input| hooks.pre_login(cx, input))
             .await
             .unwrap_err();
         assert_eq!(panicked.code(), Code::Internal);
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_a_status_that_fits() {
+    fn a_refusal_keeps_only_a_status_of_an_allowed_range() {
         let status = |error: HookError| error.into_error().code().status();
         assert_eq!(status(HookError::new("no")), 400);
         assert_eq!(status(HookError::new("no").status(403)), 403);

@@ -17,7 +17,7 @@ pub(crate) const DIGITS: std::ops::RangeInclusive<u8> = 6..=10;
 /// Generates a code. Each digit is equally likely.
 ///
 /// # Errors
-/// If there is no randomness.
+/// If the random source fails.
 pub(crate) fn generate(rng: &dyn SecureRng, digits: u8) -> Result<SecretText> {
     let mut code = Zeroizing::new(String::with_capacity(usize::from(digits)));
     let mut bytes = Zeroizing::new([0u8; 16]);
@@ -71,8 +71,8 @@ mod tests {
     fn each_digit_is_equally_likely() {
         let rng = Counting(AtomicU8::new(0));
         let mut seen = [0u32; 10];
-        // 25 codes of ten digits take exactly the 250 bytes of one round that are used, in 16 draws
-        // of 16 with none left over.
+        // A code of 250 digits takes exactly one round of 256 bytes: 16 draws of 16 bytes. Six of
+        // these bytes are discarded.
         let mut all = String::new();
         while all.len() < 250 {
             all.push_str(generate(&rng, 250).unwrap().expose());
@@ -99,11 +99,11 @@ mod tests {
     #[test]
     fn a_code_belongs_to_its_challenge() {
         let keys = DataKeys::new([("a".to_owned(), Key::new([1; 32]))]).unwrap();
-        let kept = stored(&keys, "challenge-1", "012345");
-        assert!(!kept.contains("012345"));
+        let stored_mac = stored(&keys, "challenge-1", "012345");
+        assert!(!stored_mac.contains("012345"));
         assert!(
-            matches(&keys, "challenge-1", "012345", &kept)
-                && matches(&keys, "challenge-1", " 012 345 ", &kept)
+            matches(&keys, "challenge-1", "012345", &stored_mac)
+                && matches(&keys, "challenge-1", " 012 345 ", &stored_mac)
         );
         for (challenge, code) in [
             ("challenge-2", "012345"),
@@ -112,14 +112,14 @@ mod tests {
             ("challenge-1", ""),
         ] {
             assert!(
-                !matches(&keys, challenge, code, &kept),
+                !matches(&keys, challenge, code, &stored_mac),
                 "{challenge} {code}"
             );
         }
     }
 
     #[test]
-    fn without_randomness_there_is_no_code() {
+    fn code_generation_fails_without_randomness() {
         struct Empty;
         impl SecureRng for Empty {
             fn fill(&self, _: &mut [u8]) -> Result<()> {

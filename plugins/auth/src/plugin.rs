@@ -13,14 +13,14 @@ use crate::config::{AuthConfig, Checked, ProviderSection, RefreshSection, Transp
 use crate::core::Core;
 use crate::credentials::Connections;
 use crate::entities::ENTITIES;
-use crate::env::{Clock, Env, Forward};
-use crate::flow::{Courier, Purge};
+use crate::env::{Clock, Env, MonotonicClock};
+use crate::flow::{OutboxTasks, Purge};
 use crate::guards;
 use crate::hooks::AuthHooks;
 use crate::identity::PrimaryField;
-use crate::outbox::{LONGEST, Worker};
+use crate::outbox::{MAX_TASK_DURATION, Worker};
 use crate::resolver::Resolver;
-use crate::routes::{self, PLUGIN, Place};
+use crate::routes::{self, CoreCell, PLUGIN};
 use crate::service::AuthService;
 use crate::session::bus::BusConnection;
 
@@ -36,7 +36,7 @@ use crate::session::bus::BusConnection;
 /// ```
 pub struct Auth {
     config: AuthConfig,
-    core: Place,
+    core: CoreCell,
     /// The checked settings, between `setup_middleware` and `setup_routes`.
     checked: Mutex<Option<(Checked, Env)>>,
     /// Origins whose requests carry cookies by the CORS lists of the app, although
@@ -47,7 +47,7 @@ pub struct Auth {
     /// Deletes accounts whose deletion is due, while the app runs.
     purge: Mutex<Option<Purge>>,
     /// The connection to the `InvalidationBus`, while the app runs.
-    line: Mutex<Option<BusConnection>>,
+    bus_connection: Mutex<Option<BusConnection>>,
 }
 
 impl std::fmt::Debug for Auth {
@@ -86,7 +86,7 @@ impl Auth {
             foreign: Mutex::new(Vec::new()),
             worker: Mutex::new(None),
             purge: Mutex::new(None),
-            line: Mutex::new(None),
+            bus_connection: Mutex::new(None),
         }
     }
 
@@ -161,9 +161,9 @@ impl Auth {
 }
 
 /// Minimum length of a password that is the only factor (NIST SP 800-63B).
-const ALONE: u64 = 15;
+const MIN_SOLE_PASSWORD: u64 = 15;
 
-/// Origins in these CORS lists whose requests may carry cookies, without the origins in `allowed`.
+/// The origins in these CORS lists whose requests may carry cookies and that are not in `allowed`.
 fn foreign(lists: &[Cors], allowed: &[String], cookies: bool) -> Vec<String> {
     let carrying = lists
         .iter()
@@ -190,7 +190,7 @@ impl Plugin for Auth {
     }
 
     fn variables(&self) -> &[&str] {
-        if self.config.of_environment {
+        if self.config.from_environment {
             &crate::config::VARIABLES
         } else {
             &[]
@@ -217,7 +217,7 @@ impl Plugin for Auth {
                 clock,
                 ..Env::system()
             });
-            env.clock = Arc::new(Forward::over(env.clock));
+            env.clock = Arc::new(MonotonicClock::over(env.clock));
             let checked = self
                 .config
                 .clone()
@@ -243,9 +243,9 @@ impl Plugin for Auth {
                 .lock()
                 .take()
                 .ok_or_else(|| Error::internal("the settings were not checked"))?;
-            let own_csrf = routes::judging_themselves(&checked.config);
+            let self_checked_paths = routes::self_checking_paths(&checked.config);
             let (keys, adapters) = (cx.require_data_keys()?, cx.adapters().clone());
-            let core = Arc::new(Core::new(checked, env, keys, adapters, own_csrf)?);
+            let core = Arc::new(Core::new(checked, env, keys, adapters, self_checked_paths)?);
             cx.adapters().provide(AuthService::new(Arc::clone(&core)));
             if core.config.auth.pages.enabled == Some(true) {
                 let base = format!("{}{}", core.config.auth.mount, routes::pages::BASE);
@@ -269,7 +269,8 @@ impl Plugin for Auth {
                 if let (Some(bus), Some(receiver)) =
                     (&auth.session.bus, core.invalidations.lock().take())
                 {
-                    *self.line.lock() = Some(BusConnection::open(bus, &core.checks, receiver));
+                    *self.bus_connection.lock() =
+                        Some(BusConnection::open(bus, &core.checks, receiver));
                 }
             }
             cx.registrar().set_route_auth(guards::registry(
@@ -283,11 +284,11 @@ impl Plugin for Auth {
     fn started(&self) {
         if let Some(core) = self.core.get() {
             let (password, required) = (&core.config.auth.password, core.config.auth.mfa.required);
-            if password.enabled && password.min_length < ALONE && !required {
-                let least = password.min_length;
+            if password.enabled && password.min_length < MIN_SOLE_PASSWORD && !required {
+                let min_length = password.min_length;
                 tracing::warn!(
-                    "a password of {least} characters may be the only protection of an account: raise \
-                     auth.password.minLength to {ALONE}, or set auth.mfa.required"
+                    "a password of {min_length} characters may be the only protection of an account: raise \
+                     auth.password.minLength to {MIN_SOLE_PASSWORD}, or set auth.mfa.required"
                 );
             }
             for origin in self.foreign.lock().drain(..) {
@@ -296,8 +297,12 @@ impl Plugin for Auth {
                      or change data are refused: add it to security.allowedOrigins"
                 );
             }
-            *self.worker.lock() = Some(core.parts.outbox.work(Arc::new(Courier(Arc::clone(core)))));
-            *self.purge.lock() = Some(Purge::work(Arc::clone(core)));
+            *self.worker.lock() = Some(
+                core.parts
+                    .outbox
+                    .start_worker(Arc::new(OutboxTasks(Arc::clone(core)))),
+            );
+            *self.purge.lock() = Some(Purge::start(Arc::clone(core)));
         }
     }
 
@@ -307,14 +312,14 @@ impl Plugin for Auth {
 
     fn teardown(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
-            drop(self.line.lock().take());
+            drop(self.bus_connection.lock().take());
             let purge = self.purge.lock().take();
             if let Some(purge) = purge {
                 purge.stop().await;
             }
             let worker = self.worker.lock().take();
             if let Some(worker) = worker {
-                worker.ended(LONGEST).await;
+                worker.ended(MAX_TASK_DURATION).await;
             }
             Ok(())
         })
@@ -326,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_that_differ_are_reported() {
+    fn origins_with_cookies_that_are_not_allowed_are_reported() {
         let list = |credentials: bool| Cors {
             origins: vec!["https://a.test".to_owned(), "https://b.test".to_owned()],
             credentials,

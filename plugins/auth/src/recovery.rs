@@ -23,7 +23,7 @@ impl RecoveryCode {
     /// Generates a code.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// If the random source fails.
     pub(crate) fn generate(rng: &dyn SecureRng) -> Result<Self> {
         let mut bytes = Zeroizing::new([0u8; LENGTH]);
         rng.fill(&mut *bytes)?;
@@ -48,7 +48,7 @@ impl RecoveryCode {
     }
 
     /// The code as its owner sees it: `XXXX-XXXX-XXXX`.
-    pub(crate) fn shown(&self) -> SecretText {
+    pub(crate) fn formatted(&self) -> SecretText {
         let text = self.0.expose();
         SecretText::new(format!("{}-{}-{}", &text[..4], &text[4..8], &text[8..]))
     }
@@ -91,9 +91,9 @@ mod tests {
     }
 
     #[test]
-    fn the_spelling_does_not_matter() {
+    fn case_spaces_and_dashes_are_ignored() {
         let code = RecoveryCode::parse("ABCDEFGH2345").unwrap();
-        assert_eq!(code.shown().expose(), "ABCD-EFGH-2345");
+        assert_eq!(code.formatted().expose(), "ABCD-EFGH-2345");
         for typed in [
             "abcd-efgh-2345",
             " ABCD efgh 2345 ",
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_tells_neither_code_nor_works_for_another_user() {
+    fn stored_recovery_codes_hide_the_code_and_are_bound_to_the_user() {
         let code = RecoveryCode::parse("ABCD-EFGH-2345").unwrap();
         let stored = code.stored(&keys(), "u1");
         assert!(!stored.contains("ABCD"));
@@ -126,14 +126,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_back(seed: [u8; LENGTH]) {
+        fn displayed_recovery_codes_can_be_parsed(seed: [u8; LENGTH]) {
             let text: String = seed.iter().map(|b| char::from(ALPHABET[usize::from(b & 31)])).collect();
             let code = RecoveryCode(text.into());
-            prop_assert_eq!(RecoveryCode::parse(code.shown().expose()), Some(code));
+            prop_assert_eq!(RecoveryCode::parse(code.formatted().expose()), Some(code));
         }
 
         #[test]
-        fn hostile_input_is_answered(typed: String) {
+        fn arbitrary_input_causes_no_panic(typed: String) {
             let _ = RecoveryCode::parse(&typed);
         }
     }

@@ -7,7 +7,7 @@ use linchpin::http::{ActorResolver, Origin, Resolution};
 use linchpin::{Actor, Error, Result, axum};
 
 use crate::core::{Client, Core};
-use crate::guards::known;
+use crate::guards::checked_session;
 use crate::session::credential::{self, Credential};
 use crate::session::csrf::Presented;
 
@@ -28,7 +28,7 @@ impl Resolver {
         }
     }
 
-    fn nobody(&self) -> Resolution {
+    fn anonymous_actor(&self) -> Resolution {
         Resolution::Ready(Ok(Arc::clone(&self.anonymous)))
     }
 
@@ -36,10 +36,10 @@ impl Resolver {
     /// credential: they are where a client gets a new one, so their responses must not ask for a
     /// refresh.
     fn unrecognised(&self, core: &Core, path: &str) -> &Arc<Actor> {
-        let own = path
+        let is_plugin_route = path
             .strip_prefix(&*core.config.auth.mount)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if own {
+        if is_plugin_route {
             &self.anonymous
         } else {
             &self.unrecognised
@@ -52,10 +52,10 @@ impl Resolver {
         core: &Arc<Core>,
         token: &str,
         path: &str,
-        asked: Option<CsrfCheck>,
+        csrf_check: Option<CsrfCheck>,
     ) -> Resolution {
-        let found = core.checks.known(token);
-        if let (Some(actor), None) = (&found, &asked) {
+        let found = core.checks.cached_actor(token);
+        if let (Some(actor), None) = (&found, &csrf_check) {
             return Resolution::Ready(Ok(Arc::clone(actor)));
         }
         let (core, token, unrecognised) = (
@@ -66,12 +66,12 @@ impl Resolver {
         Resolution::Later(Box::pin(async move {
             let found = match found {
                 Some(actor) => Ok(Some(actor)),
-                None => core.checks.look(&token).await,
+                None => core.checks.find_actor(&token).await,
             };
-            match (found, asked) {
+            match (found, csrf_check) {
                 (Ok(None), _) => Ok(unrecognised),
                 (Ok(Some(actor)), None) => Ok(actor),
-                (Ok(Some(actor)), Some(asked)) => asked.meant(&core, actor).await,
+                (Ok(Some(actor)), Some(csrf)) => csrf.check(&core, actor).await,
                 // A token that cannot be checked is neither valid nor invalid.
                 (Err(error), _) => Err(Error::unavailable(error)),
             }
@@ -88,11 +88,11 @@ struct CsrfCheck {
 
 impl CsrfCheck {
     /// Returns the actor if the request is not forged.
-    async fn meant(self, core: &Core, actor: Arc<Actor>) -> Result<Arc<Actor>> {
-        let Some(known) = known(&actor) else {
+    async fn check(self, core: &Core, actor: Arc<Actor>) -> Result<Arc<Actor>> {
+        let Some(known) = checked_session(&actor) else {
             return Ok(actor);
         };
-        match core.csrf.judge(&self.presented, &known.sid, &core.ring) {
+        match core.csrf.check(&self.presented, &known.sid, &core.ring) {
             Ok(()) => Ok(actor),
             Err(refusal) => Err(core
                 .forged(&self.client, Some(known), &self.path, refusal)
@@ -108,7 +108,7 @@ impl ActorResolver for Resolver {
         };
         let path = parts.uri.path();
         match credential::of(&parts.headers, &core.cookies) {
-            Credential::None => self.nobody(),
+            Credential::None => self.anonymous_actor(),
             Credential::Unusable => {
                 Resolution::Ready(Ok(Arc::clone(self.unrecognised(core, path))))
             }
@@ -117,17 +117,17 @@ impl ActorResolver for Resolver {
                 Some(service) => Resolution::Ready(Ok(service)),
                 None => self.token(core, token, path, None),
             },
-            Credential::Cookie(_) if core.csrf.judges_itself(path) => self.nobody(),
+            Credential::Cookie(_) if core.csrf.checks_itself(path) => self.anonymous_actor(),
             Credential::Cookie(token) => {
-                let presented = core
-                    .csrf
-                    .asked(&parts.method, path, &parts.headers, &core.cookies);
-                let asked = presented.map(|presented| CsrfCheck {
+                let presented =
+                    core.csrf
+                        .parts_to_check(&parts.method, path, &parts.headers, &core.cookies);
+                let csrf_check = presented.map(|presented| CsrfCheck {
                     presented,
                     client: core.client_of(&parts.headers, origin),
                     path: path.to_owned(),
                 });
-                self.token(core, token, path, asked)
+                self.token(core, token, path, csrf_check)
             }
         }
     }

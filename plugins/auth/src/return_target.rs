@@ -7,10 +7,10 @@ use url::Url;
 use crate::error::{INVALID_REDIRECT, refuse};
 
 /// Maximum length, because it is sent in a header.
-const LONGEST: usize = 2048;
+const MAX_BYTES: usize = 2048;
 
 /// The base for resolving paths.
-const NOWHERE: &str = "http://nowhere.invalid/";
+const BASE_URL: &str = "http://nowhere.invalid/";
 
 /// An allowed return address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl ReturnTarget {
     /// # Errors
     /// 400 `invalid_redirect`.
     pub(crate) fn parse(text: &str, origins: &[String]) -> Result<Self> {
-        let allowed = text.len() <= LONGEST && (is_path(text) || is_of(text, origins));
+        let allowed = text.len() <= MAX_BYTES && (is_path(text) || is_at_origin(text, origins));
         if allowed {
             Ok(Self(text.to_owned()))
         } else {
@@ -41,12 +41,13 @@ impl ReturnTarget {
         self.0.starts_with('/')
     }
 
-    /// Whether it is at or below `base` but not at or below `but`, for any reader: browsers resolve
-    /// dots, and a proxy and the server each decode once. Case and repeated slashes are ignored.
-    pub(crate) fn may_be_below(&self, base: &str, but: &str) -> bool {
+    /// Whether it is at or below `base` but not at or below `except`, for any reader: browsers
+    /// resolve dots, and a proxy and the server each decode once. Case and repeated slashes are
+    /// ignored.
+    pub(crate) fn may_be_below(&self, base: &str, except: &str) -> bool {
         let mut text = self.0.clone();
         (0..3).any(|_| {
-            let Ok(url) = Url::parse(NOWHERE).and_then(|nowhere| nowhere.join(&text)) else {
+            let Ok(url) = Url::parse(BASE_URL).and_then(|nowhere| nowhere.join(&text)) else {
                 return true;
             };
             let path = url
@@ -55,7 +56,7 @@ impl ReturnTarget {
                 .filter(|part| !part.is_empty())
                 .fold(String::new(), |path, part| path + "/" + part);
             text = percent_decode_str(&text).decode_utf8_lossy().into_owned();
-            is_below(&path, base) && !is_below(&path, but)
+            is_below(&path, base) && !is_below(&path, except)
         })
     }
 
@@ -91,10 +92,10 @@ fn is_below(path: &str, base: &str) -> bool {
 /// once.
 fn is_path(text: &str) -> bool {
     let decoded = percent_decode_str(text).decode_utf8();
-    decoded.is_ok_and(|decoded| [text, &decoded].into_iter().all(stays_here))
+    decoded.is_ok_and(|decoded| [text, &decoded].into_iter().all(is_same_origin_path))
 }
 
-fn stays_here(text: &str) -> bool {
+fn is_same_origin_path(text: &str) -> bool {
     // Browsers drop tabs and line breaks, and read a backslash as a slash.
     text.starts_with('/') && !text[1..].starts_with(['/', '\\']) && is_plain(text)
 }
@@ -107,7 +108,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Whether the address has exactly the scheme, host and port of a listed origin.
-fn is_of(text: &str, origins: &[String]) -> bool {
+fn is_at_origin(text: &str, origins: &[String]) -> bool {
     let decoded = percent_decode_str(text).decode_utf8();
     if !text.is_ascii()
         || text.contains(['\\', ' '])
@@ -118,10 +119,10 @@ fn is_of(text: &str, origins: &[String]) -> bool {
     let Ok(url) = Url::parse(text) else {
         return false;
     };
-    let hidden = !url.username().is_empty() || url.password().is_some();
+    let has_userinfo = !url.username().is_empty() || url.password().is_some();
     // Compares the parsed forms and the written forms, because the parser may accept more than
     // browsers.
-    !hidden
+    !has_userinfo
         && origins.iter().any(|origin| {
             let exact = text
                 .strip_prefix(origin.as_str())
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_this_application() {
+    fn paths_of_the_app_are_allowed() {
         for text in [
             "/",
             "/app",
@@ -167,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn paths_below_another() {
-        let may = |text: &str| {
+    fn return_targets_below_the_mount_but_not_the_pages_are_recognised() {
+        let is_below_mount = |text: &str| {
             ReturnTarget::parse(text, &[])
                 .unwrap()
                 .may_be_below("/auth", "/auth/ui")
@@ -183,7 +184,7 @@ mod tests {
             "/auth/../app",
             "/%252561uth/x",
         ] {
-            assert!(!may(text), "{text}");
+            assert!(!is_below_mount(text), "{text}");
         }
         for text in [
             "/auth",
@@ -206,12 +207,12 @@ mod tests {
             "/auth//y",
             "/a\u{fc}/../auth",
         ] {
-            assert!(may(text), "{text}");
+            assert!(is_below_mount(text), "{text}");
         }
     }
 
     #[test]
-    fn paths_that_lead_elsewhere() {
+    fn return_targets_of_other_origins_are_refused() {
         for text in [
             "",
             "app",
@@ -240,12 +241,12 @@ mod tests {
         ] {
             assert!(!allowed(text), "{text:?}");
         }
-        assert!(!allowed(&format!("/{}", "a".repeat(LONGEST))));
-        assert!(allowed(&format!("/{}", "a".repeat(LONGEST - 1))));
+        assert!(!allowed(&format!("/{}", "a".repeat(MAX_BYTES))));
+        assert!(allowed(&format!("/{}", "a".repeat(MAX_BYTES - 1))));
     }
 
     #[test]
-    fn addresses_of_listed_origins_only() {
+    fn only_addresses_of_listed_origins_are_allowed() {
         for text in [
             "https://app.example.com",
             "https://app.example.com/x?y#z",
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_parameter_goes_in_front_of_the_fragment() {
+    fn parameters_are_added_before_the_fragment() {
         let with = |text: &str| {
             ReturnTarget::parse(text, &origins())
                 .unwrap()
@@ -310,7 +311,7 @@ mod tests {
         /// A browser on a page of the app resolves each allowed address to the app's origin or a
         /// listed one. The `url` crate follows the same standard as browsers.
         #[test]
-        fn whatever_passes_stays(text in prop_oneof![
+        fn accepted_return_targets_resolve_to_allowed_origins(text in prop_oneof![
             "[/\\\\.:@%a-z0-9?#\t\r\n ]{0,24}",
             "/[/\\\\.:@%250-9a-fA-F?#]{0,16}",
             "https?:[/\\\\]{0,3}[a-z.:@%]{0,8}(app[.]example[.]com|127[.]0[.]0[.]1:5173)?[/\\\\.:@%?#a-z]{0,10}",

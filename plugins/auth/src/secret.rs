@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_looks_at_all_of_it() {
+    fn secret_equality_compares_all_bytes() {
         assert_eq!(SecretText::new("abc"), SecretText::new("abc"));
         for other in ["abd", "bbc", "ab", "abcd", ""] {
             assert_ne!(SecretText::new("abc"), SecretText::new(other));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_carries_it_in() {
+    fn secret_text_can_be_deserialized() {
         #[derive(Deserialize)]
         struct Body {
             password: SecretText,

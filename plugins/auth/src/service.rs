@@ -18,7 +18,7 @@ use crate::recovery::RecoveryCode;
 use crate::secret::SecretText;
 
 /// Minimum length of a generated password: two recovery codes, 120 bits.
-const FRESH: usize = 24;
+const GENERATED_PASSWORD_CHARS: usize = 24;
 
 /// Administration of accounts from code. `adapters.provided::<AuthService>()` returns it after
 /// start-up.
@@ -131,7 +131,7 @@ impl AuthService {
 
     /// The app itself as the client of a call.
     fn client(&self) -> Client {
-        Client::own(self.core.now())
+        Client::of_app(self.core.now())
     }
 
     /// Returns an account by its id.
@@ -140,7 +140,7 @@ impl AuthService {
     /// When the store cannot answer.
     pub async fn account(&self, id: &str) -> Result<Option<Account>> {
         Ok(self
-            .there(self.core.users.get(&self.client().cx(), id).await?)
+            .unless_gone(self.core.users.get(&self.client().cx(), id).await?)
             .map(Account::from))
     }
 
@@ -153,7 +153,7 @@ impl AuthService {
             return Ok(None);
         };
         Ok(self
-            .there(
+            .unless_gone(
                 self.core
                     .users
                     .by_identifier(&self.client().cx(), identifier.normalised)
@@ -163,7 +163,7 @@ impl AuthService {
     }
 
     /// Returns the account unless its deletion is due.
-    fn there(&self, user: Option<User>) -> Option<User> {
+    fn unless_gone(&self, user: Option<User>) -> Option<User> {
         let client = self.client();
         user.filter(|user| !user.is_gone(client.now))
     }
@@ -189,7 +189,7 @@ impl AuthService {
         let roles = new
             .roles
             .unwrap_or_else(|| core.config.auth.default_role.iter().cloned().collect());
-        core.judge_roles(&roles)?;
+        core.check_roles(&roles)?;
         let password_hash = match &new.password {
             Some(typed) => {
                 let names: Vec<&str> = [&identifier]
@@ -206,7 +206,7 @@ impl AuthService {
                     let problem = Problem::new(
                         "passwordHash",
                         "format",
-                        "is no hash that this app can check passwords with",
+                        "is not a password hash that this app can verify",
                     );
                     return Err(Error::invalid(problem));
                 }
@@ -240,7 +240,7 @@ impl AuthService {
     /// account with a second factor.
     pub async fn sign_in(&self, id: &str) -> Result<SecretText> {
         let client = self.client();
-        let user = self.there(self.core.users.get(&client.cx(), id).await?);
+        let user = self.unless_gone(self.core.users.get(&client.cx(), id).await?);
         let user = user.ok_or_else(|| Error::new(Code::NotFound, "There is no such account"))?;
         self.core
             .open_for(&client, user)
@@ -290,7 +290,7 @@ impl AuthService {
     /// use linchpin::prelude::*;
     /// use linchpin_auth::AuthService;
     ///
-    /// /// Somebody in a tenant.
+    /// /// The membership of a user in a tenant.
     /// #[entity(routes(disabled))]
     /// #[derive(Clone, Debug)]
     /// pub struct Membership {
@@ -380,7 +380,7 @@ impl AuthService {
     }
 
     /// Whether the identifier is an email address.
-    pub(crate) fn knows_by_address(&self) -> bool {
+    pub(crate) fn identifies_by_email(&self) -> bool {
         self.core.config.auth.primary_field == PrimaryField::Email
     }
 
@@ -390,15 +390,16 @@ impl AuthService {
     }
 
     /// A random password that the password rules accept.
-    pub(crate) fn fresh_password(&self) -> Result<SecretText> {
+    pub(crate) fn generated_password(&self) -> Result<SecretText> {
         let mut text = zeroize::Zeroizing::new(String::new());
-        while text.len() < *self.core.policy.length.start() || text.len() < FRESH {
+        while text.len() < *self.core.policy.length.start() || text.len() < GENERATED_PASSWORD_CHARS
+        {
             if !text.is_empty() {
                 text.push('-');
             }
             text.push_str(
                 RecoveryCode::generate(&*self.core.env.rng)?
-                    .shown()
+                    .formatted()
                     .expose(),
             );
         }
@@ -409,7 +410,7 @@ impl AuthService {
     ///
     /// # Errors
     /// An error that lists the declared roles.
-    pub(crate) fn known_roles(&self, roles: &[String]) -> Result<()> {
+    pub(crate) fn require_declared_roles(&self, roles: &[String]) -> Result<()> {
         let known = &self.core.config.auth.roles;
         let Some(unknown) = roles.iter().find(|role| !known.contains(role)) else {
             return Ok(());
@@ -422,7 +423,8 @@ impl AuthService {
         Err(Error::new(
             Code::Internal,
             format!(
-                "`{unknown}` is no role of this app, which {there_are} (`Auth::roles`, `auth.roles`)"
+                "`{unknown}` is not a role of this app, which {there_are} (`Auth::roles`, \
+                 `auth.roles`)"
             ),
         ))
     }

@@ -27,8 +27,8 @@ pub trait TenantResolver: Send + Sync + 'static {
     /// Returns the tenant of which the user is a member; `None` for no tenant. An error makes the
     /// request `unavailable`.
     ///
-    /// The implementation must check the membership: a claim of the token may be older than its
-    /// end.
+    /// The implementation must check the membership: a claim of the token may be from the time
+    /// before the membership ended.
     fn tenant<'a>(&'a self, cx: &'a TenantCx) -> BoxFuture<'a, Result<Option<String>>>;
 
     /// Returns the roles of the user in that tenant, in addition to the roles of the account, which
@@ -50,7 +50,7 @@ pub trait TenantResolver: Send + Sync + 'static {
 
 /// The tenant of a user, and the user's roles there.
 #[derive(Debug, Default)]
-pub(crate) struct Acting {
+pub(crate) struct TenantAndRoles {
     pub(crate) tenant: Option<String>,
     /// The roles of the account and of the tenant, without duplicates.
     pub(crate) roles: Vec<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Tenants {
     resolver: Option<Arc<dyn TenantResolver>>,
     services: Adapters,
     /// Roles that a tenant may give.
-    given: Arc<[String]>,
+    assignable: Arc<[String]>,
 }
 
 impl std::fmt::Debug for Tenants {
@@ -75,14 +75,14 @@ impl std::fmt::Debug for Tenants {
 
 impl Tenants {
     pub(crate) fn new(config: &AuthSection, services: Adapters) -> Self {
-        let given = config
+        let assignable = config
             .roles
             .iter()
             .filter(|role| config.admin_role.as_ref() != Some(role));
         Self {
             resolver: config.tenants.clone(),
             services,
-            given: given.cloned().collect(),
+            assignable: assignable.cloned().collect(),
         }
     }
 
@@ -95,10 +95,10 @@ impl Tenants {
         user_id: &str,
         roles: &[String],
         claims: &serde_json::Map<String, Value>,
-    ) -> Result<Acting> {
+    ) -> Result<TenantAndRoles> {
         let mut all = roles.to_vec();
         let Some(resolver) = &self.resolver else {
-            return Ok(Acting {
+            return Ok(TenantAndRoles {
                 tenant: None,
                 roles: all,
             });
@@ -110,15 +110,16 @@ impl Tenants {
             services: self.services.clone(),
         };
         let Some(tenant) = resolver.tenant(&cx).await? else {
-            return Ok(Acting {
+            return Ok(TenantAndRoles {
                 tenant: None,
                 roles: all,
             });
         };
         for role in resolver.roles(&cx, &tenant).await? {
-            if !self.given.contains(&role) {
+            if !self.assignable.contains(&role) {
                 let text = format!(
-                    "the `TenantResolver` gives the role `{role}`: it is not in `auth.roles`, or it is that of administrators"
+                    "the `TenantResolver` gives the role `{role}`: it is not in `auth.roles`, or \
+                     it is `auth.admin.role`"
                 );
                 return Err(Error::unavailable(text));
             }
@@ -126,7 +127,7 @@ impl Tenants {
                 all.push(role);
             }
         }
-        Ok(Acting {
+        Ok(TenantAndRoles {
             tenant: Some(tenant),
             roles: all,
         })

@@ -73,11 +73,11 @@ impl Bed {
             clock: Arc::new(clock.clone()),
             rng: Env::system().rng,
         };
-        let reading = clock.clone();
+        let app_clock = clock.clone();
         let config = Config::new().signing_secret(SECRET).port(0).database(url);
         let app = App::new(config)
             .package(package)
-            .clock(move || reading.now())
+            .clock(move || app_clock.now())
             .start()
             .await
             .unwrap();

@@ -10,10 +10,10 @@ use crate::env::SecureRng;
 use crate::secret::{SecretBytes, SecretText, same};
 
 /// Length of a secret in bytes: 160 bits, as RFC 4226 recommends.
-const SECRET: usize = 20;
+const SECRET_BYTES: usize = 20;
 
-/// Characters that are not encoded in the URI.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+/// Characters that are encoded in the URI: all except letters, digits and `-._~`.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
@@ -76,9 +76,9 @@ impl Default for TotpRules {
 /// Generates a secret.
 ///
 /// # Errors
-/// If there is no randomness.
+/// If the random source fails.
 pub(crate) fn secret(rng: &dyn SecureRng) -> Result<SecretBytes> {
-    let mut bytes = Zeroizing::new([0u8; SECRET]);
+    let mut bytes = Zeroizing::new([0u8; SECRET_BYTES]);
     rng.fill(&mut *bytes)?;
     Ok(SecretBytes::new(bytes.to_vec()))
 }
@@ -92,7 +92,7 @@ impl TotpRules {
     /// The URI that apps scan. It contains all parameters, because some apps assume other defaults
     /// than the specification.
     pub(crate) fn uri(self, issuer: &str, account: &str, secret: &SecretBytes) -> SecretText {
-        let [issuer, account] = [issuer, account].map(|part| utf8_percent_encode(part, PLAIN));
+        let [issuer, account] = [issuer, account].map(|part| utf8_percent_encode(part, ENCODED));
         let (algorithm, digits, period) = (self.algorithm.name(), self.digits, self.period);
         let secret = base32(secret);
         let secret = secret.expose();
@@ -140,8 +140,8 @@ impl TotpRules {
             .with_digits(self.digits)
             .with_step_duration(u64::from(self.period))
             .with_secret(secret.expose().to_vec())
-            // The checks of the library concern labels, which the URI has, and values that start-up
-            // checks.
+            // The checks of the library concern labels, which are not used here because `uri`
+            // writes the URI, and values that start-up checks.
             .build_noncompliant()
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         Timestamp::from_millis(seconds * 1000)
     }
 
-    fn rfc(length: usize) -> SecretBytes {
+    fn rfc_secret(length: usize) -> SecretBytes {
         SecretBytes::new(
             b"1234567890"
                 .iter()
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vectors_of_the_rfc() {
+    fn codes_match_the_vectors_of_the_rfc() {
         let cases = [
             (59, "94287082", "46119246", "90693936"),
             (1_111_111_109, "07081804", "68084774", "25091201"),
@@ -187,18 +187,21 @@ mod tests {
                     ..TotpRules::default()
                 };
                 assert_eq!(
-                    rules.step(&rfc(length), code, at(seconds), None),
+                    rules.step(&rfc_secret(length), code, at(seconds), None),
                     Some(seconds / 30),
                     "{algorithm:?} {seconds}"
                 );
-                assert_eq!(rules.step(&rfc(length), code, at(seconds + 30), None), None);
+                assert_eq!(
+                    rules.step(&rfc_secret(length), code, at(seconds + 30), None),
+                    None
+                );
             }
         }
     }
 
     /// Another program computes the codes. The test needs it on the machine.
     #[test]
-    fn codes_of_another_program_are_accepted() {
+    fn totp_codes_of_another_program_are_accepted() {
         let secret = secret(&*Env::system().rng).unwrap();
         for (algorithm, mode) in [
             (TotpAlgorithm::Sha1, "sha1"),
@@ -234,9 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn one_step_before_and_after_and_never_twice() {
+    fn a_code_is_accepted_once_within_one_step() {
         let rules = TotpRules::default();
-        let secret = rfc(20);
+        let secret = rfc_secret(20);
         let code = |step: u64| rules.totp(&secret).generate(step * 30).to_string();
         let now = at(1000 * 30 + 7);
         for (step, accepted) in [
@@ -260,7 +263,7 @@ mod tests {
         assert_eq!(
             rules.step(&secret, &code(999), now, Some(1000)),
             None,
-            "earlier than one that was used"
+            "a step before the last used one"
         );
         assert_eq!(
             rules.step(&secret, &code(1001), now, Some(1000)),
@@ -269,8 +272,8 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_everything_and_escapes_labels() {
-        let uri = TotpRules::default().uri("Ac me: & Söhne", "a+b@x.test?y", &rfc(20));
+    fn the_uri_contains_all_parameters_and_escapes_labels() {
+        let uri = TotpRules::default().uri("Ac me: & Söhne", "a+b@x.test?y", &rfc_secret(20));
         assert_eq!(
             uri.expose(),
             "otpauth://totp/Ac%20me%3A%20%26%20S%C3%B6hne:a%2Bb%40x.test%3Fy?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\
@@ -288,14 +291,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_codes_and_times_are_answered(typed: String, millis: i64, last: Option<i64>) {
-            let _ = TotpRules::default().step(&rfc(20), &typed, Timestamp::from_millis(millis), last);
+        fn arbitrary_codes_and_times_cause_no_panic(typed: String, millis: i64, last: Option<i64>) {
+            let _ = TotpRules::default().step(&rfc_secret(20), &typed, Timestamp::from_millis(millis), last);
         }
 
         #[test]
         fn only_digits_of_the_right_length_pass(typed in "[+0 -]{0,7}[0-9]{0,5}") {
             let plain: String = typed.chars().filter(|c| *c != ' ').collect();
-            let passes = TotpRules::default().step(&rfc(20), &typed, at(59), None).is_some();
+            let passes = TotpRules::default().step(&rfc_secret(20), &typed, at(59), None).is_some();
             prop_assert!(!passes || (plain.len() == 6 && plain.bytes().all(|b| b.is_ascii_digit())));
         }
     }

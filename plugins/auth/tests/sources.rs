@@ -1,11 +1,11 @@
 //! Rules about the source of the plugin: one module reads the time and randomness, each rule stands
 //! in one place, and secrets are never logged.
 
-#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used)] // in a test, a panic reports the failure
 
 use std::path::{Path, PathBuf};
 
-/// Every source file but those of tests.
+/// All source files except tests.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
     let mut out = Vec::new();
@@ -20,7 +20,7 @@ fn sources() -> Vec<(PathBuf, String)> {
                 && name != "testing.rs"
             {
                 let text = std::fs::read_to_string(&path).unwrap();
-                // Tests within a module may do as they like.
+                // The rules do not apply to tests within a module.
                 let code = text
                     .split("#[cfg(test)]\nmod tests {")
                     .next()
@@ -35,7 +35,7 @@ fn sources() -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn time_and_randomness_have_one_door() {
+fn time_and_randomness_come_from_one_module() {
     const FORBIDDEN: [&str; 9] = [
         "system_now",
         "SystemTime",
@@ -62,18 +62,18 @@ fn time_and_randomness_have_one_door() {
                 found.unwrap_or_default()
             );
         }
-        // The instant of a system call is that of the plugin's clock.
+        // Calls as the system must use the plugin's clock.
         for line in code.lines().filter(|line| line.contains("Cx::system(")) {
             assert!(
                 line.contains(".at("),
-                "{} calls at the system's instant: {line}",
+                "{} calls as the system without the plugin's clock: {line}",
                 path.display()
             );
         }
     }
 }
 
-/// Every event.
+/// All audit events.
 const EVENTS: [&str; 34] = [
     "auth:user.created",
     "auth:user.updated",
@@ -107,13 +107,13 @@ const EVENTS: [&str; 34] = [
     "auth:account.deletion.scheduled",
     "auth:account.deletion.cancelled",
     "auth:csrf.failed",
-    // Beyond the table: what is told of as well.
+    // Events of recovery codes.
     "auth:mfa.recovery_regenerated",
     "auth:mfa.recovery_ended",
 ];
 
 #[test]
-fn every_event_is_written_down_and_no_other() {
+fn audit_events_in_code_and_documentation_are_equal() {
     let mut named = std::collections::BTreeSet::new();
     for (_, code) in sources() {
         for line in code
@@ -138,12 +138,12 @@ fn every_event_is_written_down_and_no_other() {
         .collect();
     assert!(
         missing.is_empty() && unknown.is_empty(),
-        "never written down: {missing:?}; in no table: {unknown:?}"
+        "in `EVENTS` but never audited: {missing:?}; audited but not in `EVENTS`: {unknown:?}"
     );
 }
 
 #[test]
-fn nothing_prints_by_itself() {
+fn only_the_console_mailer_prints() {
     for (path, code) in sources() {
         for word in ["println!", "eprintln!", "dbg!", "print!("] {
             assert!(
@@ -197,25 +197,25 @@ const RULES: [(&str, &[&str]); 21] = [
     ("verify_password(", &["password/hash.rs"]),
     ("Cookie::new(", &["session/cookies.rs"]),
     ("x-forwarded-for", &["core.rs"]),
-    // Requests to providers, and the one reader of requests to the app.
+    // Requests to providers, and the only reader of this header of requests to the app.
     ("AUTHORIZATION", &["oauth/wire.rs", "session/credential.rs"]),
 ];
 
 #[test]
-fn every_rule_has_one_place() {
+fn every_rule_is_in_one_module() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let sources = sources();
     for (word, places) in RULES {
         let holders = sources
             .iter()
             .filter(|(_, code)| without_comments(code).contains(word));
-        let mut held: Vec<&Path> = holders
+        let mut found_in: Vec<&Path> = holders
             .map(|(path, _)| path.strip_prefix(&source).unwrap())
             .collect();
         let mut places: Vec<&Path> = places.iter().map(Path::new).collect();
-        held.sort_unstable();
+        found_in.sort_unstable();
         places.sort_unstable();
-        assert_eq!(held, places, "`{word}`");
+        assert_eq!(found_in, places, "`{word}`");
     }
 }
 
@@ -237,7 +237,7 @@ fn without_comments(code: &str) -> String {
 
 /// The table of the README: every file exists, and every flow is listed.
 #[test]
-fn the_table_of_rules_is_whole() {
+fn the_table_of_rules_is_complete() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     let table = readme
@@ -258,24 +258,24 @@ fn the_table_of_rules_is_whole() {
             );
             assert!(
                 named.insert(file.to_owned()),
-                "{file} stands in two rows: which rule is it for?"
+                "{file} is in two rows of the table"
             );
         }
     }
-    // Not rules: the module itself, and shared parts of flows.
-    let aside = ["mod.rs", "parts.rs"];
+    // Files without a rule: the module itself, and shared parts of flows.
+    let files_without_rule = ["mod.rs", "parts.rs"];
     for entry in std::fs::read_dir(root.join("src/flow")).unwrap() {
         let name = entry.unwrap().file_name().to_string_lossy().into_owned();
         assert!(
-            aside.contains(&name.as_str()) || named.contains(&format!("flow/{name}")),
-            "flow/{name} stands for no rule of the table"
+            files_without_rule.contains(&name.as_str()) || named.contains(&format!("flow/{name}")),
+            "flow/{name} is in no row of the table"
         );
     }
 }
 
-/// Clients go by codes: the README has each of them.
+/// Clients depend on error codes, so the README lists each of them.
 #[test]
-fn the_table_of_errors_is_whole() {
+fn the_table_of_errors_is_complete() {
     let source = include_str!("../src/error.rs");
     let (_, errors) = include_str!("../README.md")
         .split_once("\n## Errors\n")
@@ -292,12 +292,12 @@ fn the_table_of_errors_is_whole() {
         let row = errors
             .lines()
             .find(|line| line.contains(&format!("`{code}`")))
-            .unwrap_or_else(|| panic!("the README leaves out `{code}`"));
+            .unwrap_or_else(|| panic!("the README does not list `{code}`"));
         assert!(row.starts_with(&format!("| {status} |")), "{code}: {row}");
     }
 }
 
-/// The files of tests in the list of requirements: as `tests/acceptance/tokens.rs`,
+/// All files that may contain tests, such as `tests/acceptance/tokens.rs` and
 /// `src/keys/signing/tests.rs`.
 fn test_files() -> Vec<(PathBuf, String)> {
     fn below(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
@@ -320,9 +320,9 @@ fn test_files() -> Vec<(PathBuf, String)> {
 }
 
 /// Each requirement of ASVS 5.0 of levels 1 and 2 in chapters V6 to V10 has one line, and each test
-/// that a line names is there.
+/// that a line names exists.
 #[test]
-fn the_list_of_requirements_is_whole() {
+fn the_list_of_requirements_is_complete() {
     const SECTIONS: [(&str, &[u32]); 26] = [
         ("V6.1", &[1, 2, 3]),
         ("V6.2", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
@@ -356,9 +356,9 @@ fn the_list_of_requirements_is_whole() {
     let exists = |file: &str, test: &str| {
         let begins = format!("fn {test}(");
         files.iter().any(|(path, text)| {
-            let of = path.file_stem().is_some_and(|stem| stem == file)
+            let is_in_file = path.file_stem().is_some_and(|stem| stem == file)
                 || path.parent().is_some_and(|folder| folder.ends_with(file));
-            of && text.contains(&begins)
+            is_in_file && text.contains(&begins)
         })
     };
     let mut wanted: Vec<String> = SECTIONS
@@ -370,15 +370,15 @@ fn the_list_of_requirements_is_whole() {
             .split(" | ")
             .map(|cell| cell.trim_matches(['|', ' ']))
             .collect();
-        let [id, _, status, shown] = cells.as_slice() else {
-            panic!("four columns: {row}")
+        let [id, _, status, evidence] = cells.as_slice() else {
+            panic!("a row needs four columns: {row}")
         };
         let place = wanted
             .iter()
             .position(|wanted| wanted == id)
-            .unwrap_or_else(|| panic!("no such requirement, or twice: {row}"));
+            .unwrap_or_else(|| panic!("unknown or repeated requirement: {row}"));
         wanted.remove(place);
-        let tests: Vec<(&str, &str)> = shown
+        let tests: Vec<(&str, &str)> = evidence
             .split('`')
             .skip(1)
             .step_by(2)
@@ -390,7 +390,7 @@ fn the_list_of_requirements_is_whole() {
         );
         assert!(
             !tests.is_empty() || *status == "does not apply",
-            "no test shows it: {row}"
+            "the row names no test: {row}"
         );
         for (file, test) in tests {
             assert!(
@@ -399,5 +399,5 @@ fn the_list_of_requirements_is_whole() {
             );
         }
     }
-    assert!(wanted.is_empty(), "without a line: {wanted:?}");
+    assert!(wanted.is_empty(), "requirements without a row: {wanted:?}");
 }

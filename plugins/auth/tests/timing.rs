@@ -1,11 +1,11 @@
-//! Response times do not reveal whether an account exists. Over 200 interleaved tries of each class
-//! the medians of known and unknown ones differ by less than 5 % or 2 ms, whichever is larger.
+//! Response times do not reveal whether an account exists. Over 200 interleaved requests for known
+//! and for unknown accounts, the medians differ by less than 5 % or 2 ms, whichever is larger.
 //!
-//! It is a program of its own with one test, so that nothing of ours runs beside it: cargo runs
-//! such programs one after the other. `cargo xtask bench --auth` asks the same of a release build,
-//! more often.
+//! This file is a separate test program with one test, so that no other test runs at the same time:
+//! cargo runs test programs one after the other. `cargo xtask bench --auth` measures the same with
+//! a release build and more requests.
 
-#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, a panic reports the failure
 
 #[path = "../../../benches/src/line.rs"]
 mod line;
@@ -16,15 +16,16 @@ use linchpin::prelude::*;
 use linchpin_auth::{Argon2Cost, Auth, AuthService, NewUser};
 
 use line::Line;
-use times::{CONCEALED, OPEN, Pair, USERS, asked_about, known, register, without};
+use times::{CONCEALED, OPEN, Pair, USERS, known, register, with_measured_features, without};
 
 const TRIES: usize = 200;
-/// The number of measurements of a pair that must all show a difference. Other load on the machine
-/// disturbs single measurements in both directions; work for one class only shows in each of them.
+/// Number of measurements of a pair. The test fails only if all of them show a difference: other
+/// load on the machine disturbs single measurements, but additional work for one class shows in
+/// each.
 const MEASUREMENTS: usize = 5;
 
 async fn start(folder: &std::path::Path, concealed: bool) -> linchpin::Running {
-    let auth = asked_about(Auth::new(), concealed).configure(|config| {
+    let auth = with_measured_features(Auth::new(), concealed).configure(|config| {
         // The smallest allowed cost: a skipped hash is still measurable.
         config.auth.password.argon2 = Argon2Cost {
             m: 19_456,
@@ -45,12 +46,12 @@ async fn start(folder: &std::path::Path, concealed: bool) -> linchpin::Running {
 
 /// Measures a pair, and repeats the measurement if it shows a difference. Returns the measured
 /// times if every repetition showed one.
-fn tells(line: &mut Line, pair: &Pair) -> Option<String> {
+fn measured_difference(line: &mut Line, pair: &Pair) -> Option<String> {
     let mut seen = Vec::new();
     for measurement in 0..MEASUREMENTS {
         let times = pair.ask(line, measurement * 1000, TRIES).unwrap();
         println!(
-            "{}: {times:?}, {:?} apart of {:?}",
+            "{}: {times:?}, difference {:?}, bound {:?}",
             pair.name,
             times.apart(),
             times.bound()
@@ -64,9 +65,9 @@ fn tells(line: &mut Line, pair: &Pair) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_take_as_long_whether_or_not_there_is_an_account() {
+async fn response_times_do_not_depend_on_the_account() {
     let folder = tempfile::tempdir().unwrap();
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     for (concealed, pairs) in [(false, OPEN.as_slice()), (true, &CONCEALED)] {
         let running = start(folder.path(), concealed).await;
         let service = running.adapters().provided::<AuthService>().unwrap();
@@ -74,7 +75,7 @@ async fn answers_take_as_long_whether_or_not_there_is_an_account() {
             service.create_user(NewUser::new(without(n))).await.unwrap();
         }
         let address = running.address();
-        // It asks from a thread of its own: those of the server answer meanwhile.
+        // The requests are sent from another thread, so that the threads of the server are free.
         let asking = tokio::task::spawn_blocking(move || {
             let mut line = Line::to(address).unwrap();
             for n in 0..USERS {
@@ -83,11 +84,11 @@ async fn answers_take_as_long_whether_or_not_there_is_an_account() {
             }
             pairs
                 .iter()
-                .filter_map(|pair| tells(&mut line, pair))
+                .filter_map(|pair| measured_difference(&mut line, pair))
                 .collect::<Vec<_>>()
         });
-        told.extend(asking.await.unwrap());
+        differences.extend(asking.await.unwrap());
         running.stop().await.unwrap();
     }
-    assert!(told.is_empty(), "{told:#?}");
+    assert!(differences.is_empty(), "{differences:#?}");
 }

@@ -9,8 +9,8 @@ use crate::entity::{JobStatus, QueuedJob, queued_job};
 
 pub(crate) const ABOUT: &str = "lists background jobs, and retries or drops parked ones: list [--parked] | retry ID… | drop ID…";
 
-/// The most jobs in a list.
-const MOST: u32 = 200;
+/// The maximum number of jobs in a list.
+const MAX_LISTED: u32 = 200;
 
 pub(crate) async fn run(adapters: Adapters, args: Vec<String>) -> Result<String> {
     let jobs = adapters.get::<QueuedJob>()?;
@@ -41,7 +41,7 @@ fn usage() -> &'static str {
 async fn list(adapters: &Adapters, cx: &Cx, status: Option<JobStatus>) -> Result<String> {
     let mut query = ListQuery::new()
         .sort(queued_job::due_at, Direction::Asc)
-        .limit(MOST);
+        .limit(MAX_LISTED);
     if let Some(status) = status {
         query = query.filter(queued_job::status.eq(status));
     }

@@ -2,16 +2,16 @@
 
 use linchpin::prelude::*;
 
-/// Whether a worker takes a job.
+/// The status of a stored job.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JobStatus {
     /// It runs when it is due.
     Waiting,
-    /// Every attempt failed. It waits for the command `jobs`.
+    /// Every attempt failed. An operator retries or drops it with the command `jobs`.
     Parked,
 }
 
-/// A job that is not done.
+/// A stored job: it waits, runs or is parked.
 #[entity(
     namespace = "jobs",
     path = "jobs",
@@ -30,9 +30,9 @@ pub struct QueuedJob {
     pub name: String,
     /// The value, as JSON.
     pub payload: String,
-    /// At most one job of a name has a key.
+    /// The key, unique among the jobs of one name; most jobs have none.
     pub key: Option<String>,
-    /// Whether a worker takes it.
+    /// The status.
     #[field(default = JobStatus::Waiting)]
     pub status: JobStatus,
     /// The time of the next attempt. During an attempt it is the end of the lease: then another
@@ -43,12 +43,15 @@ pub struct QueuedJob {
     pub attempts: i64,
     /// The last failure.
     pub error: Option<String>,
-    /// When it was put into the queue.
+    /// The time at which it was put into the queue.
     #[field(default = now)]
     pub created_at: Timestamp,
 }
 
-/// Takes jobs that are due, those that wait longest first.
+/// The most jobs that [`CLAIM`] leases.
+pub(crate) const MAX_CLAIMED: usize = 16;
+
+/// Leases due jobs, the longest waiting ones first.
 #[operation(
     kind = "batch",
     action = "update",
@@ -59,6 +62,18 @@ pub struct QueuedJob {
     returns = "records",
 )]
 pub(crate) const CLAIM: Operation<QueuedJob>;
+
+/// Leases the due job that has waited longest.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (status == JobStatus::Waiting && due_at <= now() && name.one_of(param(names))),
+    set(due_at = param(lease_end)),
+    limit = 1,
+    sort = asc(due_at),
+    returns = "records",
+)]
+pub(crate) const CLAIM_ONE: Operation<QueuedJob>;
 
 /// Makes parked jobs due again.
 #[operation(
@@ -83,5 +98,5 @@ pub(crate) const DROP: Operation<QueuedJob>;
 pub(crate) static ENTITIES: Package = package!(
     name = "linchpin-jobs",
     mount = "/jobs",
-    entities = [entity(QueuedJob, [CLAIM, RETRY, DROP])],
+    entities = [entity(QueuedJob, [CLAIM, CLAIM_ONE, RETRY, DROP])],
 );

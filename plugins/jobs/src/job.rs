@@ -1,5 +1,6 @@
-//! The trait of a job, and what a running job gets.
+//! The trait of a job, and the context of a running job.
 
+use std::any::TypeId;
 use std::time::Duration;
 
 use linchpin::{Adapters, BoxFuture, Cx, Error, Result};
@@ -10,15 +11,15 @@ use serde::de::DeserializeOwned;
 ///
 /// The value is stored as JSON. Add members with `#[serde(default)]`, so that stored jobs of an
 /// earlier release can still be read. A job runs at least once, so `run` must tolerate that an
-/// earlier attempt got some way.
+/// earlier attempt has already done a part of the work.
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// The name in the store, unique within an app.
     const NAME: &'static str;
 
-    /// The number of attempts after which a failing job is parked, 1 or more.
+    /// The number of attempts after which a failing job is parked, 1 or more; 6 by default.
     const ATTEMPTS: u32 = 6;
 
-    /// The longest time for an attempt; after it the attempt fails. At most a day.
+    /// The timeout of an attempt, at most a day; 1 minute by default.
     const TIMEOUT: Duration = Duration::from_mins(1);
 
     /// The pause after a number of failed attempts, from 1 on: by default 10 s, 40 s, 160 s and so
@@ -38,7 +39,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
 /// The context of a running job.
 #[derive(Clone, Debug)]
 pub struct JobCx {
-    /// A call of the application itself.
+    /// The context for calls of adapters. The caller is the application itself.
     pub cx: Cx,
     /// Typed access to every adapter of the app.
     pub adapters: Adapters,
@@ -51,6 +52,7 @@ pub struct JobCx {
 /// The facts of a type of jobs.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
+    pub(crate) id: TypeId,
     pub(crate) name: &'static str,
     pub(crate) attempts: u32,
     pub(crate) timeout: Duration,
@@ -61,6 +63,7 @@ pub(crate) struct Kind {
 impl Kind {
     pub(crate) fn of<T: Job>() -> Self {
         Self {
+            id: TypeId::of::<T>(),
             name: T::NAME,
             attempts: T::ATTEMPTS,
             timeout: T::TIMEOUT,

@@ -19,18 +19,20 @@ use linchpin_worker::Worker;
 
 /// The name of the plugin.
 const PLUGIN: &str = "jobs";
-/// The longest time for which a stop waits for running jobs.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The maximum time for which a stop waits for running jobs.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_hours(24);
 
 /// Background jobs of an app. See the [crate](crate) for an example.
 ///
-/// Handlers add jobs by [`JobQueue`], which they get by `adapters.provided::<JobQueue>()`. The
+/// Handlers add jobs with [`JobQueue`], which `adapters.provided::<JobQueue>()` returns. The
 /// command `jobs` lists jobs, and retries or drops parked ones.
 pub struct Jobs {
     kinds: Vec<Kind>,
+    /// The name, the cron expression and the payload of each recurring job.
     recurring: Vec<(&'static str, String, Result<String>)>,
     at_once: usize,
+    /// Set by the set-up of the app.
     runner: OnceLock<(Arc<Runner>, Arc<Notify>)>,
     worker: Mutex<Option<Worker>>,
 }
@@ -60,10 +62,13 @@ impl Jobs {
         Self::default()
     }
 
-    /// Runs jobs of a type.
+    /// Runs jobs of a type. A second call with the same type changes nothing.
     #[must_use]
     pub fn job<T: Job>(mut self) -> Self {
-        self.kinds.push(Kind::of::<T>());
+        let kind = Kind::of::<T>();
+        if self.kinds.iter().all(|known| known.id != kind.id) {
+            self.kinds.push(kind);
+        }
         self
     }
 
@@ -93,9 +98,6 @@ impl Jobs {
     pub fn every<T: Job>(mut self, schedule: &str, job: &T) -> Self {
         let payload = serde_json::to_string(job).map_err(Error::internal);
         self.recurring.push((T::NAME, schedule.to_owned(), payload));
-        if self.kinds.iter().any(|kind| kind.name == T::NAME) {
-            return self;
-        }
         self.job::<T>()
     }
 
@@ -106,8 +108,8 @@ impl Jobs {
         self
     }
 
-    /// The schedules, or the mistakes of the declaration.
-    fn checked(&self) -> std::result::Result<Vec<Recurring>, Vec<Problem>> {
+    /// Checks the declaration. Returns the schedules, or all problems.
+    fn check(&self) -> std::result::Result<Vec<Recurring>, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut wrong = |text: String| problems.push(Problem::new("jobs", "invalid", text));
         let mut seen = BTreeSet::new();
@@ -117,9 +119,7 @@ impl Jobs {
                 wrong(format!("the job `{name}` needs a name of 1 to 100 bytes"));
             }
             if !seen.insert(name) {
-                wrong(format!(
-                    "two jobs are named `{name}`: each needs a name of its own"
-                ));
+                wrong(format!("two jobs are named `{name}`: rename one of them"));
             }
             if kind.attempts == 0 {
                 wrong(format!("the job `{name}` needs `ATTEMPTS` of 1 or more"));
@@ -137,7 +137,7 @@ impl Jobs {
         for (name, text, payload) in &self.recurring {
             if recurring.iter().any(|known| known.name == *name) {
                 wrong(format!(
-                    "the job `{name}` has two schedules: give each a type of its own"
+                    "the job `{name}` has two schedules: use a separate type for each"
                 ));
                 continue;
             }
@@ -161,7 +161,7 @@ impl Jobs {
     }
 
     async fn set_up(&self, cx: &mut PostCx) -> Result<()> {
-        let recurring = self.checked().map_err(Error::validation)?;
+        let recurring = self.check().map_err(Error::validation)?;
         let records = cx.adapters().get::<QueuedJob>()?;
         let kinds: BTreeMap<&'static str, Kind> =
             self.kinds.iter().map(|kind| (kind.name, *kind)).collect();
@@ -219,7 +219,7 @@ impl Plugin for Jobs {
         Box::pin(async {
             let worker = self.worker.lock().take();
             if let Some(worker) = worker {
-                worker.ended(PATIENCE).await;
+                worker.ended(STOP_TIMEOUT).await;
             }
             Ok(())
         })

@@ -8,8 +8,9 @@ use tokio::sync::Notify;
 
 use crate::entity::{QueuedJobAdapter, QueuedJobCreate, queued_job};
 use crate::job::Job;
+use crate::recurring::KEY;
 
-/// Adds jobs. Handlers get it by `adapters.provided::<JobQueue>()`.
+/// Adds jobs. `adapters.provided::<JobQueue>()` returns it.
 #[derive(Clone, Debug)]
 pub struct JobQueue {
     pub(crate) records: QueuedJobAdapter,
@@ -23,8 +24,8 @@ impl JobQueue {
     /// one.
     ///
     /// # Errors
-    /// `internal` if the plugin does not know the job, or if it cannot be written as JSON; otherwise
-    /// those of the store.
+    /// `internal` if no [`Jobs::job`](crate::Jobs::job) names the type, or if the job cannot be
+    /// written as JSON; the errors of the store.
     pub async fn put<T: Job>(&self, cx: &Cx, job: &T) -> Result<()> {
         self.put_at(cx, job, cx.now()).await
     }
@@ -38,11 +39,16 @@ impl JobQueue {
     }
 
     /// Adds a job unless one of the same name and key waits, runs or is parked. Returns whether it
-    /// was added.
+    /// was added. The key `schedule` is reserved for recurring jobs.
     ///
     /// # Errors
-    /// As [`JobQueue::put`].
+    /// As [`JobQueue::put`]; `internal` for the reserved key.
     pub async fn put_once<T: Job>(&self, cx: &Cx, key: &str, job: &T) -> Result<bool> {
+        if key == KEY {
+            return Err(Error::internal(format!(
+                "the key `{KEY}` is reserved for recurring jobs: use another key"
+            )));
+        }
         let same = queued_job::name
             .eq(T::NAME.to_owned())
             .and(queued_job::key.eq(key.to_owned()));

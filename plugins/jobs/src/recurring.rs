@@ -22,13 +22,13 @@ pub(crate) struct Recurring {
 /// Parses a cron expression of five fields with an optional time zone: `0 3 * * * Europe/Berlin`.
 /// The default is UTC.
 pub(crate) fn parse(text: &str) -> std::result::Result<cronexpr::Crontab, String> {
-    let five = text.split_whitespace().count() == 5;
-    let whole = if five {
+    let without_zone = text.split_whitespace().count() == 5;
+    let with_zone = if without_zone {
         format!("{text} UTC")
     } else {
         text.to_owned()
     };
-    cronexpr::parse_crontab(&whole).map_err(|error| error.to_string())
+    cronexpr::parse_crontab(&with_zone).map_err(|error| error.to_string())
 }
 
 impl Recurring {
@@ -45,7 +45,8 @@ impl Recurring {
     }
 
     /// Creates the record of this job. If it exists, updates its payload, and its due time if the
-    /// schedule now has an earlier one.
+    /// schedule now has an earlier one. After a begun attempt the due time stays: it is the lease of
+    /// that attempt, or the time of the next one.
     pub(crate) async fn ensure(&self, records: &QueuedJobAdapter, cx: &Cx) -> Result<()> {
         let due_at = self.after(cx.now())?;
         let known = queued_job::name
@@ -54,10 +55,13 @@ impl Recurring {
         let query = ListQuery::new().filter(known).limit(1);
         let found: Option<QueuedJob> = records.list(cx, query).await?.items.pop();
         let done = match found {
-            Some(job) if job.due_at <= due_at && job.payload == self.payload => return Ok(()),
             Some(job) => {
+                let is_earlier = job.attempts == 0 && due_at < job.due_at;
+                if !is_earlier && job.payload == self.payload {
+                    return Ok(());
+                }
                 let patch = QueuedJobPatch {
-                    due_at: Some(job.due_at.min(due_at)),
+                    due_at: is_earlier.then_some(due_at),
                     payload: Some(self.payload.clone()),
                     ..QueuedJobPatch::default()
                 };

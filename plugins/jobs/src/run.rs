@@ -10,18 +10,18 @@ use linchpin::http::Clock;
 use linchpin::{Adapters, BoxFuture, Code, Cx, Error, Result};
 use tokio::sync::watch;
 
-use crate::entity::{JobStatus, QueuedJob, QueuedJobAdapter, QueuedJobPatch};
+use crate::entity::{JobStatus, MAX_CLAIMED, QueuedJob, QueuedJobAdapter, QueuedJobPatch};
 use crate::job::{JobCx, Kind};
 use crate::recurring::{KEY, Recurring};
 use linchpin_worker::Source;
 use linchpin_worker::later;
 
 /// The lease of a claim, until the attempt begins.
-const CLAIMED: Duration = Duration::from_mins(1);
-/// The time that a lease lasts beyond the longest attempt.
-const BEYOND: Duration = Duration::from_secs(30);
-/// The most characters of a stored error.
-const MOST_ERROR: usize = 1_000;
+const CLAIM_LEASE: Duration = Duration::from_mins(1);
+/// The time from the timeout of an attempt to the end of its lease.
+const LEASE_MARGIN: Duration = Duration::from_secs(30);
+/// The maximum number of characters of a stored error.
+const MAX_ERROR_CHARS: usize = 1_000;
 
 /// The jobs of an app and their records.
 pub(crate) struct Runner {
@@ -44,14 +44,17 @@ impl Source for Runner {
         self.at_once
     }
 
-    fn claim(&self) -> BoxFuture<'_, Result<Vec<QueuedJob>>> {
-        Box::pin(async {
+    fn claim(&self, free: usize) -> BoxFuture<'_, Result<Vec<QueuedJob>>> {
+        Box::pin(async move {
             let names: Vec<&str> = self.kinds.keys().copied().collect();
             if names.is_empty() {
                 return Ok(Vec::new());
             }
             let cx = self.cx();
-            let lease_end = later(cx.now(), CLAIMED);
+            let lease_end = later(cx.now(), CLAIM_LEASE);
+            if free < MAX_CLAIMED {
+                return self.records.claim_one(&cx, names, lease_end).await;
+            }
             self.records.claim(&cx, names, lease_end).await
         })
     }
@@ -60,7 +63,7 @@ impl Source for Runner {
         Box::pin(async move {
             let (id, name) = (job.id.clone(), job.name.clone());
             if let Err(error) = self.attempt(job).await {
-                tracing::warn!(job = name, id, error = ?error, "the result of a job was not written; it is repeated after its lease");
+                tracing::warn!(job = name, id, error = ?error, "could not write the result of a job; the job is repeated after its lease");
             }
         })
     }
@@ -79,8 +82,9 @@ impl Runner {
         let attempt = u32::try_from(job.attempts)
             .unwrap_or(u32::MAX)
             .saturating_add(1);
-        // The attempt is counted before it begins: a job that ends its process is parked, too.
-        let lease_end = later((self.clock)(), kind.timeout + BEYOND);
+        // The attempt is counted before it begins, so that a job that crashes its process is parked
+        // in the end, too.
+        let lease_end = later((self.clock)(), kind.timeout + LEASE_MARGIN);
         let begun = QueuedJobPatch {
             attempts: Some(i64::from(attempt)),
             due_at: Some(lease_end),
@@ -92,28 +96,28 @@ impl Runner {
             .await
         {
             Ok(job) => job,
-            // Another worker has it.
+            // Another worker has taken the job.
             Err(error) if is_lost(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
         let failure = if attempt > kind.attempts {
             Some("an earlier attempt ended the process".to_owned())
         } else {
-            self.done(kind, &job, attempt).await.err()
+            self.execute(kind, &job, attempt).await.err()
         };
         let written = match failure {
             None => self.finish(&job).await,
             Some(text) => self.fail(kind, &job, attempt, text).await,
         };
         match written {
-            // The lease ended, and another worker has the job.
+            // The lease has ended, and another worker has taken the job.
             Err(error) if is_lost(&error) => Ok(()),
             written => written,
         }
     }
 
-    /// Does the work; the error is the text of the failure.
-    async fn done(
+    /// Runs the function of the job; returns the text of its failure.
+    async fn execute(
         &self,
         kind: &Kind,
         job: &QueuedJob,
@@ -140,7 +144,7 @@ impl Runner {
         (job.key.as_deref() == Some(KEY)).then(|| recurring.find(|one| one.name == job.name))?
     }
 
-    /// Removes a job that is done, or sets the next time of one that recurs.
+    /// Removes a finished job; sets the next time of a recurring job.
     async fn finish(&self, job: &QueuedJob) -> Result<()> {
         let cx = self.cx();
         let Some(recurring) = self.recurring(job) else {
@@ -161,31 +165,31 @@ impl Runner {
             .map(drop)
     }
 
-    /// Writes a failure: the job is tried again, or parked after its last attempt. A job that recurs
-    /// waits for its next time.
+    /// Writes a failure: the job is retried, or parked after its last attempt. A recurring job
+    /// waits for its next time instead of being parked.
     async fn fail(&self, kind: &Kind, job: &QueuedJob, attempt: u32, text: String) -> Result<()> {
         let cx = self.cx();
-        let over = attempt >= kind.attempts;
+        let is_last = attempt >= kind.attempts;
         let mut patch = QueuedJobPatch {
             due_at: Some(later(cx.now(), (kind.pause)(attempt))),
             error: Some(Some(text.clone())),
             ..QueuedJobPatch::default()
         };
         match self.recurring(job) {
-            Some(recurring) if over => {
+            Some(recurring) if is_last => {
                 patch.due_at = Some(recurring.after(cx.now())?);
                 patch.attempts = Some(0);
             }
-            None if over => patch.status = Some(JobStatus::Parked),
+            None if is_last => patch.status = Some(JobStatus::Parked),
             _ => {}
         }
-        if over {
+        if is_last {
             tracing::error!(
                 job = job.name,
                 id = job.id,
                 attempt,
                 cause = text,
-                "a job failed for the last time"
+                "a job failed in its last attempt"
             );
         } else {
             tracing::warn!(
@@ -193,7 +197,7 @@ impl Runner {
                 id = job.id,
                 attempt,
                 cause = text,
-                "a job failed and is tried again"
+                "a job failed and is retried"
             );
         }
         self.records
@@ -218,6 +222,6 @@ fn text_of(error: &Error) -> String {
     }
     text.chars()
         .filter(|c| *c != '\0')
-        .take(MOST_ERROR)
+        .take(MAX_ERROR_CHARS)
         .collect()
 }

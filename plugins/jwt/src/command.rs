@@ -40,7 +40,7 @@ pub(super) fn token(args: &[String], secrets: &[SigningSecret]) -> Result<String
             _ => {
                 ttl = duration(value).ok_or_else(|| {
                     usage(format!(
-                        "`{value}` is no duration such as 90s, 15m, 1h or 7d"
+                        "`{value}` is not a duration such as 90s, 15m, 1h or 7d"
                     ))
                 })?;
             }

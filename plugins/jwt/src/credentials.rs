@@ -49,7 +49,8 @@ impl Credentials for Verifier {
         Box::pin(std::future::ready(self.credential(token)))
     }
 
-    /// A token of another issuer has no session here that could end.
+    /// Returns the credential unchanged: the sessions of tokens are managed elsewhere, so none can
+    /// end here.
     fn again<'a>(
         &'a self,
         earlier: &'a Credential,

@@ -1,4 +1,5 @@
-//! `JwtAuth`: bearer tokens signed with the app's secret, for apps whose users are known elsewhere.
+//! `JwtAuth`: bearer tokens signed with the app's secret, for apps whose users are managed
+//! by another system.
 //!
 //! The crate `linchpin` re-exports it (feature `jwt`, on by default).
 
@@ -19,13 +20,16 @@ use linchpin_core::{Actor, BoxFuture, Code, Error, Result, Timestamp};
 use linchpin_server::http::{Credentials, RouteAuth};
 use linchpin_server::{Command, MiddlewareCx, Plugin, PostCx, SigningSecret};
 
-/// Resolves the actor from `Authorization: Bearer <token>`: HS256 with the app's signing secret,
-/// `exp` and `sub` required, `nbf` honoured, both with 10 s of leeway; `sid`, `roles` and `tenant`
-/// are taken over. Every other algorithm is refused, and so are headers that bring keys (`jwk`,
-/// `jku`, `x5u`, `x5c`) or extensions (`crit`).
+/// Reads the actor from a JWT in the header `Authorization: Bearer <token>`.
+///
+/// A token must be signed with HS256 and the app's signing secret, and must have the claims `sub`
+/// and `exp`. `exp` and `nbf` are checked with a leeway of 10 s. The claims `sid`, `roles` and
+/// `tenant` become the session, the roles and the tenant of the actor. Tokens with another
+/// algorithm, with a key in the header (`jwk`, `jku`, `x5u`, `x5c`) or with extensions (`crit`) are
+/// refused.
 ///
 /// An invalid token gets 401 on every route, including public ones, because the caller expects to
-/// be authenticated. The plugin adds the command `token`, which prints a token for trying out.
+/// be authenticated. The plugin adds the command `token`, which prints a token for manual tests.
 #[derive(Debug, Default)]
 pub struct JwtAuth(());
 
@@ -35,8 +39,9 @@ impl JwtAuth {
         Self(())
     }
 
-    /// A token for `actor`, good from now on for `ttl`: id, session, roles and tenant become its
-    /// claims. For tests, and for services of yours that may say who calls.
+    /// Returns a token for `actor` that is valid for `ttl` from now on. The id, the session, the
+    /// roles and the tenant of the actor become claims. Use it in tests, and in your own services
+    /// that call the app for a user.
     ///
     /// ```
     /// use linchpin::prelude::*;
@@ -48,13 +53,13 @@ impl JwtAuth {
     /// ```
     ///
     /// # Errors
-    /// When the actor has no id, or the secret is shorter than 32 bytes.
+    /// If the actor has no id, or if the secret is shorter than 32 bytes.
     pub fn token(secret: &str, actor: &Actor, ttl: Duration) -> Result<String> {
         let secret = SigningSecret::new(secret).map_err(|why| Error::new(Code::Internal, why))?;
         let Some(sub) = actor.id.clone() else {
             return Err(Error::new(
                 Code::Internal,
-                "a token is for an actor with an id",
+                "a token needs an actor with an id",
             ));
         };
         Claims {
@@ -129,14 +134,15 @@ impl Plugin for JwtAuth {
     fn commands(&self) -> Vec<Command> {
         vec![Command::alone(
             "token",
-            "mints a token: --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]",
+            "prints a token: --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]",
             command::token,
         )]
     }
 }
 
-/// Installs the cryptography of tokens explicitly. If another crate enabled a second backend, the
-/// choice by feature would panic at the first use. If a backend is installed already, it is kept.
+/// Installs the cryptography backend of `jsonwebtoken` explicitly. If another crate enables a
+/// second backend by feature, `jsonwebtoken` would panic at the first use. A backend that is
+/// already installed is kept.
 fn install_crypto() {
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
 }

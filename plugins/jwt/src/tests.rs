@@ -10,7 +10,7 @@ use linchpin_server::SigningSecret;
 use linchpin_server::http::{ActorResolver, Origin, RequestId, Resolution};
 
 use super::command::token;
-use super::verifier::{LEEWAY, LONGEST, Verifier};
+use super::verifier::{LEEWAY, MAX_TOKEN_BYTES, Verifier};
 
 const SECRET: &str = "a-secret-for-tests-of-32-bytes!!!!";
 const NOW: i64 = 1_800_000_000;
@@ -29,11 +29,12 @@ fn hs256(claims: serde_json::Value) -> String {
 }
 
 #[test]
-fn takes_a_good_token_over() {
+fn a_valid_token_becomes_the_actor() {
     let token = hs256(
         serde_json::json!({"sub": "alice", "exp": NOW + 1, "nbf": NOW, "sid": "s", "roles": ["admin"], "tenant": "t", "plan": "pro"}),
     );
     let verifier = verifier();
+    // The second call reads the cached token.
     for _ in 0..2 {
         let actor = verifier.actor(&token).ok();
         let actor = actor.as_deref();
@@ -46,7 +47,7 @@ fn takes_a_good_token_over() {
 }
 
 #[test]
-fn refuses_every_other_one() {
+fn invalid_tokens_are_refused() {
     let good = serde_json::json!({"sub": "alice", "exp": NOW + 100});
     let none = {
         use base64::Engine;
@@ -117,7 +118,7 @@ fn refuses_every_other_one() {
             .rsplit_once('.')
             .map(|(body, _)| format!("{body}."))
             .unwrap_or_default(),
-        "x".repeat(LONGEST + 1),
+        "x".repeat(MAX_TOKEN_BYTES + 1),
     ];
     let verifier = verifier();
     for token in bad {
@@ -158,21 +159,27 @@ fn the_first_secret_signs_and_all_verify() {
         Verifier::new(&secrets[1..], Arc::new(Timestamp::system_now))
             .actor(&new)
             .is_err(),
-        "the new secret is unknown to it"
+        "a verifier without the new secret accepts its token"
     );
+}
+
+#[test]
+fn the_token_command_reports_invalid_arguments() {
+    let secrets: Vec<_> = SigningSecret::new(SECRET).into_iter().collect();
     for (line, text) in [
         ("--role a", "`--sub` is required"),
         ("--sub", "needs a value"),
         ("--sub a --rol b", "did you mean `--role`?"),
-        ("--sub a --ttl 10", "no duration"),
+        ("--sub a --ttl 10", "not a duration"),
     ] {
-        let error = token(&args(line), &secrets).unwrap_err();
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = token(&arguments, &secrets).unwrap_err();
         assert!(error.to_string().contains(text), "{line}: {error}");
     }
 }
 
 #[test]
-fn headers_are_one_bearer_token_or_none() {
+fn only_a_single_bearer_token_is_accepted() {
     let verifier = verifier();
     let good = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 1}));
     let resolve = |headers: &[&str]| {
@@ -186,7 +193,7 @@ fn headers_are_one_bearer_token_or_none() {
         };
         match verifier.resolve(&request.body(()).unwrap().into_parts().0, origin) {
             Resolution::Ready(actor) => actor.map(|a| a.id.clone()).map_err(|e| e.code()),
-            Resolution::Later(_) => panic!("known at once"),
+            Resolution::Later(_) => panic!("not resolved at once"),
         }
     };
     assert_eq!(resolve(&[]), Ok(None));
@@ -209,10 +216,10 @@ fn headers_are_one_bearer_token_or_none() {
 }
 
 #[test]
-fn large_claims_weigh_what_they_hold() {
+fn the_cache_weight_counts_large_claims() {
     let verifier = verifier();
     let token = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 10, "list": vec![1; 2000]}));
-    assert!(verifier.actor(&token).is_ok() && token.len() < LONGEST);
+    assert!(verifier.actor(&token).is_ok() && token.len() < MAX_TOKEN_BYTES);
     assert!(
         verifier.verified.weight() >= 2000 * size_of::<serde_json::Value>() as u64,
         "{}",
@@ -235,8 +242,8 @@ fn a_cached_token_expires() {
     assert!(verifier.actor(&token).is_ok());
     now.store(NOW + 10 + LEEWAY, std::sync::atomic::Ordering::SeqCst);
     assert!(verifier.actor(&token).is_err());
-    // If the clock is set back, the token stays expired, and so does another token of the same time
-    // that was not seen before.
+    // If the clock is set back, the token stays expired. Another token with the same `exp` is also
+    // refused, although it was never verified before.
     now.store(NOW, std::sync::atomic::Ordering::SeqCst);
     assert!(verifier.actor(&token).is_err());
     assert!(
@@ -252,9 +259,8 @@ fn a_cached_token_expires() {
 }
 
 #[tokio::test]
-async fn a_connection_checks_its_token_and_learns_when_it_expires() {
-    use linchpin_server::axum::http::{HeaderMap, HeaderValue};
-    use linchpin_server::http::{CredentialPlace, CredentialUse, Credentials};
+async fn the_credential_of_a_connection_expires_with_its_token() {
+    use linchpin_server::http::{CredentialUse, Credentials};
 
     let verifier = verifier();
     let token = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 60, "tenant": "t"}));
@@ -271,7 +277,15 @@ async fn a_connection_checks_its_token_and_learns_when_it_expires() {
             .expect("an answer")
             .is_some_and(|again| again.is_of_same_caller(&found))
     );
+}
 
+#[tokio::test]
+async fn a_credential_is_read_from_exactly_one_bearer_header() {
+    use linchpin_server::axum::http::{HeaderMap, HeaderValue};
+    use linchpin_server::http::{CredentialPlace, Credentials};
+
+    let verifier = verifier();
+    let token = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 60, "tenant": "t"}));
     let headers = |values: &[&str]| {
         let mut headers = HeaderMap::new();
         for value in values {

@@ -15,19 +15,20 @@ use linchpin_server::http::{ActorResolver, Clock, Origin, Resolution};
 
 use crate::{Claims, install_crypto};
 
-/// Bytes of verified tokens kept.
-const CACHED: u64 = 16 << 20;
-/// The memory of a cached token besides its text, in bytes.
+/// The maximum size of the cache of verified tokens, in bytes.
+const MAX_CACHE_BYTES: u64 = 16 << 20;
+/// The memory of a cached token in addition to its text, in bytes.
 const OVERHEAD: u64 = 512;
 /// How far the clocks of issuer and app may differ, in seconds.
 pub(super) const LEEWAY: i64 = 10;
 /// The maximum length of a token, in bytes.
-pub(super) const LONGEST: usize = 8 * 1024;
+pub(super) const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
 pub(super) struct Verified {
     actor: Arc<Actor>,
     /// Its memory, in bytes.
     weight: u64,
+    /// In seconds since 1970, like `expires`.
     not_before: i64,
     expires: i64,
 }
@@ -46,7 +47,7 @@ impl Verified {
 /// The credential of a request.
 pub(super) enum Presented<'a> {
     Nothing,
-    /// It is no token, for this reason.
+    /// The header contains no token, for this reason.
     Unusable(Error),
     Token(&'a str),
 }
@@ -58,7 +59,7 @@ pub(super) fn presented(headers: &HeaderMap) -> Presented<'_> {
         return Presented::Nothing;
     };
     if headers.next().is_some() {
-        // Two identities are none.
+        // Two headers could name two callers.
         return Presented::Unusable(refused());
     }
     let token = header.to_str().ok().and_then(|text| {
@@ -74,13 +75,13 @@ pub(super) fn presented(headers: &HeaderMap) -> Presented<'_> {
     }
 }
 
-/// Verifies tokens and remembers those it has verified.
+/// Verifies tokens, and caches verified ones.
 pub(super) struct Verifier {
     keys: Vec<DecodingKey>,
     validation: Validation,
     clock: Clock,
-    /// The latest second that the clock has shown: a clock that is set back makes no expired token
-    /// good again.
+    /// The latest second that the clock has shown. An expired token stays expired after the clock
+    /// is set back.
     latest: AtomicI64,
     anonymous: Arc<Actor>,
     /// The key is the whole token, because another signature is another token. Only verified tokens
@@ -101,8 +102,7 @@ impl Verifier {
     pub(super) fn new(secrets: &[SigningSecret], clock: Clock) -> Self {
         install_crypto();
         let mut validation = Validation::new(Algorithm::HS256);
-        // Times are checked here, against the application's clock, on every use of a cached token
-        // as well.
+        // `verified` checks the times with the app's clock on every use, also of cached tokens.
         validation.validate_exp = false;
         validation.validate_nbf = false;
         validation.validate_aud = false;
@@ -117,7 +117,11 @@ impl Verifier {
             clock,
             latest: AtomicI64::new(i64::MIN),
             anonymous: Arc::new(Actor::anonymous()),
-            verified: Cache::with_weighter((CACHED / (2 * OVERHEAD)) as usize, CACHED, Weight),
+            verified: Cache::with_weighter(
+                (MAX_CACHE_BYTES / (2 * OVERHEAD)) as usize,
+                MAX_CACHE_BYTES,
+                Weight,
+            ),
         }
     }
 
@@ -125,10 +129,12 @@ impl Verifier {
         self.verified(token).map(|verified| verified.actor())
     }
 
+    /// Verifies a token, or finds it in the cache, and checks its times.
+    ///
     /// # Errors
     /// `unauthorized` if the token is not valid now.
     pub(super) fn verified(&self, token: &str) -> Result<Arc<Verified>> {
-        if token.len() > LONGEST {
+        if token.len() > MAX_TOKEN_BYTES {
             return Err(refused());
         }
         let verified = match self.verified.get(token) {
@@ -163,8 +169,7 @@ impl Verifier {
                 .ok()
         };
         let Some(data) = self.keys.iter().find_map(read) else {
-            // For readers of the log: the secret of another app, or a missing claim. The response
-            // contains no reason.
+            // Only the log contains the reason, such as another secret or a missing claim.
             tracing::debug!(
                 error = why.map(tracing::field::display),
                 "a token was refused"
@@ -186,8 +191,8 @@ impl Verifier {
         {
             return Err(refused());
         }
-        // Names are at most 255 bytes each; claims may be of any form, and an array of digits takes
-        // sixteen times its text.
+        // A role has at most 255 bytes. Other claims may have any form; an array of digits takes
+        // sixteen times the memory of its text.
         let weight = claims
             .roles
             .iter()
@@ -246,12 +251,13 @@ fn acceptable(header: &Header) -> bool {
         && header.zip.is_none()
 }
 
-/// Texts that may be compared with and bound to stored ones.
+/// Whether a text can be an id, a session, a tenant or a role: 1 to 255 bytes without control
+/// characters.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 255 && !text.contains(char::is_control)
 }
 
-/// One text for everything that is wrong with a token: an attacker learns nothing from it.
+/// The error for an invalid token. It has no reason, so that an attacker learns nothing from it.
 fn refused() -> Error {
     Error::new(Code::Unauthorized, "The token is not valid")
 }

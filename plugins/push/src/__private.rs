@@ -1,3 +1,4 @@
-//! What benchmarks measure. No promise to users: anything here may change in a patch release.
+//! Functions for the benchmarks. They are not part of the public API and may change in a patch
+//! release.
 
 pub use crate::crypto::{Receiver, encrypt};

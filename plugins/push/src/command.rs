@@ -1,4 +1,4 @@
-//! The command `push`: it makes keys, and writes the service worker.
+//! The command `push`: it generates VAPID keys and writes the file of the service worker.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use linchpin::{Code, Error, Result};
 use crate::crypto::VapidKey;
 
 pub(crate) const ABOUT: &str =
-    "makes a key for push services, or writes the service worker: keys | worker [DIRECTORY]";
+    "generates a VAPID key, or writes the service worker: keys | worker [DIRECTORY]";
 
 /// The service worker.
 pub(crate) const WORKER: &str = include_str!("sw.js");
-/// The directory of the file, by default.
+/// The default directory of the file `sw.js`.
 const PUBLIC: &str = "public";
 
 pub(crate) fn run(args: &[String]) -> Result<String> {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_printed_key_is_one_that_the_app_reads() {
+    fn the_app_accepts_a_printed_key() {
         let text = run(&args(&["keys"])).unwrap();
         let private = text
             .lines()
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_worker_is_written() {
+    fn the_command_writes_the_service_worker() {
         let folder = tempfile::tempdir().unwrap();
         let public = folder.path().join("web/public");
         run(&args(&["worker", public.to_str().unwrap()])).unwrap();

@@ -25,32 +25,31 @@ pub struct PushConfig {
     /// `vapid`: the keys that identify the app, newest first. A browser gets messages that are
     /// signed with the key it subscribed with. At least one is required.
     pub vapid: Vec<VapidKey>,
-    /// `subject`: how push services reach the operator: `mailto:` and an address, or a page.
-    /// Required.
+    /// `subject`: a contact of the operator for push services: a `mailto:` address or an `https://`
+    /// page. Required.
     pub subject: String,
-    /// `hosts`: the hosts of push services: names, or `*.` and a name. `any` allows all public
-    /// hosts. The default is the services of the known browsers.
+    /// `hosts`: the allowed hosts of push services: names, or patterns such as `*.example.com`.
+    /// `any` allows all public hosts. The default is the push services of the known browsers.
     pub hosts: Vec<String>,
-    /// `require_live_session`: whether nothing is sent to a browser whose session has expired. The
-    /// default is `false`: only a session that was ended suspends its subscriptions.
+    /// `require_live_session`: whether an expired session suspends its subscriptions. The default
+    /// is `false`: only the end of a session (such as a sign-out) suspends them.
     pub require_live_session: bool,
     /// `allow_http`: whether push services may have the scheme `http`, for tests. The default is
     /// `false`.
     pub allow_http: bool,
     /// `allow_private`: whether `allow_cidrs` is allowed in production. The default is `false`.
     pub allow_private: bool,
-    /// `allow_cidrs`: networks that push services may be in although they are not public. None by
-    /// default.
+    /// `allow_cidrs`: private networks in which push services may be. The default is none.
     pub allow_cidrs: Vec<IpNet>,
-    /// `workers`: the most subscriptions that this process serves at the same time. The default is
-    /// 32.
+    /// `workers`: the maximum number of subscriptions that this process serves concurrently. The
+    /// default is 32.
     pub workers: usize,
-    /// The root certificates that push services are checked against. The default is those of the
-    /// system.
+    /// The trusted root certificates for connections to push services. The default is those of the
+    /// operating system.
     pub roots: Roots,
-    /// Mistakes in the variables of the environment.
+    /// Invalid environment variables.
     problems: Vec<Problem>,
-    /// Whether the variables of the environment were read.
+    /// Whether the environment variables were read.
     pub(crate) of_environment: bool,
 }
 
@@ -110,8 +109,8 @@ const READERS: &[(&str, Reader<PushConfig>)] = &[
 ];
 
 impl PushConfig {
-    /// The settings of the environment: `LINCHPIN_PUSH_SUBJECT` is `push.subject`. Lists are
-    /// separated by commas. Mistakes are errors at start-up.
+    /// Reads the settings from environment variables: `LINCHPIN_PUSH_SUBJECT` is `push.subject`.
+    /// Lists are separated by commas. Invalid values are errors at start-up.
     pub fn from_env() -> Self {
         Self::of(std::env::vars_os())
     }
@@ -125,7 +124,7 @@ impl PushConfig {
         config
     }
 
-    /// The mistakes of the settings, each with its key.
+    /// Checks the settings. Each problem names its setting.
     pub(crate) fn check(&self, production: bool) -> Vec<Problem> {
         let mut problems = self.problems.clone();
         let mut wrong = |key: &str, code: &'static str, text: &str| {
@@ -140,7 +139,7 @@ impl PushConfig {
         }
         let ids = self.vapid.iter().map(VapidKey::id);
         if ids.collect::<std::collections::BTreeSet<_>>().len() < self.vapid.len() {
-            wrong("vapid", "duplicate", "has one key twice");
+            wrong("vapid", "duplicate", "contains the same key twice");
         }
         if !is_subject(&self.subject) {
             wrong(
@@ -166,7 +165,7 @@ impl PushConfig {
             wrong(
                 "allow_cidrs",
                 "range",
-                "opens private networks to callers: remove it, or set `push.allow_private`",
+                "allows callers to reach private networks: remove it, or set `push.allow_private`",
             );
         }
         if !(1..=1_000).contains(&self.workers) {
@@ -180,7 +179,7 @@ impl PushConfig {
         self.hosts.iter().any(|host| host == "any")
     }
 
-    /// Whether a host is one of a push service.
+    /// Whether a host is an allowed push service.
     pub(crate) fn is_service(&self, host: &str) -> bool {
         let names = |pattern: &String| match pattern.strip_prefix("*.") {
             Some(domain) => host
@@ -192,7 +191,7 @@ impl PushConfig {
         self.is_open() || self.hosts.iter().any(names)
     }
 
-    /// A key by the name that subscriptions store.
+    /// Returns the key with this id, which subscriptions store.
     pub(crate) fn key(&self, id: &str) -> Option<&VapidKey> {
         self.vapid.iter().find(|key| key.id() == id)
     }
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_reported_at_once() {
+    fn all_invalid_settings_are_reported_at_once() {
         let config = of(&[
             ("VAPID", "x"),
             ("SUBJEKT", "x"),
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_only_look_allowed_are_refused() {
+    fn hosts_that_resemble_an_allowed_host_are_refused() {
         let config = PushConfig::default();
         for good in [
             "fcm.googleapis.com",

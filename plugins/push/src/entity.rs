@@ -1,4 +1,4 @@
-//! The entities: subscriptions of browsers, and the messages on their way to them.
+//! The entities: subscriptions of browsers, and deliveries of messages to them.
 
 use linchpin::prelude::*;
 
@@ -7,11 +7,12 @@ use linchpin::prelude::*;
 pub enum SubscriptionStatus {
     /// Messages are sent.
     Active,
-    /// Its session has ended, or its key is not used any more. It may subscribe again.
+    /// Its session has ended, or the app no longer has its VAPID key. The browser may subscribe
+    /// again.
     Suspended,
 }
 
-/// A browser of a user.
+/// A subscription of a browser of a user.
 #[entity(
     namespace = "push",
     path = "subscriptions",
@@ -31,7 +32,8 @@ pub(crate) struct PushSubscription {
     pub(crate) user_id: String,
     /// The handle of the session that subscribed, or used the subscription last.
     pub(crate) session_id: Option<String>,
-    /// The address at the push service. Anyone who has it and the keys can send.
+    /// The URL at the push service. Anyone who has it and the keys can send messages to the
+    /// browser.
     #[field(private, length = 1..=2048)]
     pub(crate) endpoint: String,
     pub(crate) endpoint_host: String,
@@ -53,13 +55,13 @@ pub(crate) struct PushSubscription {
     #[field(default = 0)]
     pub(crate) failure_count: i64,
     pub(crate) last_success_at: Option<Timestamp>,
-    /// The last time at which the browser subscribed or took a message.
+    /// The last time at which the browser subscribed or its push service accepted a message.
     pub(crate) used_at: Timestamp,
-    /// The time at which a message is due; none if nothing waits.
+    /// The time at which the next message is due; `None` if no message waits.
     pub(crate) due_at: Option<Timestamp>,
-    /// No message is sent before this time, because the push service asked for it.
+    /// No message is sent before this time, because the push service has answered 429 or 503.
     pub(crate) held_until: Option<Timestamp>,
-    /// The worker that sends to the browser, until `lease_until`.
+    /// Identifies the worker that sends to the browser. It is valid until `lease_until`.
     pub(crate) lease_token: Option<String>,
     pub(crate) lease_until: Option<Timestamp>,
     #[field(default = now)]
@@ -68,7 +70,10 @@ pub(crate) struct PushSubscription {
     pub(crate) updated_at: Timestamp,
 }
 
-/// Leases subscriptions with due messages, those that wait longest first.
+/// The most subscriptions that [`LEASE`] leases.
+pub(crate) const MAX_LEASED: usize = 16;
+
+/// Leases at most 16 subscriptions with due messages, oldest due time first.
 #[operation(
     kind = "batch",
     action = "update",
@@ -82,7 +87,22 @@ pub(crate) struct PushSubscription {
 )]
 pub(crate) const LEASE: Operation<PushSubscription>;
 
-/// Ends a lease in which no message was sent, unless it was lost. Nothing is due any more.
+/// Leases the subscription with the oldest due message.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (status == SubscriptionStatus::Active && due_at <= now()
+        && (held_until.is_none() || held_until <= now())
+        && (lease_until.is_none() || lease_until <= now())),
+    set(lease_token = param(lease_token), lease_until = param(lease_until)),
+    limit = 1,
+    sort = asc(due_at),
+    returns = "records",
+)]
+pub(crate) const LEASE_ONE: Operation<PushSubscription>;
+
+/// Ends a lease in which no message was sent, unless another worker has taken it. Clears the due
+/// time.
 #[operation(
     kind = "batch",
     action = "update",
@@ -92,7 +112,8 @@ pub(crate) const LEASE: Operation<PushSubscription>;
 )]
 pub(crate) const FREE: Operation<PushSubscription>;
 
-/// Ends a lease in which a message was sent, unless it was lost. Nothing is due any more.
+/// Ends a lease in which a message was sent, unless another worker has taken it. Clears the due
+/// time.
 #[operation(
     kind = "batch",
     action = "update",
@@ -103,7 +124,7 @@ pub(crate) const FREE: Operation<PushSubscription>;
 )]
 pub(crate) const FREE_SENT: Operation<PushSubscription>;
 
-/// Makes subscriptions due, unless they are due earlier already.
+/// Sets the due time of subscriptions, unless they are due earlier.
 #[operation(
     kind = "batch",
     action = "update",
@@ -113,8 +134,8 @@ pub(crate) const FREE_SENT: Operation<PushSubscription>;
 )]
 pub(crate) const WAKE: Operation<PushSubscription>;
 
-/// Holds the subscriptions of a push service that have messages to send before the end of the hold.
-/// The others are not written: there may be millions.
+/// Holds back the subscriptions of a push service that have messages due before the end of the
+/// hold. Subscriptions without such messages are not written: there may be millions.
 #[operation(
     kind = "batch",
     action = "update",
@@ -136,7 +157,7 @@ pub(crate) const HOLD: Operation<PushSubscription>;
 )]
 pub(crate) const SUSPEND: Operation<PushSubscription>;
 
-/// Suspends the subscriptions of a key that the app does not have any more.
+/// Suspends the subscriptions of a VAPID key that the app no longer has.
 #[operation(
     kind = "batch",
     action = "update",
@@ -155,8 +176,8 @@ pub(crate) const SUSPEND_KEY: Operation<PushSubscription>;
 )]
 pub(crate) const REMOVE: Operation<PushSubscription>;
 
-/// Removes a subscription that its push service does not know any more, if it still is the one to
-/// which the message was sent.
+/// Removes a subscription that its push service no longer knows. After a renewal with new keys it
+/// is kept.
 #[operation(
     kind = "batch",
     action = "delete",
@@ -174,7 +195,7 @@ pub(crate) const GONE: Operation<PushSubscription>;
 )]
 pub(crate) const FORGET: Operation<PushSubscription>;
 
-/// How important a message is, for the battery of the device.
+/// The urgency of a message. To save its battery, a device may delay less urgent messages.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
     /// It may wait until the device is in use.
@@ -190,7 +211,7 @@ pub enum Urgency {
 pub enum DeliveryStatus {
     /// Not tried yet.
     Pending,
-    /// The push service took it.
+    /// The push service has accepted it.
     Sent,
     /// The browser has shown it.
     Delivered,
@@ -200,26 +221,26 @@ pub enum DeliveryStatus {
     Dead,
 }
 
-/// Why a message was not sent.
+/// The reason why a message was not sent.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeliveryReason {
-    /// The push service does not know the subscription any more.
+    /// The push service no longer knows the subscription (404 or 410).
     Gone,
-    /// The message is longer than push services take.
+    /// The message is longer than push services accept.
     PayloadTooLarge,
     /// The push service refused the sender or the request.
     Rejected,
-    /// It was not sent before its time had passed.
+    /// Its lifetime ended before it was sent.
     Expired,
     /// Every attempt failed.
     Exhausted,
-    /// The address is not public.
+    /// The address of the push service is not allowed, for example because it is private.
     BlockedAddress,
-    /// It was not wanted any more when its turn came.
+    /// `Push::wanted` returned `false` when the message was due.
     Suppressed,
 }
 
-/// A message on its way to one browser.
+/// The delivery of a message to one browser.
 #[entity(
     namespace = "push",
     path = "deliveries",
@@ -240,12 +261,12 @@ pub(crate) struct PushDelivery {
     pub(crate) user_id: String,
     pub(crate) subscription_id: String,
     pub(crate) notification_id: Option<String>,
-    /// Two messages of one event to one browser are one message.
+    /// One event leads to at most one message for each browser.
     pub(crate) event_id: String,
-    /// A newer message of this topic replaces it.
+    /// A newer message with the same topic replaces this one.
     pub(crate) topic: Option<String>,
     pub(crate) urgency: Urgency,
-    /// How long the push service keeps it, in seconds.
+    /// The time for which the push service keeps the message, in seconds.
     pub(crate) ttl: i64,
     pub(crate) expires_at: Timestamp,
     #[field(default = DeliveryStatus::Pending)]
@@ -255,11 +276,11 @@ pub(crate) struct PushDelivery {
     pub(crate) attempts: i64,
     /// The time of the next attempt; none after the last one.
     pub(crate) next_retry_at: Option<Timestamp>,
-    /// The status of the push service's last answer.
+    /// The HTTP status of the last response of the push service.
     pub(crate) provider_status: Option<i64>,
     pub(crate) sent_at: Option<Timestamp>,
     pub(crate) delivered_at: Option<Timestamp>,
-    /// The message as JSON; empty when it is sent or dead.
+    /// The message as JSON; empty after it was sent or given up.
     #[field(private, default = "")]
     pub(crate) message: String,
     /// When the record is removed.
@@ -278,7 +299,7 @@ pub(crate) struct PushDelivery {
 )]
 pub(crate) const REPLACE: Operation<PushDelivery>;
 
-/// Writes that a browser has shown a message.
+/// Records that a browser has shown a message.
 #[operation(
     kind = "batch",
     action = "update",
@@ -297,7 +318,7 @@ pub(crate) const ACK: Operation<PushDelivery>;
 )]
 pub(crate) const DROP: Operation<PushDelivery>;
 
-/// Ends the waiting messages to a browser that its push service does not know any more.
+/// Gives up the waiting messages to a browser that its push service no longer knows.
 #[operation(
     kind = "batch",
     action = "update",
@@ -326,6 +347,7 @@ pub(crate) static ENTITIES: Package = package!(
             PushSubscription,
             [
                 LEASE,
+                LEASE_ONE,
                 FREE,
                 FREE_SENT,
                 WAKE,

@@ -1,8 +1,9 @@
 //! Web push: encrypted messages to browsers that are closed.
 //!
-//! Pages subscribe under `/__push/subscribe`. Code sends by [`PushQueue`], which it gets by
-//! `adapters.provided::<PushQueue>()`. A message is written in the transaction of the caller, and a
-//! worker sends it to every browser of the user: encrypted by RFC 8291, and identified by RFC 8292.
+//! Pages subscribe under `/__push/subscribe`. Handlers send messages with [`PushQueue`], which
+//! `adapters.provided::<PushQueue>()` returns. A message is written in the transaction of the
+//! caller, and a worker sends it to every browser of the user. Messages are encrypted (RFC 8291),
+//! and a signed token identifies the app (RFC 8292).
 //!
 //! ```no_run
 //! use linchpin::prelude::*;

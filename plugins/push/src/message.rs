@@ -9,12 +9,12 @@ use serde_json::{Map, Value as Json, json};
 use crate::crypto::encode;
 use crate::entity::Urgency;
 
-/// The most bytes of a message in JSON.
-pub(crate) const MOST: usize = 3_993;
-/// What stands for the end of a body that was shortened.
-const CUT: char = '…';
+/// The maximum size of a message as JSON, in bytes.
+pub(crate) const MAX_JSON_LENGTH: usize = 3_993;
+/// Ends a shortened body.
+const ELLIPSIS: char = '…';
 
-/// How important a message is.
+/// The importance of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Priority {
     /// It may be late: urgency `low`, kept for 12 hours.
@@ -48,8 +48,8 @@ impl Priority {
     }
 }
 
-/// A message to all browsers of a user, whatever tenant they subscribed in. So the ids of users must
-/// be unique in the whole app, as those of `linchpin-auth` are.
+/// A message to all browsers of a user, in all tenants. User ids must therefore be unique in the
+/// whole app, like those of `linchpin-auth`.
 ///
 /// ```
 /// use linchpin_push::{Priority, PushMessage};
@@ -107,7 +107,7 @@ impl PushMessage {
         self
     }
 
-    /// The path that a click opens, on the app's own origin; `/` by default. Anything else is
+    /// The path that a click opens, on the origin of the app. The default is `/`; any other URL is
     /// replaced by `/`.
     #[must_use]
     pub fn url(mut self, path: impl Into<String>) -> Self {
@@ -115,21 +115,21 @@ impl PushMessage {
         self
     }
 
-    /// The address of an image beside the text.
+    /// The URL of an image next to the text.
     #[must_use]
     pub fn icon(mut self, url: impl Into<String>) -> Self {
         self.icon = Some(url.into());
         self
     }
 
-    /// The address of a small image for the status bar.
+    /// The URL of a small image for the status bar.
     #[must_use]
     pub fn badge(mut self, url: impl Into<String>) -> Self {
         self.badge = Some(url.into());
         self
     }
 
-    /// What the message is about, for the page that opens.
+    /// The kind of the message, for the page that a click opens.
     #[must_use]
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
@@ -143,14 +143,14 @@ impl PushMessage {
         self
     }
 
-    /// How important it is.
+    /// The importance of the message.
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Whether the user has quiet hours: then the urgency is `low`, except for
+    /// Whether the user has quiet hours. In quiet hours the urgency is `low`, except for
     /// [`Priority::Urgent`].
     #[must_use]
     pub fn quiet(mut self, is_quiet: bool) -> Self {
@@ -158,8 +158,8 @@ impl PushMessage {
         self
     }
 
-    /// How long it is worth being shown, in place of the time of its priority. Zero: only if the
-    /// browser is reachable now. At most 28 days.
+    /// The lifetime of the message, in place of the one of its priority. With zero, the message is
+    /// shown only if the browser is reachable now. At most 28 days.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl.min(Duration::from_hours(28 * 24)));
@@ -173,14 +173,14 @@ impl PushMessage {
         self
     }
 
-    /// The event that led to it. A second message of one event to one browser is not sent.
+    /// The event that led to the message. A browser gets only one message for each event.
     #[must_use]
     pub fn event(mut self, id: impl Into<String>) -> Self {
         self.event_id = Some(id.into());
         self
     }
 
-    /// Sends it at this time, or as soon as possible after it.
+    /// Sends the message at this time, or as soon as possible after it.
     #[must_use]
     pub fn at(mut self, at: Timestamp) -> Self {
         self.at = Some(at);
@@ -196,7 +196,7 @@ impl PushMessage {
         self.priority.urgency(self.is_quiet)
     }
 
-    /// The topic for the push service: 32 characters that do not tell the key.
+    /// The topic for the push service: a hash of the key with 32 characters.
     pub(crate) fn topic(&self) -> Option<String> {
         let key = self.dedup_key.as_ref()?;
         let mut topic = encode(digest(&SHA256, key.as_bytes()).as_ref());
@@ -204,35 +204,37 @@ impl PushMessage {
         Some(topic)
     }
 
-    /// The JSON for one delivery; `None` if it is too long although its body is left out.
+    /// The message as JSON for one delivery. Returns `None` if it is too long even without its
+    /// body.
     pub(crate) fn json(&self, delivery: &str) -> Option<String> {
         let whole = self.json_with(delivery, &self.body);
-        if whole.len() <= MOST {
+        if whole.len() <= MAX_JSON_LENGTH {
             return Some(whole);
         }
         let without = self.json_with(delivery, "");
-        if without.len() > MOST {
+        if without.len() > MAX_JSON_LENGTH {
             return None;
         }
-        // A character may take several bytes in JSON: the longest part that fits is searched.
+        // A character may take several bytes in JSON, so a binary search finds the longest body
+        // that fits.
         let ends: Vec<usize> = self.body.char_indices().map(|(at, _)| at).collect();
         let shortened = |count: usize| {
             let end = ends.get(count).copied().unwrap_or(self.body.len());
             let mut body = self.body[..end].trim_end().to_owned();
-            body.push(CUT);
+            body.push(ELLIPSIS);
             self.json_with(delivery, &body)
         };
-        let (mut fits, mut too_many) = (0, ends.len().min(MOST));
+        let (mut fits, mut too_many) = (0, ends.len().min(MAX_JSON_LENGTH));
         while fits + 1 < too_many {
             let middle = usize::midpoint(fits, too_many);
-            if shortened(middle).len() <= MOST {
+            if shortened(middle).len() <= MAX_JSON_LENGTH {
                 fits = middle;
             } else {
                 too_many = middle;
             }
         }
         let best = shortened(fits);
-        Some(if fits > 0 && best.len() <= MOST {
+        Some(if fits > 0 && best.len() <= MAX_JSON_LENGTH {
             best
         } else {
             without
@@ -248,7 +250,7 @@ impl PushMessage {
         message.insert("title".to_owned(), json!(self.title));
         message.insert("body".to_owned(), json!(body));
         message.insert("url".to_owned(), json!(url));
-        // A message that is sent twice has one tag, so that it is shown once.
+        // A message that is sent twice has the same tag both times, so the browser shows it once.
         let tag = self.topic().unwrap_or_else(|| delivery.to_owned());
         message.insert("tag".to_owned(), Json::String(tag));
         for (name, value) in [("icon", &self.icon), ("badge", &self.badge)] {
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_the_members_that_the_service_worker_reads() {
+    fn the_message_json_has_the_members_that_the_service_worker_reads() {
         let message = PushMessage::new("u", "Title")
             .body("Text")
             .url("/orders/1?tab=2")
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_click_opens_no_other_origin() {
+    fn links_of_messages_must_be_of_the_same_origin() {
         for bad in [
             "",
             "x",
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_is_shortened_to_what_fits() {
+    fn a_long_body_is_shortened_to_the_maximum_size() {
         for body in [
             "x".repeat(10_000),
             "ä€😀\"\n".repeat(2_000),
@@ -341,38 +343,57 @@ mod tests {
         ] {
             let message = PushMessage::new("u", "t").body(body.clone());
             let text = message.json(DELIVERY).unwrap();
-            assert!((MOST - 8..=MOST).contains(&text.len()), "{}", text.len());
+            assert!(
+                (MAX_JSON_LENGTH - 8..=MAX_JSON_LENGTH).contains(&text.len()),
+                "{}",
+                text.len()
+            );
             let kept = parsed(&message)["body"].as_str().unwrap().to_owned();
-            let kept = kept.strip_suffix(CUT).unwrap();
+            let kept = kept.strip_suffix(ELLIPSIS).unwrap();
             assert!(body.starts_with(kept));
         }
         let exact = PushMessage::new("u", "t");
-        let room = MOST - exact.json(DELIVERY).unwrap().len();
+        let room = MAX_JSON_LENGTH - exact.json(DELIVERY).unwrap().len();
         let fits = exact.clone().body("x".repeat(room));
         assert_eq!(parsed(&fits)["body"].as_str().unwrap().len(), room);
         let over = exact.body("x".repeat(room + 1));
-        assert!(parsed(&over)["body"].as_str().unwrap().ends_with(CUT));
-        assert_eq!(PushMessage::new("u", "t".repeat(MOST)).json(DELIVERY), None);
-        // There is no room for any part of the body: it is left out.
+        assert!(parsed(&over)["body"].as_str().unwrap().ends_with(ELLIPSIS));
+        assert_eq!(
+            PushMessage::new("u", "t".repeat(MAX_JSON_LENGTH)).json(DELIVERY),
+            None
+        );
+        // No part of the body fits: it is left out.
         let full = PushMessage::new("u", "").json(DELIVERY).unwrap().len();
-        let message = PushMessage::new("u", "t".repeat(MOST - full)).body("body");
+        let message = PushMessage::new("u", "t".repeat(MAX_JSON_LENGTH - full)).body("body");
         assert_eq!(parsed(&message)["body"], "");
     }
 
     #[test]
-    fn priorities_decide_on_urgency_and_time() {
-        let of = |priority, quiet| {
+    fn the_priority_sets_urgency_and_lifetime() {
+        let urgency_and_ttl = |priority, quiet| {
             let message = PushMessage::new("u", "t").priority(priority).quiet(quiet);
             (message.urgency(), message.ttl_seconds())
         };
-        assert_eq!(of(Priority::Low, false), (Urgency::Low, 43_200));
-        assert_eq!(of(Priority::Normal, false), (Urgency::Normal, 86_400));
-        assert_eq!(of(Priority::High, false), (Urgency::High, 259_200));
-        assert_eq!(of(Priority::Urgent, false), (Urgency::High, 86_400));
+        assert_eq!(
+            urgency_and_ttl(Priority::Low, false),
+            (Urgency::Low, 43_200)
+        );
+        assert_eq!(
+            urgency_and_ttl(Priority::Normal, false),
+            (Urgency::Normal, 86_400)
+        );
+        assert_eq!(
+            urgency_and_ttl(Priority::High, false),
+            (Urgency::High, 259_200)
+        );
+        assert_eq!(
+            urgency_and_ttl(Priority::Urgent, false),
+            (Urgency::High, 86_400)
+        );
         for priority in [Priority::Low, Priority::Normal, Priority::High] {
-            assert_eq!(of(priority, true).0, Urgency::Low);
+            assert_eq!(urgency_and_ttl(priority, true).0, Urgency::Low);
         }
-        assert_eq!(of(Priority::Urgent, true).0, Urgency::High);
+        assert_eq!(urgency_and_ttl(Priority::Urgent, true).0, Urgency::High);
         let none = PushMessage::new("u", "t").ttl(Duration::ZERO);
         assert_eq!(none.ttl_seconds(), 0);
     }

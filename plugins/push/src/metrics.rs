@@ -1,5 +1,5 @@
-//! Counts and times of messages, for the recorder of the crate `metrics`. Labels never name a user,
-//! a browser or a message.
+//! Counters and durations of messages, for the recorder of the crate `metrics`. Labels never name a
+//! user, a browser or a message.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use metrics::{counter, histogram};
 
 use crate::sender::{Attempt, Outcome};
 
-/// The result of an attempt was written.
+/// Counts an attempt whose result was written.
 pub(crate) fn attempted(attempt: Attempt) {
     let (result, reason) = match attempt.outcome {
         Outcome::Sent => ("sent", ""),
@@ -20,7 +20,7 @@ pub(crate) fn attempted(attempt: Attempt) {
     counter!("linchpin_push_attempts_total", "result" => result, "reason" => reason).increment(1);
 }
 
-/// A push service has answered, or has not.
+/// Records the duration of a request to a push service, with or without a response.
 pub(crate) fn requested(took: Duration) {
     histogram!("linchpin_push_request_seconds").record(took);
 }

@@ -1,4 +1,4 @@
-//! The plugin: it reads the settings, and starts the worker.
+//! The plugin: it checks the settings and starts the worker.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -24,10 +24,10 @@ use crate::{command, routes};
 
 /// The name of the plugin.
 pub(crate) const PLUGIN: &str = "push";
-/// The longest time for which a stop waits for requests and their results.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// At shutdown, the plugin waits at most this long for running requests and their results.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A message whose turn has come.
+/// A message that is due.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Waiting {
@@ -39,14 +39,14 @@ pub struct Waiting {
     pub event_id: String,
 }
 
-/// Decides whether a message still is wanted.
+/// Decides whether a due message is still sent.
 pub(crate) type Wanted = Arc<dyn Fn(Cx, Waiting) -> BoxFuture<'static, Result<bool>> + Send + Sync>;
 
-/// The plugin's parts, from the set-up on.
+/// The shared state of the routes. It is empty before the set-up of the app.
 #[derive(Clone, Default)]
-pub(crate) struct Place(Arc<OnceLock<Parts>>);
+pub(crate) struct PartsCell(Arc<OnceLock<Parts>>);
 
-/// The parts that routes use.
+/// The state that the routes share.
 pub(crate) struct Parts {
     pub(crate) workers: Arc<Workers>,
     pub(crate) queue: PushQueue,
@@ -54,7 +54,7 @@ pub(crate) struct Parts {
     pub(crate) origins: Vec<Cors>,
 }
 
-impl Place {
+impl PartsCell {
     pub(crate) fn parts(&self) -> Result<&Parts> {
         self.0
             .get()
@@ -62,11 +62,12 @@ impl Place {
     }
 }
 
-/// Web push: messages to the browsers of users, also when no page of the app is open.
+/// Web push: messages to the browsers of users, even if no page of the app is open.
 ///
 /// Pages subscribe at `POST /__push/subscribe` with the key of `GET /__push/vapid-public-key`.
-/// [`PushQueue`] sends. The command `push worker` writes the service worker that shows messages, and
-/// `push keys` makes the key that identifies the app. See the [crate](crate) for an example.
+/// [`PushQueue`] sends. The command `push worker` writes the service worker that shows messages,
+/// and `push keys` generates the key that identifies the app. See the [crate](crate) for an
+/// example.
 ///
 /// The secrets of browsers are encrypted with the data keys of the app; without one the app does not
 /// start.
@@ -84,13 +85,13 @@ impl Place {
 /// | `allow_private`: allow them in production too | `LINCHPIN_PUSH_ALLOW_PRIVATE` | `false` |
 /// | `workers`: subscriptions that are served at the same time | `LINCHPIN_PUSH_WORKERS` | 32 |
 ///
-/// Only a plugin with [`PushConfig::from_env`] reads the variables.
+/// Only [`PushConfig::from_env`] reads the variables.
 pub struct Push {
     config: PushConfig,
     resolver: Option<Arc<dyn Resolve>>,
     wanted: Option<Wanted>,
     serves_worker: bool,
-    place: Place,
+    cell: PartsCell,
     worker: Mutex<Option<Worker>>,
 }
 
@@ -103,14 +104,14 @@ impl fmt::Debug for Push {
 }
 
 impl Push {
-    /// The plugin with these settings.
+    /// Creates the plugin with these settings.
     pub fn new(config: PushConfig) -> Self {
         Self {
             config,
             resolver: None,
             wanted: None,
             serves_worker: false,
-            place: Place::default(),
+            cell: PartsCell::default(),
             worker: Mutex::default(),
         }
     }
@@ -122,16 +123,16 @@ impl Push {
         self
     }
 
-    /// Resolves the names of push services by other means than the operating system.
+    /// Replaces the resolver of host names. The default is that of the operating system.
     #[must_use]
     pub fn resolver(mut self, resolver: impl Resolve + 'static) -> Self {
         self.resolver = Some(Arc::new(resolver));
         self
     }
 
-    /// Asks before each attempt whether the message still is wanted: for example, whether its
-    /// notification is unread. A message that is not wanted is not sent. An error is tried again
-    /// after the lease of a minute.
+    /// Calls this function before each attempt. If it returns `false`, the message is not sent: for
+    /// example, because its notification has been read. After an error the attempt is made again 30
+    /// seconds later.
     #[must_use]
     pub fn wanted<F, Fut>(mut self, wanted: F) -> Self
     where
@@ -171,7 +172,7 @@ impl Push {
             problems.push(Problem::new(
                 "push",
                 "required",
-                "the secrets of browsers need a key for stored data: set `LINCHPIN_DATA_KEYS`",
+                "the secrets of browsers are encrypted with a data key: set `LINCHPIN_DATA_KEYS`",
             ));
         }
         let keys = match cx.data_keys() {
@@ -207,14 +208,14 @@ impl Push {
             credentials: cx.credentials().cloned(),
             origins: cx.allowed_origins().to_vec(),
         };
-        self.place
+        self.cell
             .0
             .set(parts)
             .map_err(|_| Error::internal("the plugin was set up twice"))
     }
 }
 
-/// Suspends and removes subscriptions when sessions and accounts end.
+/// Suspends subscriptions when their session ends, and removes them when their account is deleted.
 struct Sessions(Records);
 
 impl SessionWatch for Sessions {
@@ -260,7 +261,7 @@ impl Plugin for Push {
     }
 
     fn routes(&self) -> Vec<PluginRoute> {
-        let mut all = routes::all(&self.place);
+        let mut all = routes::all(&self.cell);
         if self.serves_worker {
             all.push(routes::worker());
         }
@@ -272,7 +273,7 @@ impl Plugin for Push {
     }
 
     fn started(&self) {
-        if let Ok(parts) = self.place.parts() {
+        if let Ok(parts) = self.cell.parts() {
             let wake = Arc::clone(&parts.workers.wake);
             *self.worker.lock() = Some(Worker::start(Arc::clone(&parts.workers), wake));
         }
@@ -289,7 +290,7 @@ impl Plugin for Push {
         Box::pin(async {
             let worker = self.worker.lock().take();
             if let Some(worker) = worker {
-                worker.ended(PATIENCE).await;
+                worker.ended(SHUTDOWN_TIMEOUT).await;
             }
             Ok(())
         })

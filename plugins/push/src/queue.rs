@@ -1,4 +1,4 @@
-//! The queue: how code sends messages.
+//! The queue: writes messages for the workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::entity::{
 use crate::message::PushMessage;
 use crate::records::Records;
 
-/// How long the record of a message stays after the message has expired.
-const KEPT: Duration = Duration::from_hours(7 * 24);
+/// The record of a message is kept for this long after the message has expired.
+const RETENTION: Duration = Duration::from_hours(7 * 24);
 
-/// Sends messages to the browsers of users. [`PushQueue`] is one; packages that tell users of
-/// something take any.
+/// Sends messages to the browsers of users. [`PushQueue`] implements it. Packages that notify users
+/// accept any implementation.
 pub trait PushSender: Send + Sync + 'static {
     /// Writes a message for every active browser of its user, in the transaction of `cx` if there
     /// is one. Returns the number of browsers.
     ///
     /// # Errors
-    /// Of the store.
+    /// The errors of the store.
     fn send<'a>(&'a self, cx: &'a Cx, message: &'a PushMessage) -> BoxFuture<'a, Result<usize>>;
 }
 
-/// Writes messages for browsers. Handlers get it by `adapters.provided::<PushQueue>()`.
+/// Writes messages for browsers. Handlers get it with `adapters.provided::<PushQueue>()`.
 #[derive(Clone, Debug)]
 pub struct PushQueue {
     pub(crate) records: Records,
@@ -41,8 +41,8 @@ impl PushQueue {
     /// [key](PushMessage::dedup_key) is replaced. Returns the number of browsers.
     ///
     /// # Errors
-    /// Of the store; `conflict` if another call writes the same [event](PushMessage::event) at the
-    /// same time.
+    /// The errors of the store; `conflict` if another call writes the same
+    /// [event](PushMessage::event) at the same time.
     pub async fn send(&self, cx: &Cx, message: &PushMessage) -> Result<usize> {
         let cx = cx.as_system("messages to browsers");
         cx.transaction(async |cx| self.write(cx, message).await)
@@ -100,13 +100,13 @@ impl PushQueue {
                 sent_at: None,
                 delivered_at: None,
                 message: Some(json.unwrap_or_default()),
-                kept_until: Some(later(expires_at, KEPT)),
+                kept_until: Some(later(expires_at, RETENTION)),
             };
-            let within = match subscription.tenant_id.as_deref() {
+            let tenant_cx = match subscription.tenant_id.as_deref() {
                 Some(tenant) => cx.clone().within(push_delivery::tenant_id, tenant),
                 None => cx.clone(),
             };
-            self.records.deliveries.create(&within, record).await?;
+            self.records.deliveries.create(&tenant_cx, record).await?;
         }
         self.records.subscriptions.wake(cx, ids, due_at).await?;
         let wake = Arc::clone(&self.wake);

@@ -27,7 +27,7 @@ impl Records {
         })
     }
 
-    /// The subscriptions of a user, those first that were not used for the longest time.
+    /// The subscriptions of a user, least recently used first.
     pub(crate) async fn of_user(
         &self,
         cx: &Cx,
@@ -44,24 +44,28 @@ impl Records {
         Ok(self.subscriptions.list(cx, query).await?.items)
     }
 
-    /// The subscription of an address.
-    pub(crate) async fn at(&self, cx: &Cx, endpoint: &str) -> Result<Option<PushSubscription>> {
+    /// The subscription with this endpoint URL.
+    pub(crate) async fn by_endpoint(
+        &self,
+        cx: &Cx,
+        endpoint: &str,
+    ) -> Result<Option<PushSubscription>> {
         let query = ListQuery::new()
             .filter(push_subscription::endpoint.eq(endpoint.to_owned()))
             .limit(1);
         Ok(self.subscriptions.list(cx, query).await?.items.pop())
     }
 
-    /// Messages of a subscription that are due, those that wait longest first.
+    /// The due messages of a subscription, oldest first.
     pub(crate) async fn due(
         &self,
         cx: &Cx,
         subscription: &PushSubscription,
         limit: u32,
     ) -> Result<Vec<PushDelivery>> {
-        let of = of_subscription(subscription);
+        let messages = of_subscription(subscription);
         let query = ListQuery::new()
-            .filter(of.and(push_delivery::next_retry_at.lte(cx.now())))
+            .filter(messages.and(push_delivery::next_retry_at.lte(cx.now())))
             .sort(push_delivery::next_retry_at, Direction::Asc)
             .limit(limit);
         Ok(self.deliveries.list(cx, query).await?.items)
@@ -73,9 +77,9 @@ impl Records {
         cx: &Cx,
         subscription: &PushSubscription,
     ) -> Result<Option<Timestamp>> {
-        let of = of_subscription(subscription);
+        let messages = of_subscription(subscription);
         let query = ListQuery::new()
-            .filter(of.and(push_delivery::next_retry_at.ne(None)))
+            .filter(messages.and(push_delivery::next_retry_at.ne(None)))
             .sort(push_delivery::next_retry_at, Direction::Asc)
             .limit(1);
         let first = self.deliveries.list(cx, query).await?.items.pop();
@@ -96,8 +100,9 @@ fn of_subscription(subscription: &PushSubscription) -> Filter {
     push_delivery::subscription_id.eq(subscription.id.clone())
 }
 
-/// The place of the secret of a subscription.
-pub(crate) fn place(subscription: &str) -> Place<'_> {
+/// The field and record in which the secret of a subscription is stored. Encryption binds the
+/// secret to them.
+pub(crate) fn auth_secret_location(subscription: &str) -> Place<'_> {
     Place::of(push_subscription::auth, subscription)
 }
 
@@ -107,7 +112,7 @@ pub(crate) fn place(subscription: &str) -> Place<'_> {
 /// `internal` if its secret cannot be decrypted.
 pub(crate) fn receiver(keys: &DataKeys, subscription: &PushSubscription) -> Result<Receiver> {
     let auth = keys
-        .open(place(&subscription.id), &subscription.auth)
+        .open(auth_secret_location(&subscription.id), &subscription.auth)
         .map_err(Error::internal)?;
     let point = decode(&subscription.p256dh).unwrap_or_default();
     Receiver::new(&point, auth.expose())

@@ -20,14 +20,15 @@ use crate::entity::{
     SubscriptionStatus, push_subscription,
 };
 use crate::message::PushMessage;
-use crate::plugin::{PLUGIN, Parts, Place};
-use crate::records::place as sealed_place;
+use crate::plugin::{PLUGIN, Parts, PartsCell};
+use crate::records::auth_secret_location;
 
-/// Where the routes are mounted.
+/// The path prefix of the routes.
 const MOUNT: &str = "/__push";
-/// The most subscriptions of a user.
-const MOST: usize = 20;
-/// The most characters of a stored user agent.
+/// The maximum number of subscriptions of a user. A further one replaces a suspended one, or the
+/// least recently used one if none is suspended.
+const MAX_SUBSCRIPTIONS: usize = 20;
+/// The maximum length of a stored user agent, in characters.
 const USER_AGENT_LENGTH: usize = 256;
 
 /// 403: the request comes from a page of another origin.
@@ -49,14 +50,15 @@ static PUBLIC_KEY: Route<Nothing> = Route::get("vapid_public_key", "vapid-public
 static SUBSCRIBE: Route<Subscribe> = Route::post("subscribe", "subscribe")
     .of(PLUGIN)
     .doc(
-        "Stores the subscription of a browser.\n\n409 if the address belongs to another user's \
-         browser. A browser whose user has changed is moved to the new user.",
+        "Stores the subscription of a browser.\n\n409 if the endpoint URL belongs to another \
+         user's browser. If the user of a browser has changed, the subscription moves to \
+         the new user.",
     )
     .auth("userAuth")
     .max_body(16 * 1024)
     .answers(&[
-        AnswerDesc::of::<Subscribed>(201, "The browser is new."),
-        AnswerDesc::of::<Subscribed>(200, "The browser was known."),
+        AnswerDesc::of::<Subscribed>(201, "The subscription was created."),
+        AnswerDesc::of::<Subscribed>(200, "The subscription of a known browser was updated."),
     ])
     .errors(&[
         Code::Unauthorized,
@@ -67,7 +69,7 @@ static SUBSCRIBE: Route<Subscribe> = Route::post("subscribe", "subscribe")
 
 static UNSUBSCRIBE: Route<Unsubscribe> = Route::delete("unsubscribe", "subscribe")
     .of(PLUGIN)
-    .doc("Removes the caller's subscription at an address, if there is one.")
+    .doc("Removes the caller's subscription with this endpoint URL, if it exists.")
     .auth("userAuth")
     .max_body(16 * 1024)
     .answers(&[AnswerDesc::empty(
@@ -95,9 +97,12 @@ static REMOVE: Route<Nothing> = Route::delete("remove_subscription", "subscripti
 
 static ACK: Route<Nothing> = Route::post("ack", "ack/{deliveryId}")
     .of(PLUGIN)
-    .doc("Notes that the caller's browser has shown a message.")
+    .doc("Records that the caller's browser has shown a message.")
     .auth("userAuth")
-    .answers(&[AnswerDesc::of::<Done>(200, "It is noted.")])
+    .answers(&[AnswerDesc::of::<Done>(
+        200,
+        "The acknowledgement is stored.",
+    )])
     .errors(&[
         Code::Unauthorized,
         ORIGIN_NOT_ALLOWED,
@@ -107,7 +112,7 @@ static ACK: Route<Nothing> = Route::post("ack", "ack/{deliveryId}")
 
 static TEST: Route<Nothing> = Route::post("test", "test")
     .of(PLUGIN)
-    .doc("Sends a message to the caller's browsers.")
+    .doc("Sends a test message to the caller's browsers.")
     .policy(
         PolicyDesc::INHERIT
             .auth(AuthDesc::Named("userAuth"))
@@ -139,7 +144,7 @@ struct PublicKey {
 /// The subscription of a browser, as `PushSubscription.toJSON()` writes it.
 #[derive(Embedded)]
 struct Subscribe {
-    /// The address at the push service.
+    /// The endpoint URL at the push service.
     #[field(length = 1..=2048)]
     endpoint: String,
     /// An object with `p256dh` and `auth`, as base64url.
@@ -151,7 +156,7 @@ struct Subscribe {
     vapid_public_key: Option<String>,
 }
 
-/// The address of a subscription.
+/// The endpoint URL of a subscription.
 #[derive(Embedded)]
 struct Unsubscribe {
     #[field(length = 1..=2048)]
@@ -184,7 +189,7 @@ struct Browser {
     endpoint_host: String,
     user_agent: Option<String>,
     created_at: Timestamp,
-    /// Whether the session of the request subscribed it.
+    /// Whether this browser subscribed in the session of the request.
     current: bool,
 }
 
@@ -196,24 +201,40 @@ struct Subscriptions {
     has_more: bool,
 }
 
-pub(crate) fn all(place: &Place) -> Vec<PluginRoute> {
-    let bound = || place.clone();
-    let [a, b, c, d] = [bound(), bound(), bound(), bound()];
-    let [e, f, g] = [bound(), bound(), bound()];
+pub(crate) fn all(cell: &PartsCell) -> Vec<PluginRoute> {
     vec![
-        PUBLIC_KEY.bind(MOUNT, move |_, _| ready(public_key(&a))),
-        SUBSCRIBE.bind(MOUNT, move |call, input| subscribe(b.clone(), call, input)),
-        UNSUBSCRIBE.bind(MOUNT, move |call, input| {
-            unsubscribe(c.clone(), call, input)
+        PUBLIC_KEY.bind(MOUNT, {
+            let cell = cell.clone();
+            move |_, _| ready(public_key(&cell))
         }),
-        LIST.bind(MOUNT, move |call, _| list(d.clone(), call)),
-        REMOVE.bind(MOUNT, move |call, _| remove(e.clone(), call)),
-        ACK.bind(MOUNT, move |call, _| ack(f.clone(), call)),
-        TEST.bind(MOUNT, move |call, _| test(g.clone(), call)),
+        SUBSCRIBE.bind(MOUNT, {
+            let cell = cell.clone();
+            move |call, input| subscribe(cell.clone(), call, input)
+        }),
+        UNSUBSCRIBE.bind(MOUNT, {
+            let cell = cell.clone();
+            move |call, input| unsubscribe(cell.clone(), call, input)
+        }),
+        LIST.bind(MOUNT, {
+            let cell = cell.clone();
+            move |call, _| list(cell.clone(), call)
+        }),
+        REMOVE.bind(MOUNT, {
+            let cell = cell.clone();
+            move |call, _| remove(cell.clone(), call)
+        }),
+        ACK.bind(MOUNT, {
+            let cell = cell.clone();
+            move |call, _| ack(cell.clone(), call)
+        }),
+        TEST.bind(MOUNT, {
+            let cell = cell.clone();
+            move |call, _| test(cell.clone(), call)
+        }),
     ]
 }
 
-/// The route of the service worker. Its place is the root, so that it serves all pages.
+/// The route of the service worker. Its path is in the root, so that its scope includes all pages.
 pub(crate) fn worker() -> PluginRoute {
     SERVICE_WORKER.bind("/", |_, _| {
         let body = futures_util::stream::iter([WORKER]);
@@ -222,7 +243,8 @@ pub(crate) fn worker() -> PluginRoute {
     })
 }
 
-/// Refuses requests of foreign pages: these routes have no token against forged requests.
+/// Refuses requests from pages of origins that are not allowed (403), because these routes have no
+/// CSRF token.
 fn check_origin(parts: &Parts, call: &PluginCall) -> Result<()> {
     let headers = &call.headers;
     let place = parts
@@ -242,9 +264,10 @@ fn check_origin(parts: &Parts, call: &PluginCall) -> Result<()> {
     Err(Error::new(ORIGIN_NOT_ALLOWED, text))
 }
 
-/// As [`check_origin`], for requests without a body: pages of other origins cannot send this type
-/// without the server's permission.
-fn check_forged(parts: &Parts, call: &PluginCall) -> Result<()> {
+/// Like [`check_origin`], for requests without a body. It also requires the content type
+/// `application/json`: without the permission of the server (CORS), a page of another origin cannot
+/// send it.
+fn check_origin_and_content_type(parts: &Parts, call: &PluginCall) -> Result<()> {
     check_origin(parts, call)?;
     let value = call.headers.get(CONTENT_TYPE);
     let essence = value
@@ -257,20 +280,21 @@ fn check_forged(parts: &Parts, call: &PluginCall) -> Result<()> {
     Err(Error::new(Code::UnsupportedMediaType, text))
 }
 
-/// The id of the caller, and the context in which the plugin reads its records.
+/// The id of the caller, and the system context in which the plugin reads the records of the
+/// caller.
 fn caller(call: &PluginCall) -> Result<(String, Cx)> {
     let id = call.cx.get_actor_id().ok_or_else(Error::unauthorized)?;
     Ok((id.to_owned(), call.cx.as_system("browsers of a caller")))
 }
 
-fn public_key(place: &Place) -> Result<Reply> {
-    let config = &place.parts()?.workers.config;
+fn public_key(cell: &PartsCell) -> Result<Reply> {
+    let config = &cell.parts()?.workers.config;
     let newest = config.vapid.first().map(VapidKey::public_text);
     let public_key = newest.unwrap_or_default().to_owned();
     Reply::json(200, &PublicKey { public_key })
 }
 
-/// A subscription that was checked.
+/// A valid subscription.
 struct Checked {
     endpoint: String,
     located: Located,
@@ -280,7 +304,7 @@ struct Checked {
     expiration_time: Option<Timestamp>,
 }
 
-/// Checks a subscription. All mistakes are reported at once.
+/// Checks a subscription. All problems are reported at once.
 async fn check(parts: &Parts, input: Subscribe) -> Result<Checked> {
     let (client, config) = (&parts.workers.sender.client, &parts.workers.config);
     let mut problems = Vec::new();
@@ -290,17 +314,18 @@ async fn check(parts: &Parts, input: Subscribe) -> Result<Checked> {
             problems.push(Problem::new("endpoint", "not_allowed", failure.to_string()));
         }
         Ok(located) if !config.is_service(&located.host) => {
-            let text = "is not the address of a push service";
+            let text = "is not a URL of a push service";
             problems.push(Problem::new("endpoint", "not_allowed", text));
         }
-        // A name that anybody may choose is looked at before it is stored.
+        // With `push.hosts = any`, callers choose the host. It is resolved and checked before it is
+        // stored.
         Ok(_) if config.is_open() => match client.check(&input.endpoint).await {
             Ok(()) => {}
             Err(Failure::Refused(refusal)) => {
                 problems.push(Problem::new("endpoint", "not_allowed", refusal.to_string()));
             }
             Err(_) => {
-                let text = "names a host that cannot be resolved";
+                let text = "has a host name that cannot be resolved";
                 problems.push(Problem::new("endpoint", "not_allowed", text));
             }
         },
@@ -308,11 +333,11 @@ async fn check(parts: &Parts, input: Subscribe) -> Result<Checked> {
     }
     let key = |name: &str| input.keys.get(name).and_then(Json::as_str).and_then(decode);
     let (point, auth) = (key("p256dh"), key("auth"));
-    let wrong = Receiver::new(
+    let receiver = Receiver::new(
         point.as_deref().unwrap_or_default(),
         auth.as_deref().unwrap_or_default(),
     );
-    if wrong.as_ref().err() == Some(&WrongKey::Point) {
+    if receiver.as_ref().err() == Some(&WrongKey::Point) {
         let text = "must be a point on P-256, uncompressed, in base64url";
         problems.push(Problem::new("keys.p256dh", "format", text));
     }
@@ -329,7 +354,8 @@ async fn check(parts: &Parts, input: Subscribe) -> Result<Checked> {
         }
     };
     if vapid.is_none() {
-        let text = "is not a key of this app: subscribe with that of `/__push/vapid-public-key`";
+        let text =
+            "is not a key of this app: subscribe with the key from `GET /__push/vapid-public-key`";
         problems.push(Problem::new("vapidPublicKey", "not_allowed", text));
     }
     let (Ok(located), Some(point), Some(auth), Some(vapid), true) =
@@ -345,33 +371,34 @@ async fn check(parts: &Parts, input: Subscribe) -> Result<Checked> {
         vapid_kid: vapid.id().to_owned(),
         expiration_time: input
             .expiration_time
-            // The end of a subscription that never ends is the last instant.
+            // Values above the last timestamp are stored as the last timestamp.
             .map(|millis| Timestamp::from_millis(millis.max(0.0) as i64).min(Timestamp::MAX)),
     })
 }
 
-/// What became of a subscription.
+/// The result of storing a subscription.
 enum Stored {
     New(String),
     Known(String),
-    OfAnother,
+    /// Not stored: the endpoint belongs to another browser.
+    OtherBrowser,
 }
 
-async fn subscribe(place: Place, call: PluginCall, input: Subscribe) -> Result<Reply> {
-    let parts = place.parts()?;
+async fn subscribe(cell: PartsCell, call: PluginCall, input: Subscribe) -> Result<Reply> {
+    let parts = cell.parts()?;
     check_origin(parts, &call)?;
     let checked = check(parts, input).await?;
     let stored = match store(parts, &call, &checked).await {
-        // Another request has stored the same address meanwhile.
+        // A concurrent request has stored the same endpoint: the second attempt finds its record.
         Err(error) if error.code() == Code::Conflict => store(parts, &call, &checked).await?,
         stored => stored?,
     };
     match stored {
         Stored::New(id) => Reply::json(201, &Subscribed { ok: true, id }),
         Stored::Known(id) => Reply::json(200, &Subscribed { ok: true, id }),
-        Stored::OfAnother => Err(Error::new(
+        Stored::OtherBrowser => Err(Error::new(
             Code::Conflict,
-            "The address belongs to another browser: unsubscribe, and subscribe again",
+            "The endpoint URL belongs to another browser: unsubscribe, and subscribe again",
         )),
     }
 }
@@ -382,20 +409,21 @@ async fn store(parts: &Parts, call: &PluginCall, checked: &Checked) -> Result<St
     let actor = call.cx.get_actor();
     let tenant = actor.and_then(|actor| actor.tenant_id.clone());
     cx.transaction(async |cx| {
-        if let Some(known) = records.at(cx, &checked.endpoint).await? {
+        if let Some(known) = records.by_endpoint(cx, &checked.endpoint).await? {
             if known.user_id == user && known.tenant_id == tenant {
                 return renew(parts, cx, call, &known, checked).await;
             }
-            // The same browser has the same secrets, which no other user knows.
+            // The same keys prove that it is the same browser with another user. Other keys are
+            // refused: the endpoint belongs to another browser.
             if known.user_id != user && !has_same_keys(parts, &known, checked) {
-                return Ok(Stored::OfAnother);
+                return Ok(Stored::OtherBrowser);
             }
             records.remove(cx, &known.user_id, &known.id).await?;
         }
         let mut browsers = records.of_user(cx, &user, None).await?;
-        // Suspended ones go first, and then those that were not used for the longest time.
+        // Suspended subscriptions are removed first, then the least recently used ones.
         browsers.sort_by_key(|one| (one.status == SubscriptionStatus::Active, one.used_at));
-        let over = (browsers.len() + 1).saturating_sub(MOST);
+        let over = (browsers.len() + 1).saturating_sub(MAX_SUBSCRIPTIONS);
         for browser in browsers.iter().take(over) {
             records.remove(cx, &user, &browser.id).await?;
         }
@@ -410,7 +438,7 @@ fn has_same_keys(parts: &Parts, known: &PushSubscription, checked: &Checked) -> 
     let auth = parts
         .workers
         .keys
-        .open(sealed_place(&known.id), &known.auth);
+        .open(auth_secret_location(&known.id), &known.auth);
     known.p256dh == checked.p256dh
         && auth.is_ok_and(|auth| verify_slices_are_equal(auth.expose(), &checked.auth).is_ok())
 }
@@ -426,7 +454,7 @@ fn user_agent(call: &PluginCall) -> Option<String> {
     Some(text.chars().take(USER_AGENT_LENGTH).collect())
 }
 
-/// Writes the present keys and session of a known browser.
+/// Updates the keys and the session of a known browser.
 async fn renew(
     parts: &Parts,
     cx: &Cx,
@@ -435,7 +463,10 @@ async fn renew(
     checked: &Checked,
 ) -> Result<Stored> {
     let id = known.id.as_str();
-    let auth = parts.workers.keys.seal(sealed_place(id), &checked.auth)?;
+    let auth = parts
+        .workers
+        .keys
+        .seal(auth_secret_location(id), &checked.auth)?;
     let patch = PushSubscriptionPatch {
         session_id: Some(session(call)),
         p256dh: Some(checked.p256dh.clone()),
@@ -468,7 +499,10 @@ async fn add(
         endpoint_host: checked.located.host.clone(),
         origin: checked.located.origin.clone(),
         p256dh: checked.p256dh.clone(),
-        auth: parts.workers.keys.seal(sealed_place(&id), &checked.auth)?,
+        auth: parts
+            .workers
+            .keys
+            .seal(auth_secret_location(&id), &checked.auth)?,
         vapid_kid: checked.vapid_kid.clone(),
         expiration_time: checked.expiration_time,
         user_agent: user_agent(call),
@@ -481,31 +515,33 @@ async fn add(
         lease_token: None,
         lease_until: None,
     };
-    let within = match tenant {
+    let tenant_cx = match tenant {
         Some(tenant) => cx.clone().within(push_subscription::tenant_id, tenant),
         None => cx.clone(),
     };
     let subscriptions = &parts.workers.records.subscriptions;
-    subscriptions.create(&within, record).await?;
+    subscriptions.create(&tenant_cx, record).await?;
     Ok(id)
 }
 
-async fn unsubscribe(place: Place, call: PluginCall, input: Unsubscribe) -> Result<Reply> {
-    let parts = place.parts()?;
+async fn unsubscribe(cell: PartsCell, call: PluginCall, input: Unsubscribe) -> Result<Reply> {
+    let parts = cell.parts()?;
     check_origin(parts, &call)?;
     let (user, cx) = caller(&call)?;
     let records = &parts.workers.records;
-    cx.transaction(async |cx| match records.at(cx, &input.endpoint).await? {
-        Some(known) if known.user_id == user => records.remove(cx, &user, &known.id).await,
-        _ => Ok(()),
-    })
+    cx.transaction(
+        async |cx| match records.by_endpoint(cx, &input.endpoint).await? {
+            Some(known) if known.user_id == user => records.remove(cx, &user, &known.id).await,
+            _ => Ok(()),
+        },
+    )
     .await?;
     Reply::empty(204)
 }
 
-async fn list(place: Place, call: PluginCall) -> Result<Reply> {
+async fn list(cell: PartsCell, call: PluginCall) -> Result<Reply> {
     let (user, cx) = caller(&call)?;
-    let records = &place.parts()?.workers.records;
+    let records = &cell.parts()?.workers.records;
     let mut browsers = records.of_user(&cx, &user, None).await?;
     browsers.sort_by_key(|one| std::cmp::Reverse(one.created_at));
     let current = session(&call);
@@ -524,8 +560,8 @@ async fn list(place: Place, call: PluginCall) -> Result<Reply> {
     Reply::json(200, &page)
 }
 
-async fn remove(place: Place, call: PluginCall) -> Result<Reply> {
-    let parts = place.parts()?;
+async fn remove(cell: PartsCell, call: PluginCall) -> Result<Reply> {
+    let parts = cell.parts()?;
     check_origin(parts, &call)?;
     let (user, cx) = caller(&call)?;
     let records = &parts.workers.records;
@@ -534,12 +570,13 @@ async fn remove(place: Place, call: PluginCall) -> Result<Reply> {
     Reply::empty(204)
 }
 
-async fn ack(place: Place, call: PluginCall) -> Result<Reply> {
-    let parts = place.parts()?;
-    check_forged(parts, &call)?;
+async fn ack(cell: PartsCell, call: PluginCall) -> Result<Reply> {
+    let parts = cell.parts()?;
+    check_origin_and_content_type(parts, &call)?;
     let (user, cx) = caller(&call)?;
     let (deliveries, id) = (&parts.workers.records.deliveries, call.param(0));
     if deliveries.ack(&cx, id, user.as_str()).await? == 0 {
+        // A repeated acknowledgement of a delivered message succeeds.
         let known = deliveries.get(&cx, id).await?;
         known
             .filter(|one| one.user_id == user && one.status == DeliveryStatus::Delivered)
@@ -548,9 +585,9 @@ async fn ack(place: Place, call: PluginCall) -> Result<Reply> {
     Reply::json(200, &Done { ok: true })
 }
 
-async fn test(place: Place, call: PluginCall) -> Result<Reply> {
-    let parts = place.parts()?;
-    check_forged(parts, &call)?;
+async fn test(cell: PartsCell, call: PluginCall) -> Result<Reply> {
+    let parts = cell.parts()?;
+    check_origin_and_content_type(parts, &call)?;
     let (user, cx) = caller(&call)?;
     let message = PushMessage::new(user, "It works").body("Messages of this app arrive here.");
     let queued = parts.queue.send(&cx, &message).await?;

@@ -1,4 +1,4 @@
-//! One request to a push service, and what follows from its answer.
+//! One request to a push service, and the outcome by its response.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,41 +13,43 @@ use crate::crypto::{Receiver, Tokens, encrypt};
 use crate::entity::{DeliveryReason, PushDelivery, PushSubscription};
 use crate::metrics;
 
-/// The longest time for a request.
+/// The time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The pauses after failed attempts. The attempt after the last one is the last.
+/// The pauses after failed attempts. After the attempt that follows the last pause, the message is
+/// given up.
 const PAUSES: [Duration; 4] = [
     Duration::from_secs(5),
     Duration::from_mins(1),
     Duration::from_mins(10),
     Duration::from_hours(1),
 ];
-/// The time for which a push service is left alone if it does not say it, and the most it may say.
-const HOLD: Duration = Duration::from_mins(1);
-const MOST_HOLD: Duration = Duration::from_hours(1);
-/// The time in which a refusal of one push service is logged once.
-const ALARM: Duration = Duration::from_hours(1);
-/// How late a message may be that is sent now or never.
-const NOW: Duration = Duration::from_mins(1);
-/// The most push services whose refusals and pauses are remembered.
-const MOST_ORIGINS: usize = 1_000;
-/// A pause that ends at most this much later than a known one is not new.
+/// The pause after a 429 or 503 without `retry-after`, and the maximum pause with it.
+const DEFAULT_HOLD: Duration = Duration::from_mins(1);
+const MAX_HOLD: Duration = Duration::from_hours(1);
+/// Refusals of one push service are logged at most once in this time.
+const LOG_INTERVAL: Duration = Duration::from_hours(1);
+/// A message with a lifetime of zero may be sent this late.
+const ZERO_TTL_GRACE: Duration = Duration::from_mins(1);
+/// The maximum number of push services whose refusals and pauses are kept in memory.
+const MAX_ORIGINS: usize = 1_000;
+/// A pause is new only if it ends more than this time after the known one.
 const SAME_HOLD: Duration = Duration::from_secs(10);
 /// The pause after an error of the app itself.
-const POSTPONED: Duration = Duration::from_secs(30);
+const POSTPONE_PAUSE: Duration = Duration::from_secs(30);
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The push service took the message.
+    /// The push service has accepted the message.
     Sent,
     /// No attempt follows.
     Dead(DeliveryReason),
     /// Another attempt follows at this time.
     Again(Timestamp),
-    /// The push service must be left alone until this time. The attempt does not count.
+    /// The push service accepts no message before this time. The attempt does not count.
     Held(Timestamp),
-    /// The app could not make the request. It tries again at this time; the attempt does not count.
+    /// The app could not make the request. The next attempt follows at this time; this one does not
+    /// count.
     Postponed(Timestamp),
 }
 
@@ -62,11 +64,11 @@ impl Outcome {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub(crate) outcome: Outcome,
-    /// The status of the answer.
+    /// The HTTP status of the response.
     pub(crate) status: Option<u16>,
 }
 
-/// Makes requests.
+/// Sends requests to push services.
 pub(crate) struct Sender {
     pub(crate) client: SafeClient,
     pub(crate) tokens: Tokens,
@@ -76,21 +78,21 @@ pub(crate) struct Sender {
 /// The state of push services in this process, by scheme, host and port.
 #[derive(Default)]
 pub(crate) struct Origins {
-    /// When a refusal may be logged again.
-    alarms: Mutex<HashMap<String, Timestamp>>,
-    /// Until when a service is left alone.
+    /// The time from which the next refusal of a service is logged.
+    next_logs: Mutex<HashMap<String, Timestamp>>,
+    /// The time until which no message is sent to a service.
     holds: Mutex<HashMap<String, Timestamp>>,
 }
 
 impl Origins {
-    /// Until when a service is left alone.
+    /// The time until which no message is sent to a service.
     fn held(&self, origin: &str, now: Timestamp) -> Option<Timestamp> {
         let until = self.holds.lock().get(origin).copied();
         until.filter(|until| *until > now)
     }
 
-    /// Remembers a pause that a service asked for. Returns whether it is new, so that the rows of
-    /// the service must be written.
+    /// Stores a pause that a service has requested. Returns whether it is new. A new pause must
+    /// also be written to the subscriptions.
     pub(crate) fn hold(&self, origin: &str, until: Timestamp) -> bool {
         let mut holds = self.holds.lock();
         if holds
@@ -99,29 +101,29 @@ impl Origins {
         {
             return false;
         }
-        if holds.len() >= MOST_ORIGINS {
+        if holds.len() >= MAX_ORIGINS {
             holds.clear();
         }
         holds.insert(origin.to_owned(), until);
         true
     }
 
-    /// Whether a refusal of a service is logged now: once an hour.
-    fn is_told(&self, origin: &str, now: Timestamp) -> bool {
-        let mut alarms = self.alarms.lock();
-        if alarms.get(origin).is_some_and(|again| *again > now) {
+    /// Whether a refusal of a service must be logged now: at most once an hour.
+    fn must_log(&self, origin: &str, now: Timestamp) -> bool {
+        let mut next_logs = self.next_logs.lock();
+        if next_logs.get(origin).is_some_and(|next| *next > now) {
             return false;
         }
-        if alarms.len() >= MOST_ORIGINS {
-            alarms.clear();
+        if next_logs.len() >= MAX_ORIGINS {
+            next_logs.clear();
         }
-        alarms.insert(origin.to_owned(), later(now, ALARM));
+        next_logs.insert(origin.to_owned(), later(now, LOG_INTERVAL));
         true
     }
 }
 
 impl Sender {
-    /// Sends a message once. It is encrypted anew for each attempt.
+    /// Makes one attempt to send a message. Each attempt encrypts the message with new keys.
     pub(crate) async fn send(
         &self,
         config: &PushConfig,
@@ -162,7 +164,7 @@ impl Sender {
             Err(failure) => {
                 tracing::debug!(%failure, host = subscription.endpoint_host, "a push service was not reached");
                 Attempt {
-                    outcome: again(delivery, now),
+                    outcome: retry_or_give_up(delivery, now),
                     status: None,
                 }
             }
@@ -181,17 +183,17 @@ impl Sender {
             404 | 410 => Outcome::Dead(DeliveryReason::Gone),
             413 => Outcome::Dead(DeliveryReason::PayloadTooLarge),
             400 | 401 | 403 => {
-                self.alarm(origin, reply.status.as_u16(), now);
+                self.log_refusal(origin, reply.status.as_u16(), now);
                 Outcome::Dead(DeliveryReason::Rejected)
             }
             429 | 503 => {
                 let header = reply.headers.get("retry-after");
-                let asked = header
+                let requested = header
                     .and_then(|value| value.to_str().ok())
                     .and_then(|text| linchpin_safe_client::retry_after(text, now.millis()));
-                Outcome::Held(later(now, asked.unwrap_or(HOLD).min(MOST_HOLD)))
+                Outcome::Held(later(now, requested.unwrap_or(DEFAULT_HOLD).min(MAX_HOLD)))
             }
-            _ => again(delivery, now),
+            _ => retry_or_give_up(delivery, now),
         };
         Attempt {
             outcome,
@@ -199,9 +201,9 @@ impl Sender {
         }
     }
 
-    /// Logs that a push service refuses the app, once an hour.
-    fn alarm(&self, origin: &str, status: u16, now: Timestamp) {
-        if !self.origins.is_told(origin, now) {
+    /// Logs that a push service refuses the app, at most once an hour.
+    fn log_refusal(&self, origin: &str, status: u16, now: Timestamp) {
+        if !self.origins.must_log(origin, now) {
             return;
         }
         tracing::error!(
@@ -220,27 +222,27 @@ fn dead(reason: DeliveryReason) -> Attempt {
     }
 }
 
-/// An attempt that an error of the app prevented.
+/// An attempt that failed because of an error in the app.
 pub(crate) fn postponed(now: Timestamp) -> Attempt {
     Attempt {
-        outcome: Outcome::Postponed(later(now, POSTPONED)),
+        outcome: Outcome::Postponed(later(now, POSTPONE_PAUSE)),
         status: None,
     }
 }
 
-/// Whether the time of a message has passed.
+/// Whether a message has expired.
 fn is_expired(delivery: &PushDelivery, now: Timestamp) -> bool {
-    // A message without time to wait is sent once, as soon as a worker takes it.
-    let spare = if delivery.ttl == 0 && delivery.attempts == 0 {
-        NOW
+    // A message with a lifetime of zero is sent once, at most a minute late.
+    let grace = if delivery.ttl == 0 && delivery.attempts == 0 {
+        ZERO_TTL_GRACE
     } else {
         Duration::ZERO
     };
-    now > later(delivery.expires_at, spare)
+    now > later(delivery.expires_at, grace)
 }
 
-/// What follows after a failure.
-fn again(delivery: &PushDelivery, now: Timestamp) -> Outcome {
+/// The outcome after a failure: another attempt, or none.
+fn retry_or_give_up(delivery: &PushDelivery, now: Timestamp) -> Outcome {
     let number = delivery.attempts + 1;
     let pause = usize::try_from(delivery.attempts)
         .ok()

@@ -7,7 +7,7 @@ const TITLE = "New notification";
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
 
-/** The message of a push event. Text that is no JSON is the body of a message. */
+/** The message of a push event. Text that is not JSON becomes the body of a message. */
 function messageOf(data) {
   const text = data ? data.text() : "";
   try {
@@ -16,12 +16,12 @@ function messageOf(data) {
       return message;
     }
   } catch {
-    // It is text.
+    // The text is not JSON.
   }
   return { body: text };
 }
 
-/** A path on this origin; `/` in place of anything else. */
+/** A URL of this origin. Any other URL is replaced by `/`. */
 function pathOf(url) {
   try {
     const target = new URL(url, self.location.origin);
@@ -29,7 +29,7 @@ function pathOf(url) {
       return target.href;
     }
   } catch {
-    // It is no address.
+    // The text is not a URL.
   }
   return new URL("/", self.location.origin).href;
 }
@@ -57,7 +57,7 @@ async function show(data) {
     data: { ...details, url: text(details.url) ?? text(message.url) ?? "/" },
   });
   if (text(details.deliveryId)) {
-    // The message is shown; the server learns of it or not.
+    // The message is already shown. A failed acknowledgement is ignored.
     await send("POST", `/__push/ack/${encodeURIComponent(details.deliveryId)}`).catch(() => {});
   }
 }

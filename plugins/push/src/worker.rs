@@ -1,4 +1,4 @@
-//! Workers: they lease subscriptions with due messages, and send these.
+//! Workers: they lease subscriptions with due messages, and send the messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use crate::config::PushConfig;
 use crate::crypto::Receiver;
 use crate::entity::{
-    DeliveryReason, DeliveryStatus, PushDelivery, PushDeliveryPatch, PushSubscription,
+    DeliveryReason, DeliveryStatus, MAX_LEASED, PushDelivery, PushDeliveryPatch, PushSubscription,
     SubscriptionStatus,
 };
 use crate::metrics;
@@ -21,11 +21,11 @@ use crate::plugin::{Waiting, Wanted};
 use crate::records::{Records, receiver};
 use crate::sender::{Attempt, Outcome, Sender, postponed};
 
-/// How long a worker has a subscription: longer than the longest requests to it and the writes of
-/// their results.
+/// The lease time of a subscription. It is longer than the request timeout (10 s) and the writes of
+/// the results together.
 const LEASE: Duration = Duration::from_mins(1);
-/// The most messages to a browser at the same time.
-const AT_ONCE: u32 = 8;
+/// The maximum number of concurrent messages to a browser.
+const MAX_CONCURRENT_MESSAGES: u32 = 8;
 
 /// The parts that all workers of a process share.
 pub(crate) struct Workers {
@@ -57,15 +57,16 @@ impl Source for Workers {
         self.config.workers
     }
 
-    fn claim(&self) -> BoxFuture<'_, Result<Vec<Leased>>> {
-        Box::pin(async {
+    fn claim(&self, free: usize) -> BoxFuture<'_, Result<Vec<Leased>>> {
+        Box::pin(async move {
             let (cx, token) = (self.cx(), linchpin::Uuid::new_v7().to_string());
             let until = later(cx.now(), LEASE);
-            let found = self
-                .records
-                .subscriptions
-                .lease(&cx, token.clone(), until)
-                .await?;
+            let subscriptions = &self.records.subscriptions;
+            let found = if free < MAX_LEASED {
+                subscriptions.lease_one(&cx, token.clone(), until).await?
+            } else {
+                subscriptions.lease(&cx, token.clone(), until).await?
+            };
             let leased = found.into_iter().map(|subscription| Leased {
                 subscription,
                 token: token.clone(),
@@ -78,8 +79,12 @@ impl Source for Workers {
         Box::pin(async move {
             let id = leased.subscription.id.clone();
             if let Err(error) = self.serve(leased).await {
-                // It is free again after its lease.
-                tracing::warn!(%error, subscription = id, "messages to a browser stopped; they go on after the lease");
+                // The lease ends by itself; then a worker tries again.
+                tracing::warn!(
+                    %error,
+                    subscription = id,
+                    "sending messages to a browser failed; it is repeated after the lease ends"
+                );
             }
         })
     }
@@ -97,8 +102,11 @@ impl Workers {
     /// Sends the due messages of a subscription, then frees it.
     async fn serve(&self, leased: Leased) -> Result<()> {
         let cx = self.cx();
-        let due = self.records.due(&cx, &leased.subscription, AT_ONCE).await?;
-        // It may have been suspended or removed since the lease began.
+        let due = self
+            .records
+            .due(&cx, &leased.subscription, MAX_CONCURRENT_MESSAGES)
+            .await?;
+        // The subscription may have been suspended or removed since the lease began.
         let id = leased.subscription.id.as_str();
         let Some(subscription) = self.records.subscriptions.get(&cx, id).await? else {
             return Ok(());
@@ -110,7 +118,7 @@ impl Workers {
         let attempts = due.iter().map(async |delivery| {
             let attempt = self.attempt(&cx, &subscription, &receiver, delivery);
             attempt.await.unwrap_or_else(|error| {
-                // The other messages are sent, and their results written.
+                // One failed message must not stop the others.
                 tracing::warn!(%error, delivery = delivery.id, "a message to a browser is postponed");
                 postponed(self.now())
             })
@@ -120,7 +128,7 @@ impl Workers {
         self.free(&leased, &subscription, done).await
     }
 
-    /// Sends a message, if it is still wanted.
+    /// Sends a message, unless `Push::wanted` returns `false` for it.
     async fn attempt(
         &self,
         cx: &Cx,
@@ -140,8 +148,8 @@ impl Workers {
             .await
     }
 
-    /// Whether messages may be sent to a subscription now. One whose key or session has ended is
-    /// suspended.
+    /// Whether messages may be sent to a subscription now. A subscription is suspended if the app
+    /// no longer has its key, or if `require_live_session` is set and its session is over.
     async fn may_send(&self, cx: &Cx, subscription: &PushSubscription) -> Result<bool> {
         if subscription.status != SubscriptionStatus::Active {
             return Ok(false);
@@ -177,7 +185,7 @@ impl Workers {
         wanted(cx.clone(), waiting).await
     }
 
-    /// Writes results and ends the lease, unless it was lost.
+    /// Writes results and ends the lease, unless another worker has taken it.
     async fn free(
         &self,
         leased: &Leased,
@@ -188,7 +196,7 @@ impl Workers {
         cx.transaction(async |cx| {
             let subscriptions = &self.records.subscriptions;
             let (id, token) = (subscription.id.as_str(), leased.token.as_str());
-            // The row is locked from here on, so new messages make it due after this commit.
+            // This update locks the row. A new message can set the due time only after this commit.
             let freed = if done.iter().any(|(_, one)| one.outcome == Outcome::Sent) {
                 subscriptions.free_sent(cx, id, token).await?
             } else {
@@ -198,20 +206,22 @@ impl Workers {
                 subscriptions.free(cx, id, token, count).await?
             };
             if freed == 0 {
-                // Another worker has it, or it was removed: that worker's results count.
+                // Another worker has leased the subscription and writes its results, or the
+                // subscription was removed.
                 return Ok(());
             }
-            let mut held = None;
+            let mut held_until = None;
             for (delivery, attempt) in &done {
                 self.write(cx, delivery, *attempt).await?;
                 let attempt = *attempt;
                 cx.after_commit(move || metrics::attempted(attempt));
                 match attempt.outcome {
-                    Outcome::Held(until) => held = held.max(Some(until)),
+                    Outcome::Held(until) => held_until = held_until.max(Some(until)),
                     Outcome::Dead(DeliveryReason::Gone) => {
                         let (user, key) = (&subscription.user_id, &subscription.p256dh);
                         let gone = subscriptions.gone(cx, id, user.as_str(), key.as_str());
-                        // With new keys it is another browser, whose messages wait.
+                        // With new keys it is a renewed subscription: it is kept, and so are its
+                        // messages.
                         if gone.await? > 0 {
                             self.records.deliveries.abandon(cx, id).await?;
                         }
@@ -220,11 +230,11 @@ impl Workers {
                 }
             }
             if let Some(next) = self.records.next_due(cx, subscription).await? {
-                let due = held.map_or(next, |held| next.max(held));
+                let due = held_until.map_or(next, |until| next.max(until));
                 subscriptions.wake(cx, vec![id.to_owned()], due).await?;
             }
             let origin = subscription.origin.as_str();
-            if let Some(until) = held
+            if let Some(until) = held_until
                 && self.sender.origins.hold(origin, until)
             {
                 subscriptions.hold(cx, origin, until).await?;
@@ -267,7 +277,7 @@ impl Workers {
                 .update(cx, delivery.id.as_str(), patch, Some(delivery.version));
         match written.await {
             Ok(_) => Ok(()),
-            // A newer message has replaced it during the attempt.
+            // The message was replaced by a newer one or removed during the attempt.
             Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {
                 Ok(())
             }

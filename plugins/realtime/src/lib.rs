@@ -1,7 +1,7 @@
 //! Rooms over WebSocket and server-sent events for Linchpin apps.
 //!
-//! Every committed change of a record reaches exactly the callers who may read the record, in order,
-//! and a client that was away continues where it stopped.
+//! Every committed change of a record reaches exactly the callers who may read the record, in
+//! order. A client that was disconnected resumes after the last event that it received.
 
 #[doc(hidden)]
 pub mod __private;

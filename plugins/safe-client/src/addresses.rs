@@ -1,9 +1,9 @@
-//! Which addresses are public.
+//! The addresses of public hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Networks of version 4 that no public host has, as address and length of the prefix.
-const CLOSED_V4: [([u8; 4], u8); 19] = [
+/// The IPv4 networks without public hosts, as address and prefix length.
+const NON_PUBLIC_V4: [([u8; 4], u8); 19] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
     ([100, 64, 0, 0], 10),
@@ -25,25 +25,27 @@ const CLOSED_V4: [([u8; 4], u8); 19] = [
     ([255, 255, 255, 255], 32),
 ];
 
-/// The only networks of version 6 that are assigned to public hosts: `2000::/3`.
+/// The only IPv6 network that is assigned to public hosts: `2000::/3`.
 const PUBLIC_V6: (u16, u8) = (0x2000, 3);
 
-/// Networks within `2000::/3` that no public host has. Addresses that embed one of version 4 are
-/// among them, whatever they embed.
-const CLOSED_V6: [([u16; 2], u8); 4] = [
-    // Teredo, benchmarks, documentation of protocols.
+/// The networks within `2000::/3` without public hosts. They include all addresses that embed an
+/// IPv4 address, also a public one.
+const NON_PUBLIC_V6: [([u16; 2], u8); 4] = [
+    // IETF protocol assignments, such as Teredo and benchmarking.
     ([0x2001, 0], 23),
+    // Documentation.
     ([0x2001, 0x0db8], 32),
     // 6to4.
     ([0x2002, 0], 16),
+    // Documentation.
     ([0x3fff, 0], 20),
 ];
 
-/// Whether an address is that of a public host.
+/// Whether an address is the address of a public host.
 ///
 /// Loopback, private, shared, link-local, multicast, reserved and documentation addresses are not,
-/// and neither are addresses of version 6 that embed one of version 4: mapped, compatible,
-/// translated and tunnelled.
+/// and neither are IPv6 addresses that embed an IPv4 address (mapped, compatible, translated and
+/// tunnelled).
 ///
 /// ```
 /// use linchpin_safe_client::is_public;
@@ -54,13 +56,13 @@ const CLOSED_V6: [([u16; 2], u8); 4] = [
 /// ```
 pub fn is_public(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => !CLOSED_V4
+        IpAddr::V4(address) => !NON_PUBLIC_V4
             .iter()
             .any(|&(network, length)| is_within_v4(address, Ipv4Addr::from(network), length)),
         IpAddr::V6(address) => {
             let (first, length) = PUBLIC_V6;
             is_within_v6(address, [first, 0], length)
-                && !CLOSED_V6
+                && !NON_PUBLIC_V6
                     .iter()
                     .any(|&(network, length)| is_within_v6(address, network, length))
         }
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_address_of_closed_networks_are_closed() {
+    fn the_first_and_the_last_address_of_non_public_networks_are_refused() {
         for edge in [
             "0.0.0.0",
             "0.255.255.255",
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn their_neighbours_are_public() {
+    fn addresses_next_to_non_public_networks_are_public() {
         for edge in [
             "1.0.0.0",
             "9.255.255.255",

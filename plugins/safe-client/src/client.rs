@@ -11,7 +11,7 @@ use crate::exchange::{Outgoing, Reply, exchange};
 use crate::settings::Settings;
 use crate::target::Target;
 
-/// Sends requests to addresses that strangers name. Cheap to clone.
+/// Sends requests to URLs from untrusted sources. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SafeClient(Arc<Inner>);
 
@@ -21,12 +21,13 @@ struct Inner {
     tls: Arc<ClientConfig>,
 }
 
-/// The parts of a URL that say where it leads.
+/// The host and the origin of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// The host, as it is resolved: in lower case, and names in other scripts as ASCII.
+    /// The host in the form in which it is resolved: in lower case, and international names in
+    /// ASCII (Punycode).
     pub host: String,
-    /// Scheme, host, and the port if it is not the usual one.
+    /// Scheme, host, and the port if it is not the default port.
     pub origin: String,
 }
 
@@ -34,17 +35,18 @@ impl SafeClient {
     /// Creates a client.
     ///
     /// # Errors
-    /// The root certificates cannot be read.
+    /// If the root certificates cannot be read.
     pub fn new(settings: Settings) -> Result<Self, SetupError> {
         let tls = connect::tls(&settings.roots)?;
         Ok(Self(Arc::new(Inner { settings, tls })))
     }
 
-    /// Checks a URL that somebody names, as [`send`](Self::send) does before it connects. The
-    /// addresses of a name may be others when a request is sent; they are checked again then.
+    /// Checks a URL in the same way as [`send`](Self::send) does before it connects. The addresses
+    /// of a name can change, so `send` checks them again.
     ///
     /// # Errors
-    /// [`Failure::Refused`] with the reason, or the name cannot be resolved.
+    /// [`Failure::Refused`] with the reason; [`Failure::Unresolved`] or [`Failure::Timeout`] if the
+    /// name cannot be resolved.
     ///
     /// ```
     /// use linchpin_safe_client::{Failure, Refusal, SafeClient, Settings};
@@ -79,7 +81,7 @@ impl SafeClient {
     /// ```
     ///
     /// # Errors
-    /// [`Failure::Refused`] if the spelling alone forbids the URL.
+    /// [`Failure::Refused`] if the text of the URL is already refused.
     pub fn locate(&self, url: &str) -> Result<Located, Failure> {
         let target = Target::parse(url, self.0.settings.allow_http)?;
         let scheme = if target.tls { "https" } else { "http" };
@@ -89,13 +91,13 @@ impl SafeClient {
         })
     }
 
-    /// Sends a request and reads its response. Every attempt resolves the name, checks its addresses
-    /// and opens a connection of its own.
+    /// Sends a request and reads its response. Every call resolves the name, checks its addresses
+    /// and opens a new connection.
     ///
     /// # Errors
-    /// [`Failure::Refused`] if nothing may be sent to the URL; the failures of name server,
-    /// connection and protocol; [`Failure::Timeout`] if the head of the response is not there in
-    /// time. A body that takes longer is cut, and is no error.
+    /// [`Failure::Refused`] if nothing may be sent to the URL; the failures of name resolution,
+    /// connection and protocol; [`Failure::Timeout`] if the head of the response does not arrive in
+    /// time. A body that takes longer is cut off without an error.
     pub async fn send(&self, request: Outgoing) -> Result<Reply, Failure> {
         let settings = &self.0.settings;
         let end = Instant::now() + request.timeout;

@@ -1,4 +1,4 @@
-//! Connections: to addresses that were checked, with certificates that are verified.
+//! Connections to checked addresses, with verified certificates.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::error::{Failure, Phase, Refusal, SetupError};
 use crate::settings::{Roots, Settings};
 use crate::target::Target;
 
-/// The most addresses of a name that are tried.
-const MOST_TRIED: usize = 4;
+/// The maximum number of addresses of a name that are tried.
+const MAX_ADDRESSES_TRIED: usize = 4;
 
 /// An open connection.
 pub(crate) enum Link {
@@ -26,7 +26,7 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// The other end.
+    /// The address of the server.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         let tcp = match self {
             Self::Plain(tcp) => tcp,
@@ -36,15 +36,15 @@ impl Link {
     }
 }
 
-/// The settings of TLS: no client certificate, no resumption across hosts, HTTP/1.1.
+/// The TLS settings: no client certificate, no session resumption, HTTP/1.1.
 ///
 /// # Errors
-/// A root certificate cannot be read, or there is none.
+/// If a root certificate of the settings cannot be read, or if the system has none.
 pub(crate) fn tls(roots: &Roots) -> Result<Arc<ClientConfig>, SetupError> {
     let mut store = RootCertStore::empty();
     match roots {
         Roots::System => {
-            // Certificates that cannot be read are those of others; some hosts have a few.
+            // Some systems have a few certificates that cannot be read; they are ignored.
             let found = rustls_native_certs::load_native_certs().certs;
             let (read, _) = store.add_parsable_certificates(found);
             if read == 0 {
@@ -70,10 +70,10 @@ pub(crate) fn tls(roots: &Roots) -> Result<Arc<ClientConfig>, SetupError> {
     Ok(Arc::new(config))
 }
 
-/// The addresses to which a request may go: all of its host, each of them checked.
+/// Returns all addresses of the host, after it has checked each of them.
 ///
 /// # Errors
-/// The name is not resolved in time, or one of its addresses is refused.
+/// If the name is not resolved in time, or if one of its addresses is refused.
 pub(crate) async fn addresses(
     target: &Target,
     settings: &Settings,
@@ -114,7 +114,7 @@ pub(crate) async fn addresses(
 /// Opens a connection to one of the checked addresses.
 ///
 /// # Errors
-/// None of them accepts one in time, or the certificate is not that of the host.
+/// If no address accepts a connection in time, or if the certificate is not valid for the host.
 pub(crate) async fn open(
     target: &Target,
     addresses: &[SocketAddr],
@@ -123,14 +123,17 @@ pub(crate) async fn open(
 ) -> Result<Link, Failure> {
     let limit = settings.connect_timeout;
     let end = within(limit, Some(end));
-    let late = |_| Failure::Timeout(limit, Phase::Connect);
-    let tcp = timeout_at(end, any_of(addresses)).await.map_err(late)??;
-    // The system could have sent the connection elsewhere.
+    let timed_out = |_| Failure::Timeout(limit, Phase::Connect);
+    let tcp = timeout_at(end, connect_to_any(addresses))
+        .await
+        .map_err(timed_out)??;
+    // The operating system could have redirected the connection.
     let peer = tcp.peer_addr().map_err(|_| Failure::Unreachable)?;
     if !addresses.contains(&peer) {
         return Err(Refusal::Address.into());
     }
-    // The request is one write; waiting for more only delays it. A failure changes nothing else.
+    // The request is one write, which Nagle's algorithm would only delay. A failure to disable the
+    // algorithm does no harm.
     let _ = tcp.set_nodelay(true);
     if !target.tls {
         return Ok(Link::Plain(tcp));
@@ -142,17 +145,17 @@ pub(crate) async fn open(
         Host::Ipv4(address) => ServerName::from(IpAddr::V4(*address)),
         Host::Ipv6(address) => ServerName::from(IpAddr::V6(*address)),
     };
-    let shaken = TlsConnector::from(Arc::clone(tls)).connect(name, tcp);
-    let stream = timeout_at(end, shaken)
+    let handshake = TlsConnector::from(Arc::clone(tls)).connect(name, tcp);
+    let stream = timeout_at(end, handshake)
         .await
-        .map_err(late)?
+        .map_err(timed_out)?
         .map_err(|e| Failure::Tls(e.to_string()))?;
     Ok(Link::Tls(Box::new(stream)))
 }
 
-/// Connects to the first address that accepts, one after the other.
-async fn any_of(addresses: &[SocketAddr]) -> Result<TcpStream, Failure> {
-    for &address in addresses.iter().take(MOST_TRIED) {
+/// Tries the addresses in order; returns the first connection.
+async fn connect_to_any(addresses: &[SocketAddr]) -> Result<TcpStream, Failure> {
+    for &address in addresses.iter().take(MAX_ADDRESSES_TRIED) {
         if let Ok(stream) = TcpStream::connect(address).await {
             return Ok(stream);
         }
@@ -160,7 +163,7 @@ async fn any_of(addresses: &[SocketAddr]) -> Result<TcpStream, Failure> {
     Err(Failure::Unreachable)
 }
 
-/// The end of a phase: after its own limit, or with the whole attempt.
+/// The end of a phase: after its own limit, but not later than the end of the attempt.
 fn within(limit: Duration, end: Option<Instant>) -> Instant {
     let own = Instant::now() + limit;
     end.map_or(own, |end| end.min(own))

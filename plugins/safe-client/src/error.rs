@@ -1,37 +1,37 @@
-//! Why a request was not sent, or has no answer.
+//! Errors: refused URLs, and requests without a response.
 //!
-//! No message contains an address of a private network, so that a refusal can be shown to the person
-//! who named the URL.
+//! No message contains an address of a private network, so messages can be shown to the user who
+//! entered the URL.
 
 use std::time::Duration;
 
-/// Why an address is refused. The text is for the person who named the address.
+/// The reason why a URL is refused. The message is for the user who entered the URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The text is no URL.
+    /// The text is not a URL.
     #[error("is not a URL")]
     Unreadable,
     /// The URL is longer than 2,048 bytes.
     #[error("is longer than 2,048 bytes")]
     TooLong,
-    /// The scheme is not `https`, nor `http` where that is allowed.
+    /// The scheme is neither `https` nor, if it is allowed, `http`.
     #[error("must begin with https://")]
     Scheme,
-    /// The URL contains a name or a password.
+    /// The URL contains a user name or a password.
     #[error("must not contain a user name or password")]
     UserInformation,
     /// The URL contains a fragment.
     #[error("must not contain a fragment")]
     Fragment,
-    /// The host is a name of a private network, or has no dot.
+    /// The host name belongs to a private network, or has no dot.
     #[error("must name a public host")]
     Host,
-    /// A port below 1024 other than 80 and 443.
+    /// The port is below 1024 and not 80 or 443.
     #[error("must use port 443, 80, or one from 1024 on")]
     Port,
     /// An address of the host is not public.
-    #[error("leads to an address that is not public")]
+    #[error("must not lead to an address that is not public")]
     Address,
 }
 
@@ -40,26 +40,26 @@ pub enum Refusal {
 pub enum Phase {
     /// The resolution of the name.
     Resolve,
-    /// The connection, and the handshake of TLS.
+    /// The connection and the TLS handshake.
     Connect,
     /// The request and the head of the response.
     Response,
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The address is refused. Nothing was sent.
+    /// The URL is refused. Nothing was sent.
     #[error("the URL {0}")]
     Refused(#[from] Refusal),
-    /// The name has no address, or the name server did not answer usefully.
+    /// The name has no address, or its resolution failed.
     #[error("the name of the host cannot be resolved")]
     Unresolved,
     /// No address of the host accepts connections.
     #[error("the host accepts no connection")]
     Unreachable,
-    /// The certificate is not that of the host, or the handshake failed.
+    /// The certificate is not valid for the host, or the TLS handshake failed.
     #[error("no TLS connection: {0}")]
     Tls(String),
     /// A phase took longer than allowed.
@@ -68,15 +68,15 @@ pub enum Failure {
     /// The head of the response is over 16 KiB or has more than 100 headers.
     #[error("the headers of the response are too large")]
     HeadersTooLarge,
-    /// The other side is not an HTTP/1.1 server, or closed the connection before it answered.
+    /// The server does not speak HTTP/1.1, or closed the connection before it responded.
     #[error("the response is not valid HTTP: {0}")]
     Protocol(String),
-    /// A header of the request is one that the client sets, or not a legal one.
+    /// A header of the request is invalid, or only the client may set it.
     #[error("the header `{0}` cannot be sent")]
     Header(String),
 }
 
-/// Why a client cannot be made.
+/// The reason why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {

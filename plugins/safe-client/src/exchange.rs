@@ -1,4 +1,4 @@
-//! One request and its response on a connection of their own.
+//! One request and its response, on a connection that is used only for them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::connect::Link;
 use crate::error::{Failure, Phase};
 use crate::target::Target;
 
-/// The most bytes of the head of a response.
-const MOST_HEAD: usize = 16 * 1024;
-/// The most headers of a response.
-const MOST_HEADERS: usize = 100;
-/// The most bytes of a response's body that are read.
-const MOST_BODY: usize = 64 * 1024;
+/// The maximum number of bytes of the head of a response.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// The maximum number of headers of a response.
+const MAX_HEADERS: usize = 100;
+/// The maximum number of bytes that are read of a response's body.
+const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// A request.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
-    /// The URL, as it was named.
+    /// The URL, as the untrusted source gave it.
     pub url: String,
     /// The method.
     pub method: Method,
@@ -54,8 +54,8 @@ impl Outgoing {
     /// The same request with a header.
     ///
     /// # Errors
-    /// [`Failure::Header`] if the client sets the header itself, or if the name or the value is not
-    /// legal.
+    /// [`Failure::Header`] if only the client may set the header, or if the name or the value is
+    /// invalid.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, Failure> {
         let refused = || Failure::Header(name.to_owned());
         let key: HeaderName = name.parse().map_err(|_| refused())?;
@@ -67,7 +67,7 @@ impl Outgoing {
         Ok(self)
     }
 
-    /// The same request with another limit of time for the whole attempt.
+    /// The same request with another timeout of the whole attempt.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -75,7 +75,7 @@ impl Outgoing {
     }
 }
 
-/// Headers that describe the connection or the body, which only the client knows.
+/// Headers that only the client may set, because they describe the connection or the body.
 const SET_BY_CLIENT: [&str; 10] = [
     "host",
     "connection",
@@ -96,7 +96,7 @@ pub struct Reply {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The address of the connection; `None` if the system does not know it any more.
+    /// The address of the server; `None` if the operating system no longer knows it.
     pub peer: Option<SocketAddr>,
     /// At most the first 64 KiB of the body.
     pub body: Bytes,
@@ -113,8 +113,8 @@ pub(crate) async fn exchange(
     let (limit, peer) = (outgoing.timeout, link.peer());
     let request = request(target, outgoing, user_agent)?;
     let reply = match link {
-        Link::Plain(stream) => on(stream, request, (limit, end)).await,
-        Link::Tls(stream) => on(stream, request, (limit, end)).await,
+        Link::Plain(stream) => send_on(stream, request, (limit, end)).await,
+        Link::Tls(stream) => send_on(stream, request, (limit, end)).await,
     };
     reply.map(|reply| Reply { peer, ..reply })
 }
@@ -145,7 +145,7 @@ fn request(
     Ok(request)
 }
 
-async fn on<S>(
+async fn send_on<S>(
     stream: S,
     request: Request<Full<Bytes>>,
     (limit, end): (Duration, Instant),
@@ -153,17 +153,17 @@ async fn on<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let late = |_| Failure::Timeout(limit, Phase::Response);
+    let timed_out = |_| Failure::Timeout(limit, Phase::Response);
     let (mut sender, connection) = http1::Builder::new()
-        .max_buf_size(MOST_HEAD)
-        .max_headers(MOST_HEADERS)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(failure)?;
-    // The task ends with the attempt, whether or not the other side ever answers.
-    let task = Ends(tokio::spawn(connection));
+    // The task ends with the attempt, even if the server never responds.
+    let task = AbortOnDrop(tokio::spawn(connection));
     let answered = timeout_at(end, sender.send_request(request)).await;
-    let response = answered.map_err(late)?.map_err(failure)?;
+    let response = answered.map_err(timed_out)?.map_err(failure)?;
     let (head, body) = response.into_parts();
     let (body, is_cut) = read(body, end).await?;
     drop(task);
@@ -176,16 +176,16 @@ where
     })
 }
 
-/// A task that is stopped when this is dropped.
-struct Ends<T>(tokio::task::JoinHandle<T>);
+/// A task that is aborted on drop.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
-impl<T> Drop for Ends<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// Reads a body up to its bound or to the end of the attempt. Returns whether it was cut.
+/// Reads a body up to the maximum or until the end of the attempt. Returns whether it was cut off.
 async fn read(mut body: Incoming, end: Instant) -> Result<(Bytes, bool), Failure> {
     let mut all = BytesMut::new();
     loop {
@@ -195,14 +195,14 @@ async fn read(mut body: Incoming, end: Instant) -> Result<(Bytes, bool), Failure
         let Some(frame) = frame else {
             return Ok((all.freeze(), false));
         };
-        // A connection that breaks within the body: the status is known, the rest is not.
+        // If the connection breaks within the body, the response without the rest is returned.
         let Ok(frame) = frame else {
             return Ok((all.freeze(), true));
         };
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        let room = MOST_BODY - all.len();
+        let room = MAX_BODY_BYTES - all.len();
         all.extend_from_slice(&data[..data.len().min(room)]);
         if data.len() > room {
             return Ok((all.freeze(), true));

@@ -7,17 +7,17 @@ use std::pin::Pin;
 
 use tokio::sync::Semaphore;
 
-/// The addresses of a name, when they are there.
+/// A future with the addresses of a name.
 pub type Answers<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// Resolves the names of hosts. The client asks once for each request, and checks every answer.
+/// Resolves the names of hosts. The client calls it once per request, and checks every address.
 ///
 /// ```
 /// use std::net::{IpAddr, Ipv4Addr};
 ///
 /// use linchpin_safe_client::{Answers, Resolve};
 ///
-/// /// Every name is this machine, as a test needs it.
+/// /// Resolves every name to this machine, for tests.
 /// struct ThisMachine;
 ///
 /// impl Resolve for ThisMachine {
@@ -30,13 +30,13 @@ pub trait Resolve: Send + Sync {
     /// The addresses of `host`, a name in lower case without a port.
     ///
     /// # Errors
-    /// The name has no address, or no name server answers.
+    /// If the name has no address, or if no name server responds.
     fn resolve<'a>(&'a self, host: &'a str) -> Answers<'a>;
 }
 
-/// Questions to the operating system at the same time. Each has a thread until it is answered, also
-/// if the name server of a stranger never answers; other work needs threads, too.
-static PLACES: Semaphore = Semaphore::const_new(64);
+/// Limits concurrent queries to the operating system. Each query occupies a thread until it ends,
+/// even if an untrusted name server never responds; other work needs threads, too.
+static QUERY_PERMITS: Semaphore = Semaphore::const_new(64);
 
 /// Resolves names as the operating system does, at most 64 at the same time.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,16 +45,17 @@ pub struct SystemResolver;
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> Answers<'a> {
         Box::pin(async move {
-            let place = PLACES.acquire().await.map_err(io::Error::other)?;
+            let permit = QUERY_PERMITS.acquire().await.map_err(io::Error::other)?;
             let host = host.to_owned();
-            // The thread asks on when nobody waits for it any more, so it keeps the place.
-            let asked = tokio::task::spawn_blocking(move || {
-                let _place = place;
-                // The port is not part of the question; the function wants one.
+            // The thread continues even if the caller stops waiting, so the thread keeps the
+            // permit.
+            let resolved = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                // The function requires a port, which does not affect the resolution.
                 let found = (host.as_str(), 0).to_socket_addrs()?;
                 Ok(found.map(|address| address.ip()).collect())
             });
-            asked.await.map_err(io::Error::other)?
+            resolved.await.map_err(io::Error::other)?
         })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The wait that a value of `Retry-After` asks for: seconds, or a date, which is compared with `now`
-/// in milliseconds since 1970. `None` if it is neither. A number of any size is a wait; callers set
-/// the longest one.
+/// Returns the wait of a `Retry-After` value: seconds, or a date, which is compared with `now` in
+/// milliseconds since 1970. `None` if the value is neither. The wait has no maximum; callers limit
+/// it.
 ///
 /// ```
 /// use std::time::Duration;

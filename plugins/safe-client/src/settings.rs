@@ -10,26 +10,26 @@ use ipnet::IpNet;
 use crate::addresses::is_public;
 use crate::resolve::{Resolve, SystemResolver};
 
-/// The certificates that may stand behind that of a host.
+/// The trusted root certificates.
 #[derive(Debug, Clone, Default)]
 pub enum Roots {
-    /// Those of the operating system.
+    /// The root certificates of the operating system.
     #[default]
     System,
-    /// Only these, in DER.
+    /// Only these certificates, DER-encoded.
     Only(Vec<Vec<u8>>),
 }
 
 /// The settings of a [`SafeClient`](crate::SafeClient).
 #[derive(Clone)]
 pub struct Settings {
-    /// Whether `http://` is allowed beside `https://`; no by default.
+    /// Whether `http://` is allowed in addition to `https://`; `false` by default.
     pub allow_http: bool,
     /// Networks that are allowed although they are not public; none by default. For tests, and for
     /// receivers in a private network.
     pub allow: Vec<IpNet>,
-    /// The address on which the app listens, which is known later than the settings. It is refused
-    /// even in an allowed network.
+    /// The address on which the app listens. It is set after the app has started. Requests to it
+    /// are refused even in an allowed network.
     pub own: Arc<OnceLock<SocketAddr>>,
     /// Resolves names; the operating system by default.
     pub resolver: Arc<dyn Resolve>,
@@ -37,7 +37,7 @@ pub struct Settings {
     pub roots: Roots,
     /// How long the resolution of a name may take; 5 s by default.
     pub resolve_timeout: Duration,
-    /// How long a connection and the handshake of TLS may take; 5 s by default.
+    /// How long a connection and the TLS handshake may take; 5 s by default.
     pub connect_timeout: Duration,
     /// The header `user-agent`.
     pub user_agent: String,
@@ -59,7 +59,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether requests may go to an address.
+    /// Whether requests may be sent to an address.
     pub(crate) fn admits(&self, address: SocketAddr) -> bool {
         let ip = address.ip();
         let listens = |own: &SocketAddr| {
@@ -73,7 +73,7 @@ impl Settings {
     }
 }
 
-/// Whether an address is one of this machine: a socket can be bound to it.
+/// Whether an address belongs to this machine: a socket can be bound to it.
 fn is_of_this_machine(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -7,12 +7,12 @@ use url::{Host, Url};
 
 use crate::error::Refusal;
 
-/// The most bytes of a URL.
-const MOST_BYTES: usize = 2_048;
-/// Names of private networks: these, and all names below them.
-const PRIVATE: [&str; 3] = ["localhost", "local", "internal"];
+/// The maximum length of a URL, in bytes.
+const MAX_URL_BYTES: usize = 2_048;
+/// The last labels of names of private networks.
+const PRIVATE_LABELS: [&str; 3] = ["localhost", "local", "internal"];
 
-/// A URL whose spelling is checked. Its addresses are not.
+/// A URL whose text is checked; the addresses of its host are not checked yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) tls: bool,
@@ -28,12 +28,12 @@ impl Target {
     /// Reads a URL by the rules of browsers.
     ///
     /// # Errors
-    /// What no client may name.
+    /// The reason why the URL is refused.
     pub(crate) fn parse(text: &str, allow_http: bool) -> Result<Self, Refusal> {
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_URL_BYTES {
             return Err(Refusal::TooLong);
         }
-        // The parser removes these characters; whoever writes them means no address.
+        // The parser would remove these characters, although they are not valid in a URL.
         if text.bytes().any(|b| b.is_ascii_control()) || text.trim() != text {
             return Err(Refusal::Unreadable);
         }
@@ -43,12 +43,12 @@ impl Target {
             "http" if allow_http => false,
             _ => return Err(Refusal::Scheme),
         };
-        // `http:host` and `https:\\host` are URLs for browsers, too.
+        // The parser also accepts `http:host` and `https:\\host`, as browsers do.
         let scheme = url.scheme().len();
         if !text.is_char_boundary(scheme + 3) || &text[scheme..scheme + 3] != "://" {
             return Err(Refusal::Unreadable);
         }
-        // An empty user is not in the parsed URL any more.
+        // The parsed URL does not show an empty user name.
         let authority = text[scheme + 3..].split(['/', '\\', '?', '#']).next();
         if authority.is_some_and(|text| text.contains('@')) {
             return Err(Refusal::UserInformation);
@@ -87,7 +87,7 @@ impl Target {
         })
     }
 
-    /// The address, if the URL contains it in place of a name.
+    /// The address, if the host is an IP address.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         let ip = match &self.host {
             Host::Domain(_) => return None,
@@ -98,7 +98,7 @@ impl Target {
     }
 }
 
-/// A name that may be one of a public host, without the dot at its end.
+/// Returns a name without the dot at its end, if it can be the name of a public host.
 fn public_name(name: &str) -> Result<String, Refusal> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let labels = name.split('.');
@@ -109,7 +109,7 @@ fn public_name(name: &str) -> Result<String, Refusal> {
                 .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     });
     let last = labels.clone().next_back().unwrap_or_default();
-    if !well_formed || labels.count() < 2 || name.len() > 253 || PRIVATE.contains(&last) {
+    if !well_formed || labels.count() < 2 || name.len() > 253 || PRIVATE_LABELS.contains(&last) {
         return Err(Refusal::Host);
     }
     Ok(name.to_owned())

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::addresses::is_public;
 
-/// What becomes of a URL without any name server: `None` if its name has to be resolved.
-fn verdict(url: &str) -> Option<Result<(), Refusal>> {
+/// The check of a URL without name resolution; `None` if its name must be resolved.
+fn check_without_resolution(url: &str) -> Option<Result<(), Refusal>> {
     match Target::parse(url, false) {
         Err(refusal) => Some(Err(refusal)),
         Ok(target) => target.address().map(|address| {
@@ -112,7 +112,11 @@ fn addresses_are_read_as_browsers_read_them() {
         "[fd00:ec2::254]",
     ] {
         let url = format!("https://{host}/hook");
-        assert_eq!(verdict(&url), Some(Err(Refusal::Address)), "{url}");
+        assert_eq!(
+            check_without_resolution(&url),
+            Some(Err(Refusal::Address)),
+            "{url}"
+        );
     }
 }
 
@@ -147,7 +151,7 @@ fn names_of_private_networks_are_refused() {
         "com",
     ] {
         let url = format!("https://{host}/");
-        let found = verdict(&url);
+        let found = check_without_resolution(&url);
         assert!(
             matches!(found, Some(Err(Refusal::Host | Refusal::Unreadable))),
             "{url}: {found:?}"
@@ -157,11 +161,11 @@ fn names_of_private_networks_are_refused() {
         "https://{}.example/",
         ["a".repeat(60).as_str(); 5].join(".")
     );
-    assert_eq!(verdict(&long), Some(Err(Refusal::Host)));
+    assert_eq!(check_without_resolution(&long), Some(Err(Refusal::Host)));
 }
 
 #[test]
-fn every_other_part_of_a_url_has_its_refusal() {
+fn every_invalid_part_of_a_url_is_refused() {
     let cases = [
         ("http://example.com/", Refusal::Scheme),
         ("HTTP://example.com/", Refusal::Scheme),
@@ -212,10 +216,10 @@ fn every_other_part_of_a_url_has_its_refusal() {
         ("", Refusal::Unreadable),
     ];
     for (url, refusal) in cases {
-        assert_eq!(verdict(url), Some(Err(refusal)), "{url}");
+        assert_eq!(check_without_resolution(url), Some(Err(refusal)), "{url}");
     }
     let long = format!("https://example.com/{}", "a".repeat(2_048));
-    assert_eq!(verdict(&long), Some(Err(Refusal::TooLong)));
+    assert_eq!(check_without_resolution(&long), Some(Err(Refusal::TooLong)));
 }
 
 #[test]
@@ -262,11 +266,11 @@ fn public_hosts_are_read() {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "\\PC{0,60}", tail in "[0-9a-fx.:\\[\\]%@/\\\\#?-]{0,40}") {
+    fn no_url_causes_a_panic(text in "\\PC{0,60}", tail in "[0-9a-fx.:\\[\\]%@/\\\\#?-]{0,40}") {
         let _ = Target::parse(&text, true);
         let _ = Target::parse(&format!("https:{tail}"), true);
         if let Ok(target) = Target::parse(&format!("https://{tail}"), true) {
-            // No control character and no space reach the head of the request.
+            // The head of the request contains no control character and no space from the URL.
             let head = format!("{}{}", target.authority, target.path);
             prop_assert!(head.bytes().all(|b| b.is_ascii_graphic()), "{head}");
         }

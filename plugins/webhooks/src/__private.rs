@@ -1,4 +1,5 @@
-//! What expansions name. No promise to users: anything here may change in a patch release.
+//! Items that expanded macros use. They are not part of the public API and may change in a patch
+//! release.
 
 pub use linchpin::__private::*;
 pub use linchpin::event::Change;

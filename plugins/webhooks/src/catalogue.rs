@@ -15,8 +15,8 @@ use crate::event_types::EventType;
 
 /// The events of an app that customers may subscribe to. No other event leaves the app.
 ///
-/// [`webhook_events!`](crate::webhook_events) writes it shorter, checks it when the app is compiled,
-/// and has conditions.
+/// [`webhook_events!`](crate::webhook_events) is shorter, is checked when the app is compiled, and
+/// also allows conditions.
 ///
 /// ```
 /// use linchpin::prelude::*;
@@ -49,7 +49,7 @@ struct Listed {
     entity: &'static EntityDesc,
     routes: Vec<&'static str>,
     events: Vec<ChangeEvent>,
-    /// Whether no call of the route changes records.
+    /// Whether the route never changes records.
     only_reads: bool,
     word: &'static str,
     when: Option<Condition>,
@@ -59,48 +59,48 @@ struct Listed {
 #[derive(Clone, Debug)]
 struct Condition {
     filter: Filter,
-    /// The fields that it reads.
+    /// The fields that the condition reads.
     fields: FieldSet,
 }
 
 impl Catalogue {
-    /// A catalogue without events.
+    /// Creates a catalogue without events.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Offers the creation of records of `E`.
+    /// Adds the event of the creation of records of `E`.
     #[must_use]
     pub fn created<E: Entity>(self) -> Self {
         self.__event(E::DESC, Change::Created)
     }
 
-    /// Offers updates of records of `E`.
+    /// Adds the event of updates of records of `E`.
     #[must_use]
     pub fn updated<E: Entity>(self) -> Self {
         self.__event(E::DESC, Change::Updated)
     }
 
-    /// Offers the deletion of records of `E`.
+    /// Adds the event of the deletion of records of `E`.
     #[must_use]
     pub fn deleted<E: Entity>(self) -> Self {
         self.__event(E::DESC, Change::Deleted)
     }
 
-    /// Offers the events of an operation.
+    /// Adds the events of an operation.
     #[must_use]
     pub fn operation<E: Entity>(self, operation: Operation<E>) -> Self {
         self.__event(E::DESC, Change::Operation(operation.spec()))
     }
 
-    /// An event, as `webhook_events!` lists it.
+    /// Adds an event, for the expansion of `webhook_events!`.
     #[doc(hidden)]
     #[must_use]
     pub fn __event(self, entity: &'static EntityDesc, change: Change) -> Self {
-        self.with(entity, change, None)
+        self.add_event(entity, change, None)
     }
 
-    /// An event with a condition, as `webhook_events!` lists it.
+    /// Adds an event with a condition, for the expansion of `webhook_events!`.
     #[doc(hidden)]
     #[must_use]
     pub fn __event_when(
@@ -113,10 +113,10 @@ impl Catalogue {
             filter: Filter::from(when),
             fields: when.fields(),
         };
-        self.with(entity, change, Some(condition))
+        self.add_event(entity, change, Some(condition))
     }
 
-    fn with(
+    fn add_event(
         mut self,
         entity: &'static EntityDesc,
         change: Change,
@@ -138,7 +138,8 @@ impl Catalogue {
         self.unique().map(|(_, event)| event.name.as_str())
     }
 
-    /// The events in the order of their declaration. Several routes can have events of one name.
+    /// The events in the order of their declaration, each name once: several routes can have events
+    /// with the same name.
     fn unique(&self) -> impl Iterator<Item = (&'static EntityDesc, &ChangeEvent)> {
         let mut seen = HashSet::new();
         let all = self.events.iter();
@@ -146,7 +147,7 @@ impl Catalogue {
             .filter(move |(_, event)| seen.insert(event.name.as_str()))
     }
 
-    /// The events with their schemas: the declared ones, and those that the package itself sends.
+    /// The events with their schemas: the declared ones, and those of the plugin itself.
     pub(crate) fn event_types(&self) -> Vec<EventType> {
         let declared = self.unique();
         declared
@@ -155,14 +156,14 @@ impl Catalogue {
             .collect()
     }
 
-    /// The mistakes: operations that change nothing, entities that no package of the app lists, and
-    /// names with two schemas.
-    pub(crate) fn mistakes(&self, is_listed: impl Fn(&EntityDesc) -> bool) -> Vec<String> {
+    /// Checks the catalogue. Reports operations that change nothing, entities that no package of
+    /// the app lists, and names with two schemas.
+    pub(crate) fn problems(&self, is_listed: impl Fn(&EntityDesc) -> bool) -> Vec<String> {
         let mistake = |listed: &Listed| {
             let (entity, word) = (listed.entity.name, listed.word);
             if listed.only_reads {
                 return Some(format!(
-                    "`{word}` of `{entity}` changes no record, so it has no event: remove it"
+                    "`{word}` of `{entity}` never changes records, so it has no event: remove it"
                 ));
             }
             (!is_listed(listed.entity)).then(|| {
@@ -171,23 +172,23 @@ impl Catalogue {
                 )
             })
         };
-        let mut mistakes: Vec<String> = self.events.iter().filter_map(mistake).collect();
-        mistakes.extend(self.ambiguous());
-        mistakes.extend(self.events.iter().flat_map(Listed::flaws));
-        mistakes
+        let mut problems: Vec<String> = self.events.iter().filter_map(mistake).collect();
+        problems.extend(self.ambiguous());
+        problems.extend(self.events.iter().flat_map(Listed::problems));
+        problems
     }
 
-    /// Names that several routes give to events with different data.
+    /// Event names that are used for different data.
     fn ambiguous(&self) -> BTreeSet<String> {
         let mut known: HashMap<&str, (&str, &ChangeEvent)> = HashMap::new();
-        let mut mistakes = BTreeSet::new();
+        let mut problems = BTreeSet::new();
         for listed in &self.events {
             let entity = listed.entity.storage_name;
             for event in &listed.events {
                 let first = *known.entry(&event.name).or_insert((entity, event));
                 let same = (first.1.payload, first.1.counts) == (event.payload, event.counts);
                 if first.0 != entity || !same {
-                    mistakes.insert(format!(
+                    problems.insert(format!(
                         "`{}` is the name of two events with different data: give one of them \
                          another name, `event(name = \"..\")`",
                         event.name
@@ -195,17 +196,17 @@ impl Catalogue {
                 }
             }
         }
-        mistakes
+        problems
     }
 
     /// Whether the catalogue has events of an entity.
-    pub(crate) fn takes(&self, entity: &EntityDesc) -> bool {
+    pub(crate) fn has_events_of(&self, entity: &EntityDesc) -> bool {
         let mut entities = self.events.iter().map(|listed| listed.entity);
         entities.any(|known| known.storage_name == entity.storage_name)
     }
 
     /// The fields of an entity that conditions read.
-    pub(crate) fn reads(&self, entity: &EntityDesc) -> FieldSet {
+    pub(crate) fn condition_fields(&self, entity: &EntityDesc) -> FieldSet {
         let listed = self.events.iter();
         listed
             .filter(|listed| listed.entity.storage_name == entity.storage_name)
@@ -213,12 +214,12 @@ impl Catalogue {
             .fold(FieldSet::NONE, |all, when| all.or(when.fields))
     }
 
-    /// Whether an event is offered: it is listed, and its record satisfies the condition.
+    /// Whether an event may be sent: it is listed, and its record satisfies the condition.
     pub(crate) fn offers(&self, event: &EntityEvent) -> bool {
         self.events.iter().any(|listed| {
             listed.entity.storage_name == event.entity
                 && listed.routes.contains(&&*event.route)
-                && listed.holds(event)
+                && listed.satisfies_condition(event)
         })
     }
 
@@ -233,31 +234,31 @@ impl Catalogue {
 }
 
 impl Listed {
-    /// Events without a schema, and conditions that have no record to judge.
-    fn flaws(&self) -> Vec<String> {
-        let mut flaws = Vec::new();
+    /// Reports events without a schema, and conditions on events without a record.
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
         for event in &self.events {
             let mut fields = self.entity.fields.iter();
             if let Some(field) = fields.find(|field| event.shows(field) && is_untyped(field)) {
-                flaws.push(format!(
+                problems.push(format!(
                     "event `{}` has no schema: `json` field `{}` needs a type",
                     event.name, field.name
                 ));
             }
             if event.counts && self.when.is_some() {
-                flaws.push(format!(
-                    "event `{}` is about many records, so `when` has none to check: give `{}` \
-                     `event(expose = \"records\")`",
+                problems.push(format!(
+                    "event `{}` is about several records, so `when` cannot check one: declare `{}` \
+                     with `event(expose = \"records\")`",
                     event.name, self.word
                 ));
             }
         }
-        flaws
+        problems
     }
 
     /// Whether the record of an event satisfies the condition: the record after the change, or the
     /// removed one. An event without a record does not.
-    fn holds(&self, event: &EntityEvent) -> bool {
+    fn satisfies_condition(&self, event: &EntityEvent) -> bool {
         let Some(when) = &self.when else { return true };
         let record = event.after.as_ref().or(event.before.as_ref());
         let Some(record) = record.and_then(|record| record.as_object()) else {
@@ -268,14 +269,14 @@ impl Listed {
     }
 }
 
-/// Events that the package itself sends.
+/// The events that the plugin itself sends.
 pub(crate) const DISABLED: &str = "webhooks.endpoint.disabled";
 pub(crate) const DEAD: &str = "webhooks.delivery.dead";
 pub(crate) const TEST: &str = "webhook.test";
 const BUILT_IN: [&str; 3] = [TEST, DISABLED, DEAD];
 
-/// Whether an entry of an endpoint's `events` is a name, or a pattern of one: `*` alone, or as the
-/// last segment after a dot.
+/// Whether an entry of an endpoint's `events` matches an event name. An entry is a name, `*`, or a
+/// pattern such as `orders.*`.
 pub(crate) fn matches(entry: &str, name: &str) -> bool {
     match entry.strip_suffix('*') {
         Some("") => true,
@@ -287,7 +288,7 @@ pub(crate) fn matches(entry: &str, name: &str) -> bool {
     }
 }
 
-/// The entries of `events` that match an event, for many endpoints.
+/// Whether an entry of `events` matches an event name.
 pub(crate) fn wants(events: &[String], name: &str) -> bool {
     events.iter().any(|entry| matches(entry, name))
 }
@@ -297,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_ends_with_a_whole_segment() {
+    fn a_pattern_matches_whole_segments() {
         for (entry, name, expected) in [
             ("*", "tasks.created", true),
             ("tasks.*", "tasks.created", true),

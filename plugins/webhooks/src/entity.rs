@@ -1,4 +1,5 @@
-//! The entities: endpoints of customers, messages, their deliveries and the attempts of these.
+//! The entities: endpoints of customers, messages, deliveries of messages, and attempts of
+//! deliveries.
 
 use linchpin::prelude::*;
 use serde_json::Value as Json;
@@ -23,18 +24,18 @@ pub enum EndpointStatus {
     Disabled,
 }
 
-/// Why the system disabled an endpoint.
+/// The reason for disabling an endpoint.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DisabledReason {
-    /// It failed for days without one success.
+    /// All attempts failed for `disable_after` (5 days by default).
     Failing,
     /// It answered 410.
     Gone,
-    /// Its name leads to an address that is not public.
+    /// Its host name resolves to an address that is not public.
     BlockedAddress,
 }
 
-/// An address of a customer that gets events by HTTP.
+/// A URL of a customer to which events are sent by HTTP.
 #[entity(
     namespace = "webhooks",
     path = "endpoints",
@@ -64,7 +65,7 @@ pub struct WebhookEndpoint {
     /// The address: `https`, a public host.
     #[field(length = 1..=2048)]
     pub url: String,
-    /// A text for people.
+    /// A description of the endpoint for users.
     #[field(length = ..=256)]
     pub description: Option<String>,
     /// Names of events, or patterns: `tasks.*`, `*`.
@@ -77,7 +78,7 @@ pub struct WebhookEndpoint {
     pub is_active: Option<bool>,
     /// The same as `is_active`.
     pub enabled: Option<bool>,
-    /// Why the system disabled the endpoint.
+    /// The reason for which the system disabled the endpoint.
     #[field(read_only)]
     pub disabled_reason: Option<DisabledReason>,
     /// When the system disabled the endpoint.
@@ -95,13 +96,13 @@ pub struct WebhookEndpoint {
     /// The version of the format of bodies.
     #[field(read_only, default = 1)]
     pub payload_version: i64,
-    /// The longest time for one attempt, in milliseconds.
+    /// The time limit of one attempt, in milliseconds.
     #[field(range = 1_000..=30_000, default = 15_000)]
     pub delivery_timeout_ms: i64,
-    /// The most attempts in a second.
+    /// The maximum number of attempts per second.
     #[field(range = 1..=1_000, default = 20)]
     pub max_per_second: i64,
-    /// The most attempts at the same time.
+    /// The maximum number of concurrent attempts.
     #[field(range = 1..=50, default = 5)]
     pub max_in_flight: i64,
     /// Whether a delivery waits for the end of the one before it.
@@ -125,13 +126,13 @@ pub struct WebhookEndpoint {
     /// Attempts that failed in a row because of a forbidden address.
     #[field(private, default = 0)]
     pub blocked_in_a_row: i64,
-    /// The time at which a delivery is due; none if nothing waits.
+    /// The time at which the next delivery is due; `None` if no delivery waits.
     #[field(private)]
     pub due_at: Option<Timestamp>,
-    /// When deliveries were last written for it.
+    /// The last time at which a delivery to the endpoint was written.
     #[field(private)]
     pub written_at: Option<Timestamp>,
-    /// No attempt is made before this time, because the endpoint asked for it.
+    /// No attempt is made before this time, because of `retry-after` in a response.
     #[field(private)]
     pub held_until: Option<Timestamp>,
     /// The end of the lease of a running recovery.
@@ -157,8 +158,8 @@ pub struct WebhookEndpoint {
     pub updated_at: Option<Timestamp>,
 }
 
-/// Leases endpoints with due deliveries, those that wait longest first. `busy` are tenants with as
-/// many endpoints under way as the process serves.
+/// Leases endpoints with due deliveries, oldest due time first. `busy` are tenants that have
+/// reached their share of the served endpoints of the process.
 #[operation(
     kind = "batch",
     action = "update",
@@ -172,7 +173,7 @@ pub struct WebhookEndpoint {
 )]
 pub(crate) const LEASE: Operation<WebhookEndpoint>;
 
-/// Extends a lease, unless it was lost.
+/// Extends a lease, unless another worker has taken it.
 #[operation(
     kind = "batch",
     action = "update",
@@ -184,7 +185,7 @@ pub(crate) const LEASE: Operation<WebhookEndpoint>;
 )]
 pub(crate) const RENEW: Operation<WebhookEndpoint>;
 
-/// Extends a lease after attempts that all succeeded, unless it was lost.
+/// Extends a lease after attempts that all succeeded, unless another worker has taken it.
 #[operation(
     kind = "batch",
     action = "update",
@@ -198,7 +199,7 @@ pub(crate) const RENEW: Operation<WebhookEndpoint>;
 )]
 pub(crate) const SUCCEED: Operation<WebhookEndpoint>;
 
-/// Ends a lease, unless it was lost. The endpoint is not due any more.
+/// Ends a lease, unless another worker has taken it. Clears the due time of the endpoint.
 #[operation(
     kind = "batch",
     action = "update",
@@ -208,7 +209,7 @@ pub(crate) const SUCCEED: Operation<WebhookEndpoint>;
 )]
 pub(crate) const FREE: Operation<WebhookEndpoint>;
 
-/// Begins a recovery, unless one runs.
+/// Begins a recovery, unless another one is running.
 #[operation(
     kind = "batch",
     action = "update",
@@ -218,7 +219,17 @@ pub(crate) const FREE: Operation<WebhookEndpoint>;
 )]
 pub(crate) const BEGIN_RECOVERY: Operation<WebhookEndpoint>;
 
-/// Makes an endpoint due, unless it is due earlier already.
+/// Ends a recovery. If its lease has ended and another recovery has begun, nothing changes.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (id == param(id) && recovering_until == param(held_until)),
+    set(recovering_until = None),
+    route(disabled),
+)]
+pub(crate) const END_RECOVERY: Operation<WebhookEndpoint>;
+
+/// Sets the due time of endpoints, unless they are due earlier.
 #[operation(
     kind = "batch",
     action = "update",
@@ -228,8 +239,8 @@ pub(crate) const BEGIN_RECOVERY: Operation<WebhookEndpoint>;
 )]
 pub(crate) const WAKE: Operation<WebhookEndpoint>;
 
-/// Locks endpoints until the end of the transaction, and returns them: deliveries are written by the
-/// status that an endpoint has at that moment.
+/// Locks endpoints until the end of the transaction, and returns them. The status of an endpoint
+/// decides whether deliveries are written, so it must not change before the commit.
 #[operation(
     kind = "batch",
     action = "update",
@@ -258,14 +269,14 @@ pub(crate) struct WebhookMessage {
     pub(crate) event: String,
     pub(crate) event_id: String,
     pub(crate) occurred_at: Timestamp,
-    /// The bytes that are sent: a JSON column would change the order of members, and with it the
+    /// The body that is sent, as text. A JSON column would change the order of members, and so the
     /// signature.
     pub(crate) body: String,
     #[field(default = false)]
     pub(crate) truncated: bool,
     #[field(default = 1)]
     pub(crate) version: i64,
-    /// Whether it was written to test an endpoint; a recovery leaves it out.
+    /// Whether the message was written to test an endpoint. A recovery does not send it.
     #[field(default = false)]
     pub(crate) is_test: bool,
     pub(crate) expires_at: Option<Timestamp>,
@@ -282,11 +293,11 @@ pub enum DeliveryStatus {
     Failed,
     /// No attempt follows, unless a manager replays the delivery.
     Dead,
-    /// It ended before its last attempt: its endpoint was deleted, or its message was removed.
+    /// It ended early, because its endpoint was deleted or its message was removed.
     Cancelled,
 }
 
-/// Why a delivery is dead, cancelled or held.
+/// The reason why a delivery is dead, cancelled or held.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeliveryReason {
     /// Every attempt failed.
@@ -299,13 +310,13 @@ pub enum DeliveryReason {
     BlockedAddress,
     /// The endpoint was deleted.
     EndpointDeleted,
-    /// The endpoint does not get deliveries at present.
+    /// The endpoint is paused or disabled.
     EndpointDisabled,
     /// Its message was removed, so there is nothing to send.
     MessageMissing,
 }
 
-/// Why an attempt is made.
+/// The reason for an attempt.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
     /// By the schedule.
@@ -318,7 +329,7 @@ pub enum Trigger {
     Test,
 }
 
-/// One message on its way to one endpoint.
+/// The delivery of one message to one endpoint.
 #[entity(
     namespace = "webhooks",
     path = "deliveries",
@@ -349,7 +360,7 @@ pub struct WebhookDelivery {
     /// The endpoint.
     #[field(filterable)]
     pub endpoint_id: String,
-    /// The message; receivers recognize repeated deliveries by it.
+    /// The id of the message. Receivers recognize repeated deliveries by it.
     pub message_id: String,
     /// The name of the event.
     #[field(filterable)]
@@ -366,20 +377,20 @@ pub struct WebhookDelivery {
     /// The attempts so far.
     #[field(default = 0)]
     pub attempts: i64,
-    /// The attempts after which it is dead.
+    /// The maximum number of attempts.
     pub max_attempts: i64,
     /// The time of the next attempt; none while the delivery is held or ended.
     pub next_retry_at: Option<Timestamp>,
     /// The time of the last attempt.
     pub last_attempt_at: Option<Timestamp>,
-    /// When the endpoint took the message.
+    /// The time at which the endpoint accepted the message.
     pub delivered_at: Option<Timestamp>,
     /// The newest attempt, without the body of the response.
     pub last_attempt: Option<Json>,
     /// Whether it was sent to test the endpoint.
     #[field(default = false)]
     pub is_test: bool,
-    /// Why its attempts are made.
+    /// The reason for its attempts.
     #[field(private, default = Trigger::Schedule)]
     pub trigger: Trigger,
     /// When it is removed.
@@ -426,7 +437,7 @@ pub(crate) const HOLD: Operation<WebhookDelivery>;
 )]
 pub(crate) const RELEASE: Operation<WebhookDelivery>;
 
-/// Makes ended deliveries of an endpoint due again, and those that are held.
+/// Makes ended and held deliveries of an endpoint due again.
 #[operation(
     kind = "batch",
     action = "update",
@@ -440,7 +451,7 @@ pub(crate) const RELEASE: Operation<WebhookDelivery>;
 )]
 pub(crate) const RESET: Operation<WebhookDelivery>;
 
-/// Why an attempt failed.
+/// The reason for the failure of an attempt.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
     /// The name of the host cannot be resolved.
@@ -449,7 +460,7 @@ pub enum ErrorKind {
     BlockedAddress,
     /// The host accepts no connection.
     Connect,
-    /// The certificate is wrong, or the handshake failed.
+    /// The TLS certificate is invalid, or the TLS handshake failed.
     Tls,
     /// There was no complete answer in time.
     Timeout,
@@ -511,7 +522,7 @@ pub struct WebhookAttempt {
     pub error: Option<String>,
     /// The first headers of the answer.
     pub response_headers: Option<Json>,
-    /// The first 4,096 characters.
+    /// The first 4,096 characters of the response body.
     pub response_body: Option<String>,
     /// When it is removed.
     #[field(private)]
@@ -525,7 +536,16 @@ pub(crate) static ENTITIES: Package = package!(
     entities = [
         entity(
             WebhookEndpoint,
-            [LEASE, RENEW, SUCCEED, FREE, BEGIN_RECOVERY, WAKE, LOCK]
+            [
+                LEASE,
+                RENEW,
+                SUCCEED,
+                FREE,
+                BEGIN_RECOVERY,
+                END_RECOVERY,
+                WAKE,
+                LOCK
+            ]
         ),
         entity(WebhookMessage),
         entity(WebhookDelivery, [CANCEL, HOLD, RELEASE, RESET]),

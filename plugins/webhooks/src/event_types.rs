@@ -13,7 +13,7 @@ use crate::plugin::MOUNT;
 /// The instant of examples: 2026-01-15T09:30:00Z.
 const INSTANT: Timestamp = Timestamp::from_millis(1_768_469_400_000);
 const ID: &str = "0199f1a5-ac96-774b-bcce-b302099a8057";
-/// The version of every schema. A later release that can convert older bodies has more than one.
+/// The version of every schema. There is only one, because older bodies cannot be converted yet.
 const VERSION: i64 = 1;
 
 /// An event of the catalogue.
@@ -59,7 +59,7 @@ impl EventType {
         }
     }
 
-    /// The events that the package itself sends.
+    /// The events that the plugin itself sends.
     pub(crate) fn built_in() -> [Self; 3] {
         let id = || json!({ "type": "string" });
         let test = object(&[("test", json!({ "const": true })), ("endpointId", id())]);
@@ -96,7 +96,7 @@ impl EventType {
             ),
             (
                 DEAD,
-                "A delivery to another endpoint is dead.",
+                "A delivery to another endpoint was given up: its status is `dead`.",
                 dead,
                 json!({
                     "deliveryId": ID,
@@ -156,14 +156,15 @@ fn body(name: &str, doc: &str, data: Json) -> Json {
     schema
 }
 
-/// A body that would be too large has null in place of the data, and names the record.
+/// Extends the schema: in a body that would be too large, `data` is null and `dataRef` names the
+/// record.
 fn may_be_truncated(schema: &mut Json, entity: &EntityDesc) {
     schema["properties"]["data"]["type"] = json!(["object", "null"]);
     let mut reference = object(&[
         ("entity", json!({ "const": entity.storage_name })),
         ("id", json!({ "type": "string" })),
     ]);
-    reference["description"] = json!("The record of a body that would be too large.");
+    reference["description"] = json!("The record, if its data would make the body too large.");
     schema["properties"]["dataRef"] = reference;
     schema["if"] = json!({ "properties": { "data": { "type": "null" } } });
     schema["then"] = json!({ "required": ["dataRef"] });

@@ -15,8 +15,8 @@ use crate::message;
 /// The name of the consumer.
 pub(crate) const CONSUMER: &str = "webhooks";
 
-/// The most events at a time. Their endpoints are read once, and woken once.
-const LARGEST_BATCH: usize = 250;
+/// The maximum number of events in a batch. Endpoints are read and updated once per batch.
+const MAX_BATCH: usize = 250;
 
 /// Writes a message and its deliveries for each event that an endpoint wants.
 pub(crate) struct Intake {
@@ -38,7 +38,7 @@ impl EventSink for Intake {
             let cx = Cx::system("webhooks of committed events");
             let taken = cx.transaction(async |cx| self.take(cx, &offered, false).await);
             match taken.await {
-                // An event came a second time.
+                // The conflict means that an event was delivered a second time.
                 Err(error) if error.code() == Code::Conflict => {
                     cx.transaction(async |cx| self.take(cx, &offered, true).await)
                         .await
@@ -49,19 +49,19 @@ impl EventSink for Intake {
     }
 
     fn takes(&self, entity: &'static EntityDesc) -> bool {
-        self.catalogue.takes(entity)
+        self.catalogue.has_events_of(entity)
     }
 
     fn reads(&self, entity: &'static EntityDesc) -> FieldSet {
-        self.catalogue.reads(entity)
+        self.catalogue.condition_fields(entity)
     }
 
     fn largest_payload(&self) -> usize {
-        message::MOST
+        message::MAX_BODY
     }
 
     fn largest_batch(&self) -> usize {
-        LARGEST_BATCH
+        MAX_BATCH
     }
 
     fn stops_at_failure(&self) -> bool {
@@ -70,8 +70,8 @@ impl EventSink for Intake {
 }
 
 impl Intake {
-    /// Writes what the endpoints want of these events. Events seldom come twice, so only a second
-    /// try looks for messages that `may_exist`.
+    /// Writes the messages and deliveries of these events. Events are rarely delivered twice, so
+    /// only a second run (`may_exist`) looks for existing messages.
     async fn take(&self, cx: &Cx, events: &[&EntityEvent], may_exist: bool) -> Result<()> {
         let endpoints = self.endpoints(cx, events).await?;
         let records = &self.workers.records;
@@ -89,7 +89,7 @@ impl Intake {
         let wanting = wanted.iter().flat_map(|(_, endpoints)| endpoints);
         let ids: BTreeSet<&String> = wanting.map(|endpoint| &endpoint.id).collect();
         let ids: Vec<String> = ids.into_iter().cloned().collect();
-        // Their status does not change before the commit.
+        // After the lock, the status of the endpoints cannot change before the commit.
         let locked = records.locked(cx, &ids).await?.into_iter();
         let locked: HashMap<String, WebhookEndpoint> = locked
             .map(|endpoint| (endpoint.id.clone(), endpoint))
@@ -102,7 +102,7 @@ impl Intake {
         let mut due = BTreeSet::new();
         for (event, endpoints) in wanted {
             let id = message::id_of(event);
-            // The event came a second time: its deliveries were written with the message.
+            // The event was delivered a second time. Its deliveries were written with the message.
             if known.contains(&id) {
                 continue;
             }
@@ -135,7 +135,7 @@ impl Intake {
         if due.is_empty() {
             return Ok(());
         }
-        // Those that are due already are served at their turn.
+        // Endpoints that are already due need no update.
         let is_due = |one: &WebhookEndpoint| one.due_at.is_some_and(|at| at <= cx.now());
         due.retain(|id| !locked.get(id).is_some_and(is_due));
         if !due.is_empty() {
@@ -161,7 +161,8 @@ impl Intake {
         self.workers.records.endpoints_with(cx, filter).await
     }
 
-    /// Whether an endpoint gets an event: an entry of its `events` matches, and the tenant is its own.
+    /// Whether an endpoint gets an event: an entry of its `events` matches, and the event is of its
+    /// tenant. With `app_sees_tenants`, an endpoint without tenant gets the events of all tenants.
     fn is_for(&self, event: &EntityEvent, endpoint: &WebhookEndpoint) -> bool {
         let same = endpoint.tenant_id == event.tenant_id;
         let sees_all = endpoint.tenant_id.is_none() && self.workers.config.app_sees_tenants;
@@ -179,7 +180,7 @@ impl Intake {
             .map(|(event, _)| message::id_of(event))
             .collect();
         let mut all = HashSet::new();
-        // A list has no more records than a page.
+        // A list returns at most one page, so the ids are read in chunks.
         for ids in ids.chunks(CHUNK) {
             let query = ListQuery::new()
                 .filter(webhook_message::id.one_of(ids.to_vec()))

@@ -31,7 +31,7 @@ pub use linchpin_macros::webhook_events;
 pub use plugin::{Webhooks, WebhooksConfig};
 pub use signature::{SecretFormat, SigningSecret};
 
-/// The examples in the documentation of the macro, as documentation tests of this crate.
+/// Runs the examples in the documentation of the macro as documentation tests of this crate.
 #[cfg(doctest)]
 mod macro_docs {
     #[doc = include_str!("../../../macros/docs/webhook_events.md")]

@@ -1,12 +1,12 @@
-//! The body of a message, made once for each event.
+//! The body of a message. It is created once for each event.
 
 use linchpin::EntityEvent;
 use serde_json::{Value as Json, json};
 
-/// The most bytes of a body.
-pub(crate) const MOST: usize = 256 * 1024;
+/// The maximum size of a body, in bytes.
+pub(crate) const MAX_BODY: usize = 256 * 1024;
 
-/// A body, and whether it names the record in place of its data.
+/// A body, and whether it was too large and contains a reference to the record instead of the data.
 pub(crate) struct Body {
     pub(crate) text: String,
     pub(crate) truncated: bool,
@@ -22,7 +22,7 @@ pub(crate) fn body(event: &EntityEvent) -> Body {
     let head = head(&event.name, &event.at.to_string());
     if event.payload_ref.is_none() {
         let data = event.payload.text();
-        if head.len() + data.len() < MOST {
+        if head.len() + data.len() < MAX_BODY {
             let text = format!("{head}{data}}}");
             return Body {
                 text,

@@ -1,5 +1,5 @@
-//! Counts and times of deliveries, for the recorder of the crate `metrics`. Labels never name an
-//! endpoint, a tenant or a message.
+//! Counters and durations of deliveries, for the recorder of the crate `metrics`. Labels never name
+//! an endpoint, a tenant or a message.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use metrics::{counter, histogram};
 use crate::delivery::Next;
 use crate::entity::{DisabledReason, ErrorKind, Trigger};
 
-/// Why an attempt failed, if it did, and how long it took.
+/// The reason for the failure of an attempt, if it failed, and its duration.
 type Ended = (Option<ErrorKind>, Duration);
 
-/// An attempt has ended, and what follows was written.
+/// Counts a finished attempt after its result was written.
 pub(crate) fn attempted((failure, took): Ended, trigger: Trigger, next: Next) {
     let result = failure.map_or("success", FieldEnum::as_str);
     counter!(
@@ -30,7 +30,7 @@ pub(crate) fn attempted((failure, took): Ended, trigger: Trigger, next: Next) {
     .increment(1);
 }
 
-/// An attempt has ended after its lease, so its result does not count.
+/// Counts an attempt that ended after its lease.
 pub(crate) fn too_late(trigger: Trigger) {
     counter!(
         "linchpin_webhooks_attempts_total",
@@ -40,7 +40,7 @@ pub(crate) fn too_late(trigger: Trigger) {
     .increment(1);
 }
 
-/// The system has disabled an endpoint.
+/// Counts a disabled endpoint.
 pub(crate) fn disabled(reason: DisabledReason) {
     counter!("linchpin_webhooks_endpoints_disabled_total", "reason" => reason.as_str())
         .increment(1);

@@ -1,4 +1,5 @@
-//! Libraries that others wrote verify what we sign: npm and `PyPI` `standardwebhooks` and `svix`.
+//! Independent libraries verify the signatures of the plugin: `standardwebhooks` and `svix`, each
+//! from npm and from `PyPI`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::signature::{SigningSecret, sign};
 
-/// The folder of the programs; `cargo xtask test` installs what they need.
+/// The folder of the programs. `cargo xtask test` installs their libraries.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
 
 fn run(program: &[&str], tasks: &[Json]) -> Vec<String> {
@@ -25,7 +26,7 @@ fn run(program: &[&str], tasks: &[Json]) -> Vec<String> {
     serde_json::from_slice(&output.stdout).expect("cargo xtask test installs the libraries")
 }
 
-fn verifies_what_we_sign(program: &[&str]) {
+fn check_signatures_of(program: &[&str]) {
     let now = Timestamp::system_now().millis() / 1_000;
     let (new, old) = (
         SigningSecret::generate().unwrap(),
@@ -72,11 +73,11 @@ fn verifies_what_we_sign(program: &[&str]) {
 }
 
 #[test]
-fn libraries_of_npm_verify_what_we_sign() {
-    verifies_what_we_sign(&["node", "node/peer.mjs"]);
+fn npm_libraries_accept_the_signatures() {
+    check_signatures_of(&["node", "node/peer.mjs"]);
 }
 
 #[test]
-fn libraries_of_pypi_verify_what_we_sign() {
-    verifies_what_we_sign(&["python3", "peer.py"]);
+fn pypi_libraries_accept_the_signatures() {
+    check_signatures_of(&["python3", "peer.py"]);
 }

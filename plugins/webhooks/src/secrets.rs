@@ -1,4 +1,4 @@
-//! The secrets of an endpoint: one encrypted text in its record.
+//! The secrets of an endpoint. They are stored as one encrypted text in its record.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::delivery::later;
 use crate::entity::webhook_endpoint;
 use crate::signature::SigningSecret;
 
-/// The most secrets of an endpoint at the same time.
-const MOST: usize = 5;
+/// The maximum number of secrets of an endpoint.
+const MAX_SECRETS: usize = 5;
 
 /// The secrets of an endpoint, newest first.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Secret {
     expires_at: Option<Timestamp>,
 }
 
-/// A secret as it is encrypted.
+/// A secret in the form that is encrypted.
 #[derive(Serialize, Deserialize, ZeroizeOnDrop)]
 struct Stored {
     secret: String,
@@ -76,8 +76,8 @@ impl Secrets {
         keys.seal(place(endpoint), &plain)
     }
 
-    /// Puts a new secret first. The former ones sign until `overlap` has passed, or until their own
-    /// earlier end. Returns the end of the one that was newest before.
+    /// Adds a new secret in front. The former secrets still sign until `overlap` has passed, or
+    /// until their own end if it is earlier. Returns the end of the previously newest secret.
     pub(crate) fn rotate(
         &mut self,
         secret: SigningSecret,
@@ -99,11 +99,11 @@ impl Secrets {
                 expires_at: None,
             },
         );
-        self.0.truncate(MOST);
+        self.0.truncate(MAX_SECRETS);
         former
     }
 
-    /// The secrets that sign at present, newest first.
+    /// The secrets that sign now, newest first.
     pub(crate) fn live(&self, now: Timestamp) -> Vec<&SigningSecret> {
         let live = self
             .0
@@ -113,7 +113,8 @@ impl Secrets {
     }
 }
 
-/// The place of the secrets of an endpoint.
+/// The field and record in which the secrets of an endpoint are stored. Encryption binds the
+/// secrets to them.
 fn place(endpoint: &str) -> Place<'_> {
     Place::of(webhook_endpoint::sealed, endpoint)
 }
@@ -144,10 +145,10 @@ mod tests {
         assert_eq!(end, Some(at(70)));
         assert_eq!(texts(&secrets, at(69)), [text[1].clone(), text[0].clone()]);
         assert_eq!(texts(&secrets, at(70)), [text[1].clone()]);
-        // A longer overlap does not prolong the life of older ones.
+        // A longer overlap does not extend the end of older secrets.
         secrets.rotate(made.next().unwrap(), Duration::from_mins(10), at(20));
         assert_eq!(texts(&secrets, at(71)), [text[2].clone(), text[1].clone()]);
-        // Five at most, and an overlap of zero ends all former ones at once.
+        // There are at most five secrets. An overlap of zero ends all former ones immediately.
         for _ in 0..4 {
             secrets.rotate(made.next().unwrap(), Duration::from_mins(10), at(30));
         }

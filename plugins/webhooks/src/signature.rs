@@ -15,7 +15,7 @@ pub struct SigningSecret {
     key: Zeroizing<Vec<u8>>,
 }
 
-/// The text is no secret.
+/// The error of a text that is not a signing secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be `whsec_` and 24 to 64 bytes in base64")]
 pub struct SecretFormat;
@@ -27,10 +27,10 @@ impl std::fmt::Debug for SigningSecret {
 }
 
 impl SigningSecret {
-    /// A new secret with 32 random bytes.
+    /// Generates a secret with 32 random bytes.
     ///
     /// # Errors
-    /// If the operating system gives no randomness.
+    /// If the operating system returns no random bytes.
     pub fn generate() -> Result<Self> {
         let mut key = Zeroizing::new(vec![0; 32]);
         aws_lc_rs::rand::fill(&mut key).map_err(|_| Error::internal("no randomness"))?;
@@ -48,7 +48,7 @@ impl SigningSecret {
     /// ```
     ///
     /// # Errors
-    /// If the text does not have the form.
+    /// If the text is not `whsec_` and 24 to 64 bytes in base64.
     pub fn parse(text: &str) -> Result<Self, SecretFormat> {
         let encoded = text.strip_prefix(PREFIX).ok_or(SecretFormat)?;
         let key = Zeroizing::new(STANDARD.decode(encoded).map_err(|_| SecretFormat)?);
@@ -65,16 +65,18 @@ impl SigningSecret {
         &self.text
     }
 
-    /// The bytes that sign.
+    /// The key of the HMAC.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
+    /// The last four characters.
     pub(crate) fn hint(&self) -> &str {
         &self.text[self.text.len() - 4..]
     }
 }
 
+/// The header `webhook-signature`: one `v1` signature for each secret.
 pub(crate) fn sign(secrets: &[&SigningSecret], id: &str, timestamp: i64, body: &[u8]) -> String {
     let sign = |secret: &&SigningSecret| {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &secret.key);
@@ -86,6 +88,7 @@ pub(crate) fn sign(secrets: &[&SigningSecret], id: &str, timestamp: i64, body: &
     secrets.iter().map(sign).collect::<Vec<_>>().join(" ")
 }
 
+/// The header `x-webhook-signature`: the time, and one signature for each secret.
 pub(crate) fn sign_compat(secrets: &[&SigningSecret], timestamp: i64, body: &[u8]) -> String {
     let mut out = format!("t={timestamp}");
     for secret in secrets {
@@ -110,7 +113,7 @@ mod tests {
     const BODY: &[u8] = br#"{"test": 2432232314}"#;
 
     #[test]
-    fn known_signatures_are_made() {
+    fn signatures_equal_the_known_ones() {
         let secret = SigningSecret::parse(SECRET).unwrap();
         let signature = sign(
             &[&secret],
@@ -119,7 +122,7 @@ mod tests {
             BODY,
         );
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-        // By Python's `hmac`.
+        // Computed with the `hmac` module of Python.
         let compat = sign_compat(&[&secret, &secret], 1_614_265_330, BODY);
         let hex = "2e37df5d4a028c51a7f3133d64ae1e300d2c2c900f1b1d49d4369ad2530f8964";
         assert_eq!(compat, format!("t=1614265330,v1={hex},v1={hex}"));

@@ -1,10 +1,10 @@
-//! Instants of attempts.
+//! The times of attempts.
 
 use std::time::Duration;
 
 use linchpin::Timestamp;
 
-/// A later instant.
+/// Returns the time after a duration.
 ///
 /// ```
 /// use std::time::Duration;
@@ -18,8 +18,9 @@ pub fn later(at: Timestamp, by: Duration) -> Timestamp {
     Timestamp::from_millis(at.millis().saturating_add(by))
 }
 
-/// A part of a pause from 0 to 1 that depends on the work and on the number of the attempt, so that
-/// work that failed together is not tried again together.
+/// Returns a number from 0 to 1 that depends on the work and on the number of the attempt. A source
+/// uses it as jitter of a pause, so that work that failed at the same time is not retried at the
+/// same time.
 ///
 /// ```
 /// let part = linchpin_worker::spread("a delivery", 1);

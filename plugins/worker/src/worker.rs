@@ -8,11 +8,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// The interval at which a worker looks for work if nothing wakes it.
-const LOOK: Duration = Duration::from_millis(250);
+const INTERVAL: Duration = Duration::from_millis(250);
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Something with work that is due at times.
+/// A source of work, each piece with a due time.
 ///
 /// `claim` leases work in the store, so that no other process has it at the same time. `run` does
 /// one piece of it, and writes the result only if it still holds the lease.
@@ -23,24 +23,26 @@ pub trait Source: Send + Sync + 'static {
     /// The name, for the log.
     fn name(&self) -> &'static str;
 
-    /// The most pieces that run at the same time.
+    /// The maximum number of pieces that run at the same time.
     fn at_once(&self) -> usize;
 
-    /// Whether the worker leases no more work before all that it leased has ended; `false` by default.
+    /// Whether the worker leases more work only after all leased work has ended; `false` by
+    /// default.
     fn is_in_rounds(&self) -> bool {
         false
     }
 
     /// The interval at which the worker looks for work if nothing wakes it; 250 ms by default.
     fn interval(&self) -> Duration {
-        LOOK
+        INTERVAL
     }
 
-    /// Leases work that is due, in the order of its time.
+    /// Leases due work, in the order of the due times. `free` is 1 or more: the number of further
+    /// pieces that may run now. A source that returns more must delay them in `run`.
     ///
     /// # Errors
-    /// Of the store. The worker tries again after a second.
-    fn claim(&self) -> BoxFuture<'_, Result<Vec<Self::Item>>>;
+    /// The errors of the store. The worker tries again after a second.
+    fn claim(&self, free: usize) -> BoxFuture<'_, Result<Vec<Self::Item>>>;
 
     /// Does a piece of work. It should end soon when `stopped` is true.
     fn run(
@@ -65,14 +67,14 @@ impl Worker {
         Self { stop, task }
     }
 
-    /// Begins no further piece of work.
+    /// Makes the worker begin no further piece of work.
     pub fn stop(&self) {
         // The worker may have ended already.
         let _ = self.stop.send(true);
     }
 
-    /// Stops, and waits for the work that is under way: at most for `patience`. Another process
-    /// repeats what takes longer, after its lease.
+    /// Stops the worker, and waits for running work, at most for `patience`. Work that takes longer
+    /// is aborted; another process repeats it after its lease.
     pub async fn ended(self, patience: Duration) {
         self.stop();
         let abort = self.task.abort_handle();
@@ -80,7 +82,9 @@ impl Worker {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "a worker ended early"),
             Err(_) => {
-                tracing::warn!("work under way is repeated later, because it takes too long");
+                tracing::warn!(
+                    "running work did not end in time: it is aborted and repeated after its lease"
+                );
                 abort.abort();
             }
         }
@@ -91,13 +95,13 @@ async fn work<S: Source>(source: Arc<S>, wake: Arc<Notify>, mut stopped: watch::
     let mut running = JoinSet::new();
     while !*stopped.borrow() {
         let mut pause = source.interval();
-        let most = if source.is_in_rounds() {
-            1
+        let free = if source.is_in_rounds() && !running.is_empty() {
+            0
         } else {
-            source.at_once()
+            source.at_once().saturating_sub(running.len())
         };
-        if running.len() < most {
-            match source.claim().await {
+        if free > 0 {
+            match source.claim(free).await {
                 Ok(items) if items.is_empty() => {}
                 Ok(items) => {
                     for item in items {
@@ -106,7 +110,7 @@ async fn work<S: Source>(source: Arc<S>, wake: Arc<Notify>, mut stopped: watch::
                     continue;
                 }
                 Err(error) => {
-                    tracing::warn!(worker = source.name(), error = ?error, "work cannot be leased; it is tried again");
+                    tracing::warn!(worker = source.name(), error = ?error, "could not lease work; retrying");
                     pause = PAUSE;
                 }
             }
@@ -116,15 +120,17 @@ async fn work<S: Source>(source: Arc<S>, wake: Arc<Notify>, mut stopped: watch::
             () = tokio::time::sleep(pause) => {}
             // An error means that the worker was dropped.
             changed = stopped.changed() => if changed.is_err() { break },
-            Some(ended) = running.join_next(), if !running.is_empty() => note(source.name(), ended),
+            Some(ended) = running.join_next(), if !running.is_empty() => {
+                log_panic(source.name(), ended);
+            }
         }
     }
     while let Some(ended) = running.join_next().await {
-        note(source.name(), ended);
+        log_panic(source.name(), ended);
     }
 }
 
-fn note(worker: &'static str, ended: std::result::Result<(), tokio::task::JoinError>) {
+fn log_panic(worker: &'static str, ended: std::result::Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {

@@ -32,7 +32,7 @@ pub const STATS: Operation<Entry>;
 #[operation(kind = "aggregate", group_by = status, compute(total = count(), by_category = count_by(category)))]
 pub const BY_STATUS: Operation<Entry>;
 
-/// Counts by its own key, and by one field under two names.
+/// Counts by the group key, and by one field under two names.
 #[operation(
     kind = "aggregate",
     group_by = category,
@@ -98,7 +98,12 @@ pub static ENTRIES: Package = package!(
 );
 
 cases!(&crate::aggregates::ENTRIES =>
-    aggregate_counts_and_sums, aggregate_groups_by_a_field, aggregate_computes_every_function, aggregate_of_no_records, aggregate_groups_by_week, periods_before_1970, null_is_a_group, deleted_records_do_not_count, in_code, refusals, sums, counted_by_several);
+    aggregate_counts_and_sums, aggregate_groups_by_a_field, aggregate_computes_every_function,
+    aggregate_of_no_records, aggregate_groups_by_week, aggregate_groups_periods_before_1970,
+    null_is_a_group, deleted_records_do_not_count, code_calls_aggregates,
+    an_aggregate_refuses_invalid_requests, large_sums_are_exact_or_refused,
+    count_by_divides_groups_by_several_fields,
+);
 
 async fn seed(s: &Server, entries: &[Json]) {
     for entry in entries {
@@ -107,7 +112,7 @@ async fn seed(s: &Server, entries: &[Json]) {
     }
 }
 
-async fn numbers(s: &Server, path: &str) -> Json {
+async fn get_json(s: &Server, path: &str) -> Json {
     let reply = s.get(path).await;
     assert_eq!(reply.status, 200, "{path} {reply:?}");
     reply.json()
@@ -116,13 +121,13 @@ async fn numbers(s: &Server, path: &str) -> Json {
 async fn aggregate_counts_and_sums(s: &Server) {
     seed(s, &[json!({"score": 2}), json!({"score": 3})]).await;
     assert_eq!(
-        numbers(s, "/entries/stats").await,
+        get_json(s, "/entries/stats").await,
         json!({"total": 2, "score": 5})
     );
 }
 
 async fn aggregate_groups_by_a_field(s: &Server) {
-    assert_eq!(numbers(s, "/entries/by-status").await, json!([]));
+    assert_eq!(get_json(s, "/entries/by-status").await, json!([]));
     seed(
         s,
         &[
@@ -134,7 +139,7 @@ async fn aggregate_groups_by_a_field(s: &Server) {
     )
     .await;
     assert_eq!(
-        numbers(s, "/entries/by-status").await,
+        get_json(s, "/entries/by-status").await,
         json!([
             {"status": "draft", "total": 3, "byCategory": {"a": 2}},
             {"status": "published", "total": 1, "byCategory": {"b": 1}},
@@ -143,8 +148,8 @@ async fn aggregate_groups_by_a_field(s: &Server) {
 }
 
 /// The groups and their subdivisions come from one statement.
-async fn counted_by_several(s: &Server) {
-    assert_eq!(numbers(s, "/entries/states").await, json!([]));
+async fn count_by_divides_groups_by_several_fields(s: &Server) {
+    assert_eq!(get_json(s, "/entries/states").await, json!([]));
     let due = "2026-02-03T00:00:00Z";
     seed(
         s,
@@ -158,7 +163,7 @@ async fn counted_by_several(s: &Server) {
     )
     .await;
     assert_eq!(
-        numbers(s, "/entries/states").await,
+        get_json(s, "/entries/states").await,
         json!([
             {"category": null, "categories": {}, "states": {"draft": 1}, "same": {"draft": 1}, "top": 1, "lives": {"false": 1}},
             {"category": "a", "categories": {"a": 1}, "states": {"published": 1}, "same": {"published": 1}, "top": 0, "lives": {}},
@@ -168,7 +173,7 @@ async fn counted_by_several(s: &Server) {
         ])
     );
     assert_eq!(
-        numbers(s, "/entries/states-by-month").await,
+        get_json(s, "/entries/states-by-month").await,
         json!([
             {"dueAt": null, "states": {"draft": 2, "published": 1}, "total": 3},
             {"dueAt": "2026-02", "states": {"draft": 1, "published": 1}, "total": 2},
@@ -188,29 +193,29 @@ async fn aggregate_computes_every_function(s: &Server) {
     )
     .await;
     assert_eq!(
-        numbers(s, "/entries/details?over=4").await,
+        get_json(s, "/entries/details?over=4").await,
         json!({
             "total": 4, "drafts": 3, "highScore": 20, "byCategory": {"a": 1, "b": 2},
             "byLive": {"false": 1, "true": 1}, "byScore": {"-1": 1, "10": 1, "5": 2},
         })
     );
-    // Code points order the keys.
+    // The keys are sorted by code point.
     let text = String::from_utf8(s.get("/entries/details").await.body.to_vec()).unwrap();
     assert!(
         text.contains(r#""byScore":{"-1":1,"10":1,"5":2}"#),
         "{text}"
     );
     assert!(text.contains(r#""highScore":19"#), "{text}");
-    assert_eq!(numbers(s, "/entries/details?without=b").await["total"], 2);
+    assert_eq!(get_json(s, "/entries/details?without=b").await["total"], 2);
 }
 
 async fn aggregate_of_no_records(s: &Server) {
     assert_eq!(
-        numbers(s, "/entries/of-category?category=none").await,
+        get_json(s, "/entries/of-category?category=none").await,
         json!({"n": 0, "s": 0.0, "a": null, "lo": null, "mid": null, "hi": null, "first": null, "by": {}})
     );
     assert_eq!(
-        numbers(s, "/entries/stats").await,
+        get_json(s, "/entries/stats").await,
         json!({"total": 0, "score": 0})
     );
     s.get("/entries/of-category")
@@ -228,12 +233,12 @@ async fn aggregate_groups_by_week(s: &Server) {
     )
     .await;
     assert_eq!(
-        numbers(s, "/entries/by-week").await,
+        get_json(s, "/entries/by-week").await,
         json!([{"dueAt": "2026-03-30", "n": 1}, {"dueAt": "2026-04-06", "n": 1}])
     );
 }
 
-async fn periods_before_1970(s: &Server) {
+async fn aggregate_groups_periods_before_1970(s: &Server) {
     let dates = [
         "0001-01-01T00:00:00Z",
         "1969-12-31T23:59:59.999Z",
@@ -275,11 +280,11 @@ async fn periods_before_1970(s: &Server) {
         let mut expected = vec![json!({"dueAt": null, "n": 1})];
         expected.extend(keys.iter().map(|key| json!({"dueAt": key, "n": 2})));
         assert_eq!(
-            numbers(s, &format!("/entries/{route}")).await,
+            get_json(s, &format!("/entries/{route}")).await,
             json!(expected)
         );
     }
-    let weeks = numbers(s, "/entries/by-week").await;
+    let weeks = get_json(s, "/entries/by-week").await;
     assert_eq!(weeks[2], json!({"dueAt": "1969-12-29", "n": 4}));
 }
 
@@ -295,7 +300,7 @@ async fn null_is_a_group(s: &Server) {
     )
     .await;
     assert_eq!(
-        numbers(s, "/entries/by-category").await,
+        get_json(s, "/entries/by-category").await,
         json!([
             {"category": null, "n": 1, "mean": 2.0},
             {"category": "", "n": 1, "mean": 4.0},
@@ -319,15 +324,15 @@ async fn deleted_records_do_not_count(s: &Server) {
         .unwrap()
         .to_owned();
     assert_eq!(s.delete(&format!("/entries/{id}")).await.status, 204);
-    assert_eq!(numbers(s, "/entries/stats").await["total"], 1);
+    assert_eq!(get_json(s, "/entries/stats").await["total"], 1);
     assert_eq!(
-        numbers(s, "/entries/by-status").await[0]["byCategory"],
+        get_json(s, "/entries/by-status").await[0]["byCategory"],
         json!({"x": 1})
     );
-    assert_eq!(numbers(s, "/entries/by-category").await[0]["n"], 1);
+    assert_eq!(get_json(s, "/entries/by-category").await[0]["n"], 1);
 }
 
-async fn in_code(s: &Server) {
+async fn code_calls_aggregates(s: &Server) {
     seed(
         s,
         &[json!({"score": 2, "category": "x", "ratio": 0.5, "dueAt": "2026-04-05T00:00:00Z"})],
@@ -342,13 +347,19 @@ async fn in_code(s: &Server) {
         (groups.len(), groups[0].status, groups[0].by_category["x"]),
         (1, Status::Draft, 1)
     );
-    let of = entries.of_category(&cx, "x".to_owned()).await.unwrap();
+    let numbers = entries.of_category(&cx, "x".to_owned()).await.unwrap();
     assert_eq!(
-        (of.n, of.s, of.a, of.lo, of.first.as_deref()),
+        (
+            numbers.n,
+            numbers.s,
+            numbers.a,
+            numbers.lo,
+            numbers.first.as_deref()
+        ),
         (1, 0.5, Some(2.0), Some(0.5), Some("x"))
     );
     assert_eq!(
-        of.hi,
+        numbers.hi,
         Some(Timestamp::parse("2026-04-05T00:00:00Z").unwrap())
     );
     let periods = [
@@ -365,7 +376,7 @@ async fn in_code(s: &Server) {
     assert_eq!(weeks[0].due_at.as_deref(), Some("2026-03-30"));
 }
 
-async fn refusals(s: &Server) {
+async fn an_aggregate_refuses_invalid_requests(s: &Server) {
     assert_eq!(
         s.get("/entries/stats?limit=1").await.code(),
         (400, "unknown_parameter")
@@ -376,9 +387,9 @@ async fn refusals(s: &Server) {
         .problem("type", "query:over");
 }
 
-async fn sums(s: &Server) {
+async fn large_sums_are_exact_or_refused(s: &Server) {
     const MOST: i64 = (1 << 53) - 1;
-    // The sum is too large for the field, but not for an integer.
+    // The sum exceeds the range of the field, but not that of an integer.
     seed(
         s,
         &[
@@ -405,8 +416,8 @@ async fn sums(s: &Server) {
         .await
         .problem("range", "");
 
-    // The mean of the smallest number and null is null, although one store reports an underflow;
-    // the mean of it and twice the number is a number.
+    // The mean of the smallest positive number and zero is zero, although one store reports an
+    // underflow. The mean of this number and its double is rounded to the double.
     let least = 5e-324;
     seed(
         s,
@@ -417,7 +428,7 @@ async fn sums(s: &Server) {
     )
     .await;
     assert_eq!(
-        numbers(s, "/entries/of-category?category=y").await["mid"],
+        get_json(s, "/entries/of-category?category=y").await["mid"],
         json!(0.0)
     );
     seed(
@@ -429,7 +440,7 @@ async fn sums(s: &Server) {
     )
     .await;
     assert_eq!(
-        numbers(s, "/entries/of-category?category=z").await["mid"],
+        get_json(s, "/entries/of-category?category=z").await["mid"],
         json!(least * 2.0)
     );
 }

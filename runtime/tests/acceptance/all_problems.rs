@@ -50,9 +50,12 @@ pub static BASKETS: Package = package!(
     entities = [entity(Basket, [RETAG, TAG, CHANGE, PUT, LINES])]
 );
 
-cases!(&crate::all_problems::BASKETS => records, operations, items);
+cases!(&crate::all_problems::BASKETS =>
+    generated_routes_report_all_problems, operations_report_all_problems,
+    item_routes_report_all_problems,
+);
 
-fn told(reply: &Reply) -> Vec<String> {
+fn problem_list(reply: &Reply) -> Vec<String> {
     assert_eq!(reply.code(), (400, "validation_failed"), "{reply:?}");
     reply
         .problems()
@@ -61,11 +64,11 @@ fn told(reply: &Reply) -> Vec<String> {
         .collect()
 }
 
-async fn records(s: &Server) {
+async fn generated_routes_report_all_problems(s: &Server) {
     let create = |body: Json| s.post("/baskets", body);
     let all = create(json!({"id": "a", "note": "", "tags": ["x", "", 3], "color": "red"})).await;
     assert_eq!(
-        told(&all),
+        problem_list(&all),
         [
             "color unknown_field",
             "note min_length",
@@ -74,16 +77,18 @@ async fn records(s: &Server) {
         ]
     );
     let again = create(json!({"id": "a", "tags": ["x", null, "x"]})).await;
-    assert_eq!(told(&again), ["tags[1] type", "tags[2] duplicate_item"]);
+    assert_eq!(
+        problem_list(&again),
+        ["tags[1] type", "tags[2] duplicate_item"]
+    );
     let many = create(json!({"id": "a", "tags": ["a", "b", "c", 4, "\u{0}"]})).await;
     assert_eq!(
-        told(&many),
+        problem_list(&many),
         ["tags max_items", "tags[3] type", "tags[4] format"]
     );
-    // Two values that are not texts do not count as repeats, neither of each other nor of the empty
-    // text.
+    // Two values that are not texts do not count as duplicates of each other or of the empty text.
     assert_eq!(
-        told(&create(json!({"id": "a", "tags": [1, 2]})).await),
+        problem_list(&create(json!({"id": "a", "tags": [1, 2]})).await),
         ["tags[0] type", "tags[1] type"]
     );
     assert_eq!(s.get("/baskets").await.json()["items"], json!([]));
@@ -92,30 +97,30 @@ async fn records(s: &Server) {
         .patch("/baskets/a", json!({"tags": ["", 3], "note": "too long"}))
         .await;
     assert_eq!(
-        told(&patched),
+        problem_list(&patched),
         ["note max_length", "tags[0] min_length", "tags[1] type"]
     );
     assert_eq!(s.get("/baskets/a").await.json()["tags"], json!(["x"]));
 }
 
-async fn operations(s: &Server) {
+async fn operations_report_all_problems(s: &Server) {
     assert_eq!(s.post("/baskets", json!({"id": "a"})).await.status, 201);
     let set = |tags: Json| s.raw_json("PUT", "/baskets/a/retag", json!({"tags": tags}));
-    // Repeats are removed. A problem has the position that was sent.
+    // Duplicates are removed. A problem has the position in the request.
     assert_eq!(
-        told(&set(json!(["x", "x", "", 3])).await),
+        problem_list(&set(json!(["x", "x", "", 3])).await),
         ["tags[2] min_length", "tags[3] type"]
     );
     assert_eq!(
-        told(&set(json!(["x", "x", "x", "x", "x", 3])).await),
+        problem_list(&set(json!(["x", "x", "x", "x", "x", 3])).await),
         ["tags[5] type"]
     );
     assert_eq!(
-        told(&set(json!(["x", "x", ""])).await),
+        problem_list(&set(json!(["x", "x", ""])).await),
         ["tags[2] min_length"]
     );
     assert_eq!(
-        told(&set(json!(["a", "b", "c", "d", "e", "a"])).await),
+        problem_list(&set(json!(["a", "b", "c", "d", "e", "a"])).await),
         ["tags max_items"]
     );
     assert_eq!(
@@ -123,7 +128,7 @@ async fn operations(s: &Server) {
         json!(["a", "b", "c", "d"])
     );
     assert_eq!(
-        told(
+        problem_list(
             &s.post("/baskets/a/tag", json!({"tag": "", "more": 1}))
                 .await
         ),
@@ -137,16 +142,16 @@ async fn operations(s: &Server) {
         )
         .await;
     assert_eq!(
-        told(&change),
+        problem_list(&change),
         ["note max_length", "tags[0] min_length", "tags[1] type"]
     );
     let put = s
         .post("/baskets/put", json!({"id": "a", "tags": 1, "note": ""}))
         .await;
-    assert_eq!(told(&put), ["note min_length", "tags type"]);
+    assert_eq!(problem_list(&put), ["note min_length", "tags type"]);
     // Missing members are reported together with invalid ones.
     assert_eq!(
-        told(
+        problem_list(
             &s.raw_json("PATCH", "/baskets/a/change", json!({"tags": [""]}))
                 .await
         ),
@@ -154,7 +159,7 @@ async fn operations(s: &Server) {
     );
 }
 
-async fn items(s: &Server) {
+async fn item_routes_report_all_problems(s: &Server) {
     assert_eq!(s.post("/baskets", json!({"id": "a"})).await.status, 201);
     let add = s
         .post(
@@ -163,7 +168,7 @@ async fn items(s: &Server) {
         )
         .await;
     assert_eq!(
-        told(&add),
+        problem_list(&add),
         ["labels[0] min_length", "labels[1] type", "name min_length"]
     );
     let set = s
@@ -174,7 +179,7 @@ async fn items(s: &Server) {
         )
         .await;
     assert_eq!(
-        told(&set),
+        problem_list(&set),
         [
             "[1].labels[1] type",
             "[1].labels[2] min_length",
@@ -188,7 +193,7 @@ async fn items(s: &Server) {
         )
         .await;
     assert_eq!(
-        told(&patch),
+        problem_list(&patch),
         [
             "lines[0].labels[0] min_length",
             "lines[0].name type",
@@ -207,5 +212,5 @@ async fn items(s: &Server) {
             json!({"name": "", "labels": [2]}),
         )
         .await;
-    assert_eq!(told(&update), ["labels[0] type", "name min_length"]);
+    assert_eq!(problem_list(&update), ["labels[0] type", "name min_length"]);
 }

@@ -107,8 +107,10 @@ static FORUM: Package = package!(
 );
 
 cases!(&crate::audit::FORUM, crate::audit::with_rights =>
-    every_effect_leaves_one_entry, what_has_no_effect_leaves_none, owners_are_not_told_of, many_at_once, one_after_the_other,
-    tenants_read_their_own, entries_are_kept_for_a_time, code_adds_to_it,
+    every_audited_change_has_one_entry, calls_without_effect_have_no_entry,
+    changes_by_owners_have_no_entry, operations_on_many_records_have_one_entry_for_each,
+    concurrent_changes_record_their_previous_states, tenants_read_their_own_entries_only,
+    entries_are_kept_for_the_configured_time, code_adds_audit_entries,
     an_idempotency_key_leaves_no_entry_of_its_own,
 );
 
@@ -144,7 +146,7 @@ fn log(s: &Server) -> std::sync::Arc<AuditLog> {
 }
 
 /// All entries so far, the oldest first.
-async fn told(s: &Server) -> Vec<AuditEntry> {
+async fn audit_entries(s: &Server) -> Vec<AuditEntry> {
     let cx = Cx::system("read all").at(s.now());
     let mut items = log(s)
         .list(&cx, AuditEntryListQuery::new().limit(200))
@@ -160,7 +162,7 @@ async fn topic(s: &Server, id: &str) {
     made(s, &s.token("ann", &[]), "/topics", body).await;
 }
 
-async fn every_effect_leaves_one_entry(s: &Server) {
+async fn every_audited_change_has_one_entry(s: &Server) {
     topic(s, "a").await;
     let token = s.token("mo", &["moderator"]);
     let patch = call(
@@ -190,8 +192,8 @@ async fn every_effect_leaves_one_entry(s: &Server) {
             .status,
         204
     );
-    let told = told(s).await;
-    let actions: Vec<(&str, &str)> = told.iter().map(|e| (&*e.action, &*e.route)).collect();
+    let entries = audit_entries(s).await;
+    let actions: Vec<(&str, &str)> = entries.iter().map(|e| (&*e.action, &*e.route)).collect();
     assert_eq!(
         actions,
         [
@@ -202,7 +204,7 @@ async fn every_effect_leaves_one_entry(s: &Server) {
             ("remove", "delete")
         ]
     );
-    for entry in &told {
+    for entry in &entries {
         assert_eq!(
             (
                 &*entry.target_type,
@@ -218,8 +220,8 @@ async fn every_effect_leaves_one_entry(s: &Server) {
             "{text}"
         );
     }
-    let [post, edit, lock, view, remove] = &told[..] else {
-        panic!("{told:?}")
+    let [post, edit, lock, view, remove] = &entries[..] else {
+        panic!("{entries:?}")
     };
     assert_eq!(
         (post.actor_id.as_deref(), &post.before),
@@ -253,7 +255,7 @@ async fn every_effect_leaves_one_entry(s: &Server) {
     assert!(remove.after.as_ref().unwrap()["deletedAt"].is_string());
 }
 
-async fn what_has_no_effect_leaves_none(s: &Server) {
+async fn calls_without_effect_have_no_entry(s: &Server) {
     topic(s, "a").await;
     let token = s.token("mo", &["moderator"]);
     assert_eq!(
@@ -262,7 +264,7 @@ async fn what_has_no_effect_leaves_none(s: &Server) {
             .status,
         200
     );
-    let before = told(s).await.len();
+    let before = audit_entries(s).await.len();
     for (token, method, path, body, expected) in [
         (&token, "POST", "/topics/a/lock", json!({}), 400),
         (&token, "POST", "/topics/none/lock", json!({}), 404),
@@ -297,7 +299,7 @@ async fn what_has_no_effect_leaves_none(s: &Server) {
         let reply = call(s, token, method, path, body).await;
         assert_eq!(reply.status, expected, "{method} {path} {reply:?}");
     }
-    assert_eq!(told(s).await.len(), before);
+    assert_eq!(audit_entries(s).await.len(), before);
     // A rolled-back change has no entry.
     topic(s, "b").await;
     let cx = Cx::system("unlock").at(s.now());
@@ -333,15 +335,15 @@ async fn what_has_no_effect_leaves_none(s: &Server) {
         State::Open
     );
     assert_eq!(
-        told(s).await.len(),
+        audit_entries(s).await.len(),
         before + 1,
-        "calls from code are told only where their context says so"
+        "calls from code are audited only if their context requests it"
     );
 }
 
-async fn owners_are_not_told_of(s: &Server) {
+async fn changes_by_owners_have_no_entry(s: &Server) {
     topic(s, "a").await;
-    // The policy lets owners in without a grant: changes of their own records need no entry.
+    // Owners need no grant, and changes of their own records need no entry.
     assert_eq!(
         call(
             s,
@@ -354,7 +356,7 @@ async fn owners_are_not_told_of(s: &Server) {
         .status,
         200
     );
-    assert_eq!(told(s).await.len(), 1);
+    assert_eq!(audit_entries(s).await.len(), 1);
     assert_eq!(
         call(
             s,
@@ -367,10 +369,10 @@ async fn owners_are_not_told_of(s: &Server) {
         .status,
         200
     );
-    assert_eq!(told(s).await.len(), 2);
+    assert_eq!(audit_entries(s).await.len(), 2);
 }
 
-async fn many_at_once(s: &Server) {
+async fn operations_on_many_records_have_one_entry_for_each(s: &Server) {
     for id in ["a", "b", "c"] {
         topic(s, id).await;
     }
@@ -411,23 +413,27 @@ async fn many_at_once(s: &Server) {
     let taken = call(s, &token, "POST", "/topics/take", json!({"room": "r"}))
         .await
         .json();
-    let told = told(s).await;
-    let of = |action: &str| {
-        told.iter()
+    let entries = audit_entries(s).await;
+    let entries_of = |action: &str| {
+        entries
+            .iter()
             .filter(|e| e.action == action)
             .collect::<Vec<_>>()
     };
-    let mut locked: Vec<&str> = of("lock-all").iter().map(|e| &*e.target_id).collect();
+    let mut locked: Vec<&str> = entries_of("lock-all")
+        .iter()
+        .map(|e| &*e.target_id)
+        .collect();
     locked.sort_unstable();
     assert_eq!(locked, ["a", "b"], "an entry for each record");
     assert!(
-        of("lock-all")
+        entries_of("lock-all")
             .iter()
             .all(|e| e.before == Some(json!({"state": "open", "version": 1}))),
-        "{told:?}"
+        "{entries:?}"
     );
-    let [new, old] = &of("ensure")[..] else {
-        panic!("{told:?}")
+    let [new, old] = &entries_of("ensure")[..] else {
+        panic!("{entries:?}")
     };
     assert_eq!(
         (&new.before, &new.after.as_ref().unwrap()["room"]),
@@ -435,14 +441,14 @@ async fn many_at_once(s: &Server) {
     );
     assert_eq!(old.before, Some(json!({"room": "new", "version": 1})));
     assert_eq!(old.after, Some(json!({"room": "old", "version": 2})));
-    let [take] = &of("take")[..] else {
-        panic!("{told:?}")
+    let [take] = &entries_of("take")[..] else {
+        panic!("{entries:?}")
     };
     assert_eq!(json!(take.target_id), taken["id"]);
 }
 
 /// Each of several concurrent changes is recorded with the previous state that it found.
-async fn one_after_the_other(s: &Server) {
+async fn concurrent_changes_record_their_previous_states(s: &Server) {
     const CALLS: usize = 25;
     topic(s, "a").await;
     let token = s.token("mo", &["moderator"]);
@@ -455,7 +461,7 @@ async fn one_after_the_other(s: &Server) {
         replies.iter().all(|reply| reply.status == 200),
         "{replies:?}"
     );
-    let mut found: Vec<(i64, i64)> = told(s)
+    let mut found: Vec<(i64, i64)> = audit_entries(s)
         .await
         .iter()
         .filter(|e| e.action == "view")
@@ -484,15 +490,15 @@ async fn an_idempotency_key_leaves_no_entry_of_its_own(s: &Server) {
         let reply = s.raw("POST", "/passes", &headers, r#"{"id": "1"}"#).await;
         assert_eq!(reply.status, 201, "{reply:?}");
     }
-    let told = told(s).await;
-    let targets: Vec<(&str, &str)> = told
+    let entries = audit_entries(s).await;
+    let targets: Vec<(&str, &str)> = entries
         .iter()
         .map(|entry| (&*entry.action, &*entry.target_type))
         .collect();
     assert_eq!(targets, [("issue", "Pass")]);
 }
 
-async fn tenants_read_their_own(s: &Server) {
+async fn tenants_read_their_own_entries_only(s: &Server) {
     for (tenant, id) in [("t1", "1"), ("t2", "2")] {
         made(s, &s.token_in("u", tenant), "/passes", json!({"id": id})).await;
     }
@@ -545,14 +551,14 @@ async fn tenants_read_their_own(s: &Server) {
     assert_eq!(read(Cx::actor(Actor::user("nobody's"))).await.len(), 0);
 }
 
-async fn entries_are_kept_for_a_time(s: &Server) {
+async fn entries_are_kept_for_the_configured_time(s: &Server) {
     topic(s, "a").await;
     s.advance(Duration::from_hours(24).as_millis() as i64 - 1);
     topic(s, "b").await;
-    assert_eq!(told(s).await.len(), 2);
+    assert_eq!(audit_entries(s).await.len(), 2);
     s.advance(1);
     assert_eq!(
-        told(s)
+        audit_entries(s)
             .await
             .iter()
             .map(|e| &*e.target_id)
@@ -561,7 +567,7 @@ async fn entries_are_kept_for_a_time(s: &Server) {
     );
 }
 
-async fn code_adds_to_it(s: &Server) {
+async fn code_adds_audit_entries(s: &Server) {
     let cx = Cx::actor(Actor::user("ann")).at(s.now());
     let note = |action: &str| AuditNote {
         action: action.to_owned(),
@@ -585,7 +591,7 @@ async fn code_adds_to_it(s: &Server) {
         found.items.iter().map(|e| &*e.action).collect::<Vec<_>>(),
         ["login"]
     );
-    // An app cannot mount the log as an entity of its own.
+    // An app cannot mount the log in its own package.
     static SHAM: Package = package!(name = "sham", entities = [entity(AuditEntry, [])]);
     let app = App::new(
         Config::new()
@@ -596,7 +602,7 @@ async fn code_adds_to_it(s: &Server) {
     .package(&SHAM);
     let text = app.start().await.err().unwrap().to_string();
     assert!(
-        text.contains("package `sham` lists `AuditEntry`, which is the framework's"),
+        text.contains("package `sham` lists `AuditEntry`, an entity of the framework"),
         "{text}"
     );
     assert!(s.running().adapter::<AuditEntry>().is_err());

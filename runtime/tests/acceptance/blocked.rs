@@ -1,5 +1,5 @@
-//! PostgreSQL: another program locks records for a long time. Calls that need them wait; other
-//! calls do not.
+//! PostgreSQL: another program locks records for a long time. Calls that need these records wait;
+//! other calls do not.
 
 #![allow(missing_docs)] // test entities
 
@@ -66,23 +66,23 @@ async fn house() -> Server {
 /// Another program that locks some seats.
 struct Holder {
     store: PostgresStore,
-    held: sqlx::Transaction<'static, sqlx::Postgres>,
+    transaction: sqlx::Transaction<'static, sqlx::Postgres>,
 }
 
 impl Holder {
     async fn of(s: &Server, seats: &[&str]) -> Self {
         let store = PostgresStore::open(PostgresOptions::new(s.url())).unwrap();
-        let mut held = store.pool().begin().await.unwrap();
+        let mut transaction = store.pool().begin().await.unwrap();
         sqlx::query("SELECT id FROM seats WHERE id = ANY($1) FOR UPDATE")
             .bind(seats)
-            .execute(&mut *held)
+            .execute(&mut *transaction)
             .await
             .unwrap();
-        Self { store, held }
+        Self { store, transaction }
     }
 
-    /// Waits until this number of statements wait for the lock.
-    async fn met(&self) {
+    /// Waits until at least one statement waits for the lock.
+    async fn wait_for_waiters(&self) {
         let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
         while sqlx::query_scalar::<_, i64>(waiting)
             .fetch_one(self.store.pool())
@@ -94,32 +94,32 @@ impl Holder {
         }
     }
 
-    async fn let_go(self) {
-        self.held.rollback().await.unwrap();
+    async fn release(self) {
+        self.transaction.rollback().await.unwrap();
         self.store.close().await;
     }
 }
 
 /// Runs calls that need locked seats, and meanwhile calls that do not; the latter must finish
-/// before the seats are unlocked.
-async fn beside<T>(
+/// before the seats are unlocked. Returns the results of the former and the duration of the latter.
+async fn calls_during_lock<T>(
     holder: Holder,
-    wants: impl Future<Output = T>,
+    blocked_calls: impl Future<Output = T>,
     others: impl Future<Output = ()>,
 ) -> (T, Duration) {
     let free = Notify::new();
     let others = async {
-        holder.met().await;
+        holder.wait_for_waiters().await;
         let began = Instant::now();
         others.await;
         free.notify_one();
         let took = began.elapsed();
-        holder.let_go().await;
+        holder.release().await;
         took
     };
-    let (wanted, took) = tokio::join!(wants, others);
+    let (results, took) = tokio::join!(blocked_calls, others);
     free.notified().await;
-    (wanted, took)
+    (results, took)
 }
 
 async fn move_to(s: &Server, id: &str, place: String) -> Reply {
@@ -151,7 +151,7 @@ async fn a_unique_of_one_record_is_written_while_others_wait_for_another() {
             assert_eq!(reply.status, 200, "{reply:?}");
         }
     };
-    let (statuses, took) = beside(holder, wants, others).await;
+    let (statuses, took) = calls_during_lock(holder, wants, others).await;
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     assert!(
         took < Duration::from_secs(4),
@@ -161,7 +161,7 @@ async fn a_unique_of_one_record_is_written_while_others_wait_for_another() {
 
 /// Internal transactions hold no connection while they wait for a lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_that_wait_leave_room_for_transactions() {
+async fn waiting_calls_hold_no_connection() {
     let s = house().await;
     let seats = s.running().adapter::<Seat>().unwrap();
     for kind in ["idempotent", "chosen"] {
@@ -204,10 +204,10 @@ async fn calls_that_wait_leave_room_for_transactions() {
                     .unwrap();
             }
         };
-        let (statuses, took) = beside(holder, wants, others).await;
+        let (statuses, took) = calls_during_lock(holder, wants, others).await;
         match kind {
             "idempotent" => assert_eq!(statuses, [200; 12]),
-            // One of them found the record unchanged.
+            // Only one call found the seat in its first state.
             _ => assert_eq!(
                 statuses.iter().filter(|status| **status == 200).count(),
                 1,
@@ -222,7 +222,7 @@ async fn calls_that_wait_leave_room_for_transactions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transactions_that_take_their_time_begin_beside_each_other() {
+async fn long_transactions_begin_concurrently() {
     let s = house().await;
     let seats = s.running().adapter::<Seat>().unwrap();
     let (all, began) = (Barrier::new(6), Instant::now());
@@ -248,7 +248,7 @@ async fn transactions_that_take_their_time_begin_beside_each_other() {
         let took = took.unwrap();
         assert!(
             took < Duration::from_secs(3),
-            "all six were under way after {took:?}"
+            "all six had begun after {took:?}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The number of statements of each route, counted in front of the store.
+//! The number of statements of each route, counted by a wrapper around the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::fixture::BLOG;
 use crate::server::Server;
 use crate::writes::WRITES;
 
-async fn budgets(store: Arc<dyn Store>) {
+async fn routes_keep_their_number_of_statements(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&BLOG, |app| app.store(Arc::new(counting))).await;
@@ -29,16 +29,16 @@ async fn budgets(store: Arc<dyn Store>) {
     assert_eq!(
         statements.load(Ordering::SeqCst),
         4,
-        "one for each that is created"
+        "one statement for each create"
     );
     let cursor = s.get("/posts?limit=2").await.json()["nextCursor"]
         .as_str()
         .unwrap()
         .to_owned();
     let (a, b, c, d) = (&posts[0], &posts[1], &posts[2], &posts[3]);
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     let document = json!({"id": "doc", "kind": "k", "title": "t"});
-    for (method, path, body, status, most) in [
+    for (method, path, body, status, max_statements) in [
         // CRUD: 1.
         ("GET", a.clone(), Json::Null, 200, 1),
         ("PATCH", a.clone(), json!({"title": "U"}), 200, 1),
@@ -69,7 +69,7 @@ async fn budgets(store: Arc<dyn Store>) {
             200,
             1,
         ),
-        // Lookups and tests of existence: 1.
+        // `lookup` and `exists`: 1.
         (
             "GET",
             "/posts/by-slug?slug=a".to_owned(),
@@ -149,17 +149,17 @@ async fn budgets(store: Arc<dyn Store>) {
         } else {
             s.raw_json(method, &path, body).await
         };
-        let took = statements.load(Ordering::SeqCst) - before;
-        if reply.status != status || !(1..=most).contains(&took) {
-            wrong.push(format!("{method} {path}: {took} statements, {reply:?}"));
+        let count = statements.load(Ordering::SeqCst) - before;
+        if reply.status != status || !(1..=max_statements).contains(&count) {
+            failures.push(format!("{method} {path}: {count} statements, {reply:?}"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// The other kinds that write by id, by a key or by a filter: 1 if a record matched; if none
 /// matched, 1 more by id.
-async fn writes(store: Arc<dyn Store>) {
+async fn writing_operations_keep_their_number_of_statements(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&WRITES, |app| app.store(Arc::new(counting))).await;
@@ -172,8 +172,8 @@ async fn writes(store: Arc<dyn Store>) {
         .json();
     let a = format!("/articles/{}", made["id"].as_str().unwrap());
     let voucher = s.post("/vouchers", json!({"code": "k"})).await.json();
-    let mut wrong = Vec::new();
-    for (method, path, body, status, statements_of_it) in [
+    let mut failures = Vec::new();
+    for (method, path, body, status, expected) in [
         (
             "PATCH",
             format!("{a}/retitle"),
@@ -270,16 +270,16 @@ async fn writes(store: Arc<dyn Store>) {
         } else {
             s.raw_json(method, &path, body).await
         };
-        let took = statements.load(Ordering::SeqCst) - before;
-        if reply.status != status || took != statements_of_it {
-            wrong.push(format!("{method} {path}: {took} statements, {reply:?}"));
+        let count = statements.load(Ordering::SeqCst) - before;
+        if reply.status != status || count != expected {
+            failures.push(format!("{method} {path}: {count} statements, {reply:?}"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// All numbers of a response come from one snapshot, including those that are counted by value.
-async fn counted(store: Arc<dyn Store>) {
+async fn an_aggregate_is_one_statement(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&crate::aggregates::ENTRIES, |app| {
@@ -299,7 +299,10 @@ async fn counted(store: Arc<dyn Store>) {
 
 /// Computing and writing is one statement; in memory it is a transaction, which this test does not
 /// count.
-async fn computed(store: Arc<dyn Store>, expected: usize) {
+async fn computed_aggregates_keep_their_number_of_statements(
+    store: Arc<dyn Store>,
+    expected: usize,
+) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&PAPERS, |app| app.store(Arc::new(counting))).await;
@@ -328,18 +331,24 @@ async fn computed(store: Arc<dyn Store>, expected: usize) {
 
 mod memory {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn writes() {
-        super::writes(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    async fn writing_operations_keep_their_number_of_statements() {
+        super::writing_operations_keep_their_number_of_statements(std::sync::Arc::new(
+            linchpin::store::memory::Memory::new(),
+        ))
+        .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn budgets() {
-        super::budgets(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    async fn routes_keep_their_number_of_statements() {
+        super::routes_keep_their_number_of_statements(std::sync::Arc::new(
+            linchpin::store::memory::Memory::new(),
+        ))
+        .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn computed() {
-        super::computed(
+    async fn computed_aggregates_keep_their_number_of_statements() {
+        super::computed_aggregates_keep_their_number_of_statements(
             std::sync::Arc::new(linchpin::store::memory::Memory::new()),
             0,
         )
@@ -347,8 +356,11 @@ mod memory {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn counted() {
-        super::counted(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    async fn an_aggregate_is_one_statement() {
+        super::an_aggregate_is_one_statement(std::sync::Arc::new(
+            linchpin::store::memory::Memory::new(),
+        ))
+        .await;
     }
 }
 
@@ -356,31 +368,32 @@ mod sqlite {
     use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn writes() {
+    async fn writing_operations_keep_their_number_of_statements() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
-        super::writes(std::sync::Arc::new(store)).await;
+        super::writing_operations_keep_their_number_of_statements(std::sync::Arc::new(store)).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn budgets() {
+    async fn routes_keep_their_number_of_statements() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
-        super::budgets(std::sync::Arc::new(store)).await;
+        super::routes_keep_their_number_of_statements(std::sync::Arc::new(store)).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn computed() {
+    async fn computed_aggregates_keep_their_number_of_statements() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
-        super::computed(std::sync::Arc::new(store), 1).await;
+        super::computed_aggregates_keep_their_number_of_statements(std::sync::Arc::new(store), 1)
+            .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn counted() {
+    async fn an_aggregate_is_one_statement() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
-        super::counted(std::sync::Arc::new(store)).await;
+        super::an_aggregate_is_one_statement(std::sync::Arc::new(store)).await;
     }
 }
 
@@ -389,38 +402,39 @@ mod postgres {
     use linchpin::store::postgres::{PostgresOptions, PostgresStore};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn writes() {
+    async fn writing_operations_keep_their_number_of_statements() {
         let store = PostgresStore::open(PostgresOptions::new(
             crate::server::postgres_server::fresh_url(),
         ))
         .unwrap();
-        super::writes(std::sync::Arc::new(store)).await;
+        super::writing_operations_keep_their_number_of_statements(std::sync::Arc::new(store)).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn budgets() {
+    async fn routes_keep_their_number_of_statements() {
         let store = PostgresStore::open(PostgresOptions::new(
             crate::server::postgres_server::fresh_url(),
         ))
         .unwrap();
-        super::budgets(std::sync::Arc::new(store)).await;
+        super::routes_keep_their_number_of_statements(std::sync::Arc::new(store)).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn computed() {
+    async fn computed_aggregates_keep_their_number_of_statements() {
         let store = PostgresStore::open(PostgresOptions::new(
             crate::server::postgres_server::fresh_url(),
         ))
         .unwrap();
-        super::computed(std::sync::Arc::new(store), 1).await;
+        super::computed_aggregates_keep_their_number_of_statements(std::sync::Arc::new(store), 1)
+            .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn counted() {
+    async fn an_aggregate_is_one_statement() {
         let store = PostgresStore::open(PostgresOptions::new(
             crate::server::postgres_server::fresh_url(),
         ))
         .unwrap();
-        super::counted(std::sync::Arc::new(store)).await;
+        super::an_aggregate_is_one_statement(std::sync::Arc::new(store)).await;
     }
 }

@@ -18,7 +18,7 @@ pub enum State {
     Gone,
 }
 
-/// If it is `held`, the pages published in it wait for approval.
+/// A shelf. If it is `held`, pages that are published in it wait for approval.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Shelf {
@@ -50,7 +50,7 @@ async fn held(call: ChooserCall<Page>) -> Result<State> {
     assert_eq!(
         (page.state, &*page.secret),
         (State::Draft, "unseen"),
-        "the record as it is, hidden fields and all"
+        "the function gets the whole record with hidden fields"
     );
     let shelf = call
         .adapter::<Shelf>()?
@@ -59,7 +59,7 @@ async fn held(call: ChooserCall<Page>) -> Result<State> {
     match shelf {
         Some(shelf) if shelf.held => Ok(State::Pending),
         Some(_) => Ok(State::Published),
-        None => Err(Error::new(Code::Conflict, "the page stands on no shelf")),
+        None => Err(Error::new(Code::Conflict, "the page has no shelf")),
     }
 }
 
@@ -80,7 +80,7 @@ async fn still_the_same(call: ChooserCall<Page>) -> Result<State> {
         } else {
             State::Published
         }),
-        _ => Err(Error::internal("somebody changed the record meanwhile")),
+        _ => Err(Error::internal("the record was changed meanwhile")),
     }
 }
 
@@ -129,7 +129,9 @@ static LIBRARY: Package = package!(
 );
 
 cases!(&crate::choices::LIBRARY, |app| app.keep_audit(std::time::Duration::from_hours(1)) =>
-    leads_where_the_function_says, refuses_as_ever, a_failing_choice_changes_nothing, one_of_many_wins, nobody_comes_between, part_of_a_transaction,
+    the_function_chooses_the_target_state, invalid_calls_are_refused,
+    a_failing_choice_changes_nothing, one_of_several_concurrent_choices_succeeds,
+    no_write_comes_between_choice_and_write, a_choice_is_part_of_the_transaction_of_its_caller,
 );
 
 async fn send(
@@ -198,7 +200,7 @@ async fn audited(s: &Server) -> usize {
     .len()
 }
 
-async fn leads_where_the_function_says(s: &Server) {
+async fn the_function_chooses_the_target_state(s: &Server) {
     shelves(s).await;
     for (id, shelf, state) in [("a", "open", "published"), ("b", "held", "pending")] {
         page(s, id, shelf).await;
@@ -215,16 +217,16 @@ async fn leads_where_the_function_says(s: &Server) {
         );
         assert!(moved.headers.contains_key("x-event-id") && body.get("secret").is_none());
         assert_eq!(read(s, id).await, body);
-        // A record that already has one of the targets is unchanged, whichever target the function
-        // would choose.
+        // A record that already has one of the targets is unchanged, even if the function would
+        // choose another target.
         let again = post(s, &format!("/pages/{id}/publish"), &json!({"number": 8})).await;
         assert_eq!((again.status, again.json()), (200, body));
         assert!(!again.headers.contains_key("x-event-id"));
     }
-    assert_eq!(audited(s).await, 2, "one for each effect");
+    assert_eq!(audited(s).await, 2, "one entry for each effect");
 }
 
-async fn refuses_as_ever(s: &Server) {
+async fn invalid_calls_are_refused(s: &Server) {
     shelves(s).await;
     page(s, "a", "open").await;
     post(s, "/pages/a/publish", &json!({}))
@@ -288,11 +290,14 @@ async fn refuses_as_ever(s: &Server) {
     let gone = post(s, "/pages/a/publish", &json!({"number": 1})).await;
     assert_eq!(gone.code(), (400, "invalid_transition"));
     let details: Vec<Json> = gone.json()["details"].as_array().unwrap().clone();
-    let told: Vec<_> = details
+    let codes_and_messages: Vec<_> = details
         .iter()
         .map(|d| (d["code"].as_str().unwrap(), d["message"].as_str().unwrap()))
         .collect();
-    assert_eq!(told, [("current", "gone"), ("expected", "draft")]);
+    assert_eq!(
+        codes_and_messages,
+        [("current", "gone"), ("expected", "draft")]
+    );
 }
 
 async fn a_failing_choice_changes_nothing(s: &Server) {
@@ -301,7 +306,7 @@ async fn a_failing_choice_changes_nothing(s: &Server) {
     let refused = post(s, "/pages/a/publish", &json!({"number": 1})).await;
     assert_eq!(
         (refused.code(), refused.json()["error"].as_str()),
-        ((409, "conflict"), Some("the page stands on no shelf"))
+        ((409, "conflict"), Some("the page has no shelf"))
     );
     let astray = post(s, "/pages/a/stray", &json!({})).await;
     assert_eq!(
@@ -312,7 +317,7 @@ async fn a_failing_choice_changes_nothing(s: &Server) {
         !refused.headers.contains_key("x-event-id") && !astray.headers.contains_key("x-event-id")
     );
     assert_eq!((read(s, "a").await, audited(s).await), (before, 0));
-    // Nothing is locked either.
+    // The failed call holds no lock.
     shelves(s).await;
     assert_eq!(
         send(s, "PATCH", "/pages/a", &[], &json!({"shelfId": "open"}))
@@ -328,7 +333,7 @@ async fn a_failing_choice_changes_nothing(s: &Server) {
     );
 }
 
-async fn one_of_many_wins(s: &Server) {
+async fn one_of_several_concurrent_choices_succeeds(s: &Server) {
     for round in 0..4 {
         let slug = format!("p{round}");
         page(s, &slug, "open").await;
@@ -343,7 +348,7 @@ async fn one_of_many_wins(s: &Server) {
     }
 }
 
-async fn nobody_comes_between(s: &Server) {
+async fn no_write_comes_between_choice_and_write(s: &Server) {
     for round in 0..4 {
         let slug = format!("p{round}");
         page(s, &slug, "open").await;
@@ -366,7 +371,7 @@ async fn nobody_comes_between(s: &Server) {
     }
 }
 
-async fn part_of_a_transaction(s: &Server) {
+async fn a_choice_is_part_of_the_transaction_of_its_caller(s: &Server) {
     shelves(s).await;
     page(s, "a", "open").await;
     let (shelves, pages) = (

@@ -50,7 +50,7 @@ pub const CLAIM: Operation<Job>;
 )]
 pub const LEASE: Operation<Job>;
 
-/// The two jobs with the highest rank; writes their worker if the call names one.
+/// Returns the two jobs with the highest rank, and writes their worker if the call names one.
 #[operation(
     kind = "batch",
     action = "update",
@@ -67,7 +67,10 @@ pub static JOBS: Package = package!(
     entities = [entity(Job, [CLAIM, LEASE, NAME])]
 );
 
-cases!(&crate::claims::JOBS => concurrent_claims_get_different_records, claims_are_ordered, a_claim_has_no_route, nothing_to_write);
+cases!(&crate::claims::JOBS =>
+    concurrent_claims_get_different_records, claims_return_records_in_sort_order,
+    a_claim_has_no_route, a_claim_without_assignments_writes_nothing,
+);
 
 async fn jobs(s: &Server, count: i64) {
     for rank in 0..count {
@@ -117,8 +120,15 @@ async fn concurrent_claims_get_different_records(s: &Server) {
         all.extend(jobs);
     }
     let distinct: BTreeSet<&str> = all.iter().map(|job| job.id.as_str()).collect();
-    assert_eq!((all.len(), distinct.len()), (50, 50), "each is taken once");
-    assert!(all.iter().all(|job| job.rank < 50), "what is not due stays");
+    assert_eq!(
+        (all.len(), distinct.len()),
+        (50, 50),
+        "each job is claimed once"
+    );
+    assert!(
+        all.iter().all(|job| job.rank < 50),
+        "jobs that are not due stay unclaimed"
+    );
     assert!(
         adapter
             .claim(&Cx::system("a worker").at(now), "late")
@@ -128,7 +138,7 @@ async fn concurrent_claims_get_different_records(s: &Server) {
     );
 }
 
-async fn claims_are_ordered(s: &Server) {
+async fn claims_return_records_in_sort_order(s: &Server) {
     jobs(s, 9).await;
     let adapter = s.running().adapter::<Job>().unwrap();
     let cx = Cx::system("a worker").at(s.now());
@@ -149,7 +159,7 @@ async fn claims_are_ordered(s: &Server) {
     assert_eq!(
         ranks(&adapter.lease(&cx, until, "c", again).await.unwrap()),
         [6, 5],
-        "a lease is not taken again"
+        "a leased job is not claimed again"
     );
 }
 
@@ -158,7 +168,7 @@ async fn a_claim_has_no_route(s: &Server) {
         assert_eq!(
             s.post(path, json!({})).await.status,
             405,
-            "{path} is the path of a record"
+            "{path} must be taken as the path of a record"
         );
     }
     let document = s.get("/openapi.json").await.json();
@@ -172,7 +182,7 @@ async fn a_claim_has_no_route(s: &Server) {
 }
 
 /// A call that omits every assignment returns the same records and writes nothing.
-async fn nothing_to_write(s: &Server) {
+async fn a_claim_without_assignments_writes_nothing(s: &Server) {
     jobs(s, 5).await;
     let adapter = s.running().adapter::<Job>().unwrap();
     let until = Timestamp::parse("2026-01-02T00:00:00Z").unwrap();
@@ -180,18 +190,18 @@ async fn nothing_to_write(s: &Server) {
     s.advance(1000);
     let cx = Cx::system("test").at(s.now());
     let same = adapter.name(&cx, until, Param::Omitted).await.unwrap();
-    let seen = |jobs: &[Job]| {
+    let state_of = |jobs: &[Job]| {
         jobs.iter()
             .map(|job| (job.rank, job.worker.clone(), job.updated_at))
             .collect::<Vec<_>>()
     };
-    assert_eq!(seen(&same), [(4, None, before), (3, None, before)]);
+    assert_eq!(state_of(&same), [(4, None, before), (3, None, before)]);
     let named = adapter
         .name(&cx, until, Param::Value("w".to_owned()))
         .await
         .unwrap();
     assert_eq!(
-        seen(&named),
+        state_of(&named),
         [
             (4, Some("w".to_owned()), s.now()),
             (3, Some("w".to_owned()), s.now())

@@ -55,7 +55,11 @@ pub static TEAMS: Package = package!(
 );
 
 cases!(&super::TEAMS =>
-    collection_adds_and_updates_items, a_full_collection_is_refused, a_collection_mounts_its_methods_only, item_keys_are_unique, coll_numbers, coll_bodies, coll_bounds_hold_elsewhere, coll_version, coll_one_place, coll_in_code
+    collection_adds_and_updates_items, a_full_collection_is_refused,
+    a_collection_mounts_its_methods_only, item_keys_are_unique, number_keys_have_one_spelling,
+    item_bodies_are_validated, list_bounds_apply_to_create_and_update,
+    item_routes_check_and_increase_the_version, concurrent_adds_fill_one_free_place_once,
+    code_calls_collection_methods,
 );
 
 async fn team(s: &Server) {
@@ -105,7 +109,7 @@ async fn collection_adds_and_updates_items(s: &Server) {
     assert_eq!(
         s.patch(&path, json!({})).await.json(),
         cleared,
-        "an empty change is none"
+        "an empty PATCH changes nothing"
     );
     let set = s
         .raw_json(
@@ -119,13 +123,13 @@ async fn collection_adds_and_updates_items(s: &Server) {
     assert_eq!(
         record["members"],
         set.json(),
-        "the items live inside the record"
+        "the items are part of the record"
     );
     assert!(record["updatedAt"].as_str() > before["updatedAt"].as_str());
     assert_eq!(
         s.delete("/teams/t/members-remove/x").await.status,
         401,
-        "its own policy"
+        "the operation has its own policy"
     );
     let token = s.token("root", &["admin"]);
     let removed = s
@@ -208,7 +212,7 @@ async fn item_keys_are_unique(s: &Server) {
     assert_eq!(members(s).await, json!([ann]));
 }
 
-async fn coll_numbers(s: &Server) {
+async fn number_keys_have_one_spelling(s: &Server) {
     team(s).await;
     for number in [7, 70] {
         assert_eq!(
@@ -249,7 +253,7 @@ async fn coll_numbers(s: &Server) {
     );
 }
 
-async fn coll_bodies(s: &Server) {
+async fn item_bodies_are_validated(s: &Server) {
     team(s).await;
     let ann = add(s, "Ann").await;
     let post = |body: Json| s.post("/teams/t/members-add", body);
@@ -305,7 +309,7 @@ async fn coll_bodies(s: &Server) {
 }
 
 // The same bounds apply if create or PATCH writes the field.
-async fn coll_bounds_hold_elsewhere(s: &Server) {
+async fn list_bounds_apply_to_create_and_update(s: &Server) {
     let three = json!([{"name": "a"}, {"name": "b"}, {"name": "c"}]);
     s.post("/teams", json!({"id": "u", "members": three}))
         .await
@@ -320,7 +324,7 @@ async fn coll_bounds_hold_elsewhere(s: &Server) {
         .problem("duplicate_item", "members[1].id");
 }
 
-async fn coll_version(s: &Server) {
+async fn item_routes_check_and_increase_the_version(s: &Server) {
     team(s).await;
     add(s, "Ann").await;
     assert_eq!(s.get("/teams/t").await.header("etag"), "\"2\"");
@@ -357,7 +361,7 @@ async fn coll_version(s: &Server) {
 }
 
 // Of several concurrent adds to a list with one free place, exactly one succeeds.
-async fn coll_one_place(s: &Server) {
+async fn concurrent_adds_fill_one_free_place_once(s: &Server) {
     team(s).await;
     add(s, "Ann").await;
     let replies = s
@@ -376,7 +380,7 @@ async fn coll_one_place(s: &Server) {
     assert_eq!(members(s).await.as_array().unwrap().len(), 2);
 }
 
-async fn coll_in_code(s: &Server) {
+async fn code_calls_collection_methods(s: &Server) {
     team(s).await;
     let teams = s.running().adapter::<Team>().unwrap();
     let cx = Cx::actor(Actor::user("clerk"));

@@ -21,7 +21,7 @@ pub struct Remark {
     pub deleted_at: Option<Timestamp>,
 }
 
-/// An article with numbers over its comments.
+/// An article with numbers that are computed from its comments.
 #[entity(version, unique(slug), soft_delete(deleted_at), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Paper {
@@ -62,7 +62,7 @@ pub const RECOUNT: Operation<Paper>;
 )]
 pub const RESUM: Operation<Paper>;
 
-/// The mean, from the other entity.
+/// Computes the mean; declared on the other entity.
 #[operation(
     kind = "computed_aggregate",
     source = Remark,
@@ -74,7 +74,7 @@ pub const RESUM: Operation<Paper>;
 )]
 pub const REMEAN: Operation<Remark>;
 
-/// Several at once.
+/// Computes several numbers at once.
 #[operation(
     kind = "computed_aggregate",
     source = Remark,
@@ -93,7 +93,13 @@ pub static PAPERS: Package = package!(
     ]
 );
 
-cases!(&crate::computed::PAPERS => computed_aggregate_stores_its_number, by_a_unique, into_another_entity, an_object, rules_hold, guards_of_both, in_code, all_at_once);
+cases!(&crate::computed::PAPERS =>
+    computed_aggregate_stores_its_number, computed_aggregate_finds_its_target_by_a_unique,
+    computed_aggregate_writes_to_another_entity, computed_aggregate_stores_an_object_of_numbers,
+    computed_aggregate_checks_field_rules,
+    computed_aggregate_ignores_deleted_records_of_both_entities, code_calls_computed_aggregates,
+    concurrent_recounts_count_every_record,
+);
 
 async fn seed(s: &Server, remarks: &[Json]) {
     let paper = s.post("/papers", json!({"id": "p1", "slug": "one"})).await;
@@ -139,7 +145,7 @@ async fn computed_aggregate_stores_its_number(s: &Server) {
         .problem("type", "paperId");
 }
 
-async fn by_a_unique(s: &Server) {
+async fn computed_aggregate_finds_its_target_by_a_unique(s: &Server) {
     seed(
         s,
         &[
@@ -173,7 +179,7 @@ async fn by_a_unique(s: &Server) {
     .problem("type", "but");
 }
 
-async fn into_another_entity(s: &Server) {
+async fn computed_aggregate_writes_to_another_entity(s: &Server) {
     seed(
         s,
         &[
@@ -202,7 +208,7 @@ async fn into_another_entity(s: &Server) {
     );
 }
 
-async fn an_object(s: &Server) {
+async fn computed_aggregate_stores_an_object_of_numbers(s: &Server) {
     seed(s, &[json!({"paperId": "p1", "points": 4})]).await;
     let reply = s.post("/papers/renumber", json!({"paperId": "p1"})).await;
     assert_eq!(
@@ -211,7 +217,7 @@ async fn an_object(s: &Server) {
     );
 }
 
-async fn rules_hold(s: &Server) {
+async fn computed_aggregate_checks_field_rules(s: &Server) {
     seed(
         s,
         &[
@@ -227,8 +233,8 @@ async fn rules_hold(s: &Server) {
     .await
     .problem("range", "points");
     assert_eq!(s.get("/papers/p1").await.json()["points"], 0);
-    let most = (1_i64 << 53) - 1;
-    s.post("/remarks", json!({"paperId": "p1", "points": most}))
+    let max_integer = (1_i64 << 53) - 1;
+    s.post("/remarks", json!({"paperId": "p1", "points": max_integer}))
         .await;
     s.post(
         "/papers/resum",
@@ -238,7 +244,7 @@ async fn rules_hold(s: &Server) {
     .problem("range", "points");
 }
 
-async fn guards_of_both(s: &Server) {
+async fn computed_aggregate_ignores_deleted_records_of_both_entities(s: &Server) {
     seed(s, &[json!({"paperId": "p1"}), json!({"paperId": "p1"})]).await;
     let id = s.get("/remarks").await.json()["items"][0]["id"]
         .as_str()
@@ -265,7 +271,7 @@ async fn guards_of_both(s: &Server) {
     );
 }
 
-async fn in_code(s: &Server) {
+async fn code_calls_computed_aggregates(s: &Server) {
     seed(s, &[json!({"paperId": "p1", "ratio": 2.0})]).await;
     let cx = Cx::system("a test");
     let paper: Paper = s
@@ -297,7 +303,7 @@ async fn in_code(s: &Server) {
     assert_eq!(s.get("/papers/p1").await.json()["remarks"], 1);
 }
 
-async fn all_at_once(s: &Server) {
+async fn concurrent_recounts_count_every_record(s: &Server) {
     seed(s, &[]).await;
     // The last call counts every remark.
     let replies = s
@@ -317,13 +323,13 @@ async fn all_at_once(s: &Server) {
 /// includes records that were created while it waited.
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_transactions_of_their_own() {
+async fn concurrent_transactions_compute_current_counts() {
     let s = &Server::postgres_at_once(&PAPERS).await;
-    all_at_once(s).await;
+    concurrent_recounts_count_every_record(s).await;
     let papers = s.running().adapter::<Paper>().unwrap();
     let cx = Cx::system("a test");
     let pause = |millis| tokio::time::sleep(std::time::Duration::from_millis(millis));
-    let held = cx.transaction(async |cx| {
+    let locked = cx.transaction(async |cx| {
         papers
             .update(
                 cx,
@@ -346,8 +352,8 @@ async fn in_transactions_of_their_own() {
         pause(300).await;
         s.post("/remarks", json!({"paperId": "p1"})).await
     };
-    let (held, counted, added) = tokio::join!(held, counted, added);
-    assert!(held.is_ok());
+    let (locked, counted, added) = tokio::join!(locked, counted, added);
+    assert!(locked.is_ok());
     assert_eq!(
         (added.status, counted.status, &counted.json()["remarks"]),
         (201, 200, &json!(21))

@@ -147,7 +147,13 @@ pub static LEAVES: Package = package!(
     )],
 );
 
-cases!(&crate::computed_fields::LEAVES => a_computed_field_follows_every_change, every_way, batches, upserts, nobody_writes_it, at_once, upserts_at_once, versions, in_transactions, shown);
+cases!(&crate::computed_fields::LEAVES =>
+    a_computed_field_follows_every_change, every_kind_of_change_updates_computed_fields,
+    batches_compute_each_record, upserts_compute_fields, computed_fields_cannot_be_written,
+    concurrent_changes_keep_computed_fields_current,
+    concurrent_upserts_keep_computed_fields_current, writes_with_computed_fields_check_the_version,
+    transactions_roll_back_computed_fields, the_document_lists_filters_by_computed_fields,
+);
 
 async fn send(s: &Server, method: &str, path: &str, body: Json) -> Reply {
     let token = s.token_in("ann", "t1");
@@ -173,7 +179,7 @@ async fn get(s: &Server, path: &str) -> Json {
     reply.json()
 }
 
-async fn made(s: &Server, id: &str, slug: &str) -> Json {
+async fn create_leaf(s: &Server, id: &str, slug: &str) -> Json {
     let reply = send(
         s,
         "POST",
@@ -182,12 +188,12 @@ async fn made(s: &Server, id: &str, slug: &str) -> Json {
     )
     .await;
     assert_eq!(reply.status, 201, "{reply:?}");
-    holds(&reply.json());
+    check_computed_fields(&reply.json());
     reply.json()
 }
 
 /// Every computed field has the value that its inputs give.
-fn holds(page: &Json) {
+fn check_computed_fields(page: &Json) {
     let text = |key: &str| page[key].as_str().unwrap().to_owned();
     assert_eq!(
         text("slugKey"),
@@ -220,7 +226,7 @@ fn holds(page: &Json) {
 }
 
 async fn a_computed_field_follows_every_change(s: &Server) {
-    let page = made(s, "a", "Hello").await;
+    let page = create_leaf(s, "a", "Hello").await;
     assert_eq!(page["slugKey"], "t1/hello");
     let patched = send(s, "PATCH", "/leaves/a", json!({"slug": "World"})).await;
     assert_eq!(
@@ -233,20 +239,20 @@ async fn a_computed_field_follows_every_change(s: &Server) {
         (200, &json!("t1/moved")),
         "{moved:?}"
     );
-    holds(&moved.json());
+    check_computed_fields(&moved.json());
     assert_eq!(get(s, "/leaves/a").await["slugKey"], "t1/moved");
     // A second record with the same key is refused on every path.
-    made(s, "b", "other").await;
-    let taken = |reply: Reply| {
+    create_leaf(s, "b", "other").await;
+    let check_conflict = |reply: Reply| {
         assert_eq!(
             (reply.code(), reply.problems()[0].0.as_str()),
             ((409, "conflict"), "slugKey"),
             "{reply:?}"
         );
     };
-    taken(send(s, "POST", "/leaves", json!({"id": "c", "slug": "MOVED"})).await);
-    taken(send(s, "PATCH", "/leaves/b", json!({"slug": "mOVED"})).await);
-    taken(send(s, "POST", "/leaves/b/move-to", json!({"to": "moveD"})).await);
+    check_conflict(send(s, "POST", "/leaves", json!({"id": "c", "slug": "MOVED"})).await);
+    check_conflict(send(s, "PATCH", "/leaves/b", json!({"slug": "mOVED"})).await);
+    check_conflict(send(s, "POST", "/leaves/b/move-to", json!({"to": "moveD"})).await);
     assert_eq!(get(s, "/leaves/b").await["slugKey"], "t1/other");
     for (method, path) in [("POST", "/leaves"), ("PATCH", "/leaves/a")] {
         let refused = send(
@@ -258,7 +264,7 @@ async fn a_computed_field_follows_every_change(s: &Server) {
         .await;
         refused.problem("read_only", "slugKey");
     }
-    // Lookups, sorts and filters use it like any other field.
+    // Lookups, sorts and filters use a computed field like any other field.
     assert_eq!(get(s, "/leaves/by-key?key=t1/moved").await["id"], "a");
     assert_eq!(
         get(s, "/leaves?draftKey=b").await["items"]
@@ -274,8 +280,8 @@ async fn a_computed_field_follows_every_change(s: &Server) {
 }
 
 /// Every kind that changes one record.
-async fn every_way(s: &Server) {
-    made(s, "a", "A").await;
+async fn every_kind_of_change_updates_computed_fields(s: &Server) {
+    create_leaf(s, "a", "A").await;
     for (method, path, body) in [
         ("PATCH", "/leaves/a", json!({"title": "new"})),
         ("PATCH", "/leaves/a", json!({"tags": ["hot"], "ups": 3})),
@@ -304,7 +310,7 @@ async fn every_way(s: &Server) {
             "{method} {path} {body}: {reply:?}"
         );
         let record = get(s, "/leaves/a").await;
-        holds(&record);
+        check_computed_fields(&record);
         if path.ends_with("/up") {
             assert_eq!(reply.json()["rank"], record["rank"]);
         }
@@ -327,14 +333,14 @@ async fn every_way(s: &Server) {
         .restore(&Cx::system("test"), "a")
         .await
         .unwrap();
-    holds(&get(s, "/leaves/a").await);
+    check_computed_fields(&get(s, "/leaves/a").await);
     let taken = send(s, "POST", "/leaves/take", json!({"slug": "Live"})).await;
     assert_eq!(taken.status, 200, "{taken:?}");
 }
 
-async fn batches(s: &Server) {
+async fn batches_compute_each_record(s: &Server) {
     for n in 0..6 {
-        made(s, &format!("p{n}"), &format!("S{n}")).await;
+        create_leaf(s, &format!("p{n}"), &format!("S{n}")).await;
         assert_eq!(
             send(s, "PATCH", &format!("/leaves/p{n}"), json!({"ups": n}))
                 .await
@@ -352,7 +358,7 @@ async fn batches(s: &Server) {
     .await;
     assert_eq!((done.status, done.json()), (200, json!(4)), "{done:?}");
     let all = get(s, "/leaves").await["items"].as_array().unwrap().clone();
-    all.iter().for_each(holds);
+    all.iter().for_each(check_computed_fields);
     let order: Vec<&str> = all
         .iter()
         .map(|page| page["id"].as_str().unwrap())
@@ -385,21 +391,21 @@ async fn batches(s: &Server) {
         .as_array()
         .unwrap()
         .iter()
-        .for_each(holds);
+        .for_each(check_computed_fields);
 }
 
-async fn upserts(s: &Server) {
+async fn upserts_compute_fields(s: &Server) {
     let put = |body: Json| send(s, "POST", "/leaves/put", body);
     let first = put(json!({"slug": "One", "title": "first", "key": "k1"})).await;
     assert_eq!(first.status, 201, "{first:?}");
-    holds(&first.json()["entity"]);
+    check_computed_fields(&first.json()["entity"]);
     let second = put(json!({"slug": "One", "title": "second", "ups": 8, "key": "k2"})).await;
     assert_eq!(
         (second.status, &second.json()["created"]),
         (200, &json!(false)),
         "{second:?}"
     );
-    holds(&second.json()["entity"]);
+    check_computed_fields(&second.json()["entity"]);
     assert_eq!(second.json()["entity"]["draftKey"], "second");
     // A conflict on another unique is reported as usual.
     let taken = put(json!({"slug": "ONE", "title": "third", "key": "k3"})).await;
@@ -408,7 +414,7 @@ async fn upserts(s: &Server) {
         ((409, "conflict"), "slugKey"),
         "{taken:?}"
     );
-    made(s, "other", "two").await;
+    create_leaf(s, "other", "two").await;
     let taken = put(json!({"slug": "One", "title": "other", "key": "k4"})).await;
     assert_eq!(
         (taken.code(), taken.problems()[0].0.as_str()),
@@ -418,7 +424,7 @@ async fn upserts(s: &Server) {
     // Another tenant can use the same keys.
     let token = s.token_in("bob", "t2");
     let body = json!({"slug": "One", "title": "first", "key": "k9"}).to_string();
-    let there = s
+    let of_other_tenant = s
         .raw(
             "POST",
             "/leaves/put",
@@ -430,9 +436,12 @@ async fn upserts(s: &Server) {
         )
         .await;
     assert_eq!(
-        (there.status, &there.json()["entity"]["slugKey"]),
+        (
+            of_other_tenant.status,
+            &of_other_tenant.json()["entity"]["slugKey"]
+        ),
         (201, &json!("t2/one")),
-        "{there:?}"
+        "{of_other_tenant:?}"
     );
     // A deleted record does not block the value.
     assert_eq!(
@@ -441,10 +450,10 @@ async fn upserts(s: &Server) {
     );
     let anew = put(json!({"slug": "One", "title": "anew", "key": "k5"})).await;
     assert_eq!(anew.status, 201, "{anew:?}");
-    holds(&anew.json()["entity"]);
+    check_computed_fields(&anew.json()["entity"]);
 }
 
-async fn nobody_writes_it(s: &Server) {
+async fn computed_fields_cannot_be_written(s: &Server) {
     let pages = s.running().adapter::<Leaf>().unwrap();
     let cx = Cx::system("test");
     let page = |id: &str, slug: &str| LeafCreate {
@@ -474,7 +483,7 @@ async fn nobody_writes_it(s: &Server) {
         .await
         .unwrap();
     assert!((changed.rank - 4.0).abs() < f64::EPSILON);
-    // A value that no store can hold is an error of the app, and nothing is written.
+    // The document has computed fields as output only.
     let document = s.get("/openapi.json").await.json();
     let create = &document["components"]["schemas"]["LeafCreate"]["properties"];
     assert!(
@@ -488,8 +497,8 @@ async fn nobody_writes_it(s: &Server) {
 }
 
 /// Concurrent changes lose nothing, and the computed value includes all of them.
-async fn at_once(s: &Server) {
-    made(s, "a", "A").await;
+async fn concurrent_changes_keep_computed_fields_current(s: &Server) {
+    create_leaf(s, "a", "A").await;
     let replies = s
         .parallel(24, async |n| match n % 3 {
             0 => send(s, "POST", "/leaves/a/up", json!({})).await,
@@ -502,7 +511,7 @@ async fn at_once(s: &Server) {
         "{replies:?}"
     );
     for reply in &replies {
-        holds(&reply.json());
+        check_computed_fields(&reply.json());
     }
     let page = get(s, "/leaves/a").await;
     assert_eq!(
@@ -513,10 +522,10 @@ async fn at_once(s: &Server) {
         ),
         (&json!(16), 8, &json!(25))
     );
-    holds(&page);
+    check_computed_fields(&page);
 }
 
-async fn upserts_at_once(s: &Server) {
+async fn concurrent_upserts_keep_computed_fields_current(s: &Server) {
     let replies = s
         .parallel(12, async |n| {
             send(
@@ -534,17 +543,17 @@ async fn upserts_at_once(s: &Server) {
         "{replies:?}"
     );
     for reply in &replies {
-        holds(&reply.json()["entity"]);
+        check_computed_fields(&reply.json()["entity"]);
     }
     get(s, "/leaves").await["items"]
         .as_array()
         .unwrap()
         .iter()
-        .for_each(holds);
+        .for_each(check_computed_fields);
 }
 
-async fn versions(s: &Server) {
-    made(s, "a", "A").await;
+async fn writes_with_computed_fields_check_the_version(s: &Server) {
+    create_leaf(s, "a", "A").await;
     let token = s.token_in("ann", "t1");
     let patch = |version: u32, body: Json| {
         let (token, tag) = (token.clone(), format!("\"{version}\""));
@@ -565,15 +574,15 @@ async fn versions(s: &Server) {
     );
     let nobody = send(s, "PATCH", "/leaves/nobody", json!({"slug": "C"})).await;
     assert_eq!(nobody.code(), (404, "not_found"));
-    let wrong = send(s, "POST", "/leaves/a/move-to", json!({"to": "x"})).await;
-    assert_eq!(wrong.status, 200);
+    let moved = send(s, "POST", "/leaves/a/move-to", json!({"to": "x"})).await;
+    assert_eq!(moved.status, 200);
     let again = send(s, "POST", "/leaves/a/move-to", json!({"to": "y"})).await;
     assert_eq!(again.code(), (400, "invalid_transition"));
-    holds(&get(s, "/leaves/a").await);
+    check_computed_fields(&get(s, "/leaves/a").await);
 }
 
-async fn in_transactions(s: &Server) {
-    made(s, "a", "A").await;
+async fn transactions_roll_back_computed_fields(s: &Server) {
+    create_leaf(s, "a", "A").await;
     let pages = s.running().adapter::<Leaf>().unwrap();
     let cx = Cx::system("test");
     let failed = cx
@@ -587,15 +596,15 @@ async fn in_transactions(s: &Server) {
         .await;
     assert!(failed.is_err());
     let page = get(s, "/leaves/a").await;
-    holds(&page);
+    check_computed_fields(&page);
     assert_eq!((&page["ups"], &page["version"]), (&json!(0), &json!(1)));
     cx.transaction(async |cx| pages.up(cx, "a").await.map(drop))
         .await
         .unwrap();
-    holds(&get(s, "/leaves/a").await);
+    check_computed_fields(&get(s, "/leaves/a").await);
 }
 
-async fn shown(s: &Server) {
+async fn the_document_lists_filters_by_computed_fields(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let list = document["paths"]["/leaves"]["get"]["parameters"]
         .as_array()

@@ -1,4 +1,4 @@
-//! Constraints hold for every writer: context values, defaults and single items too.
+//! Constraints hold for every write, including context values, defaults and single items.
 
 #![allow(missing_docs)] // a fixture
 
@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::{Reply, SECRET, Server};
 
-/// A short sign on a list.
+/// A line of a sheet.
 #[derive(Clone, Debug, PartialEq, Embedded)]
 pub struct Line {
     #[field(primary)]
@@ -140,11 +140,16 @@ pub static SHEETS: Package = package!(
     ]
 );
 
-cases!(&crate::constraints::SHEETS => what_the_context_brings, defaults_of_the_context, items_one_by_one, items_at_once, instants, sums, lists_that_must_be_sent, private_fields_of_a_unique, texts_of_an_index, uuids_in_any_case);
+cases!(&crate::constraints::SHEETS =>
+    context_values_are_validated, context_defaults_are_validated, item_limits_hold_for_single_items,
+    item_limits_hold_for_concurrent_calls, clock_values_are_validated, computed_sums_are_validated,
+    required_lists_must_be_sent, a_conflict_names_no_private_field,
+    indexed_texts_have_one_size_limit, uuids_ignore_case,
+);
 
-async fn private_fields_of_a_unique(s: &Server) {
+async fn a_conflict_names_no_private_field(s: &Server) {
     let shelf = async |name: &str, id: &str| {
-        by(s, name, "/shelves", json!({ "id": id, "slug": "x" })).await
+        post_as(s, name, "/shelves", json!({ "id": id, "slug": "x" })).await
     };
     let stamp = async |id: &str| s.post("/stamps", json!({ "id": id })).await;
     assert_eq!(
@@ -159,11 +164,11 @@ async fn private_fields_of_a_unique(s: &Server) {
         assert_eq!(taken.code(), (409, "conflict"));
         taken.json()["details"].clone()
     };
-    let one =
+    let conflict_at =
         |path: &str| json!([{ "path": path, "code": "unique", "message": "is already taken" }]);
-    assert_eq!(details(shelf("ada", "c").await), one("slug"));
-    assert_eq!(details(stamp("b").await), one(""));
-    assert_eq!(details(stamp("a").await), one("id"));
+    assert_eq!(details(shelf("ada", "c").await), conflict_at("slug"));
+    assert_eq!(details(stamp("b").await), conflict_at(""));
+    assert_eq!(details(stamp("a").await), conflict_at("id"));
 }
 
 /// A text of this length without repetitions, so that no store can compress it.
@@ -188,7 +193,7 @@ const UUIDS: [&str; 3] = [
 ];
 
 /// Indexed texts have one size limit on every store, checked before the statement.
-async fn texts_of_an_index(s: &Server) {
+async fn indexed_texts_have_one_size_limit(s: &Server) {
     let link = |members: Json| {
         let mut link = json!({ "id": UUIDS[0], "address": "a" });
         link.as_object_mut()
@@ -235,11 +240,11 @@ async fn texts_of_an_index(s: &Server) {
     );
     let document = s.get("/openapi.json").await.json();
     for schema in ["LinkCreate", "LinkUpdate"] {
-        let most = |field: &str| {
+        let max_length_of = |field: &str| {
             document["components"]["schemas"][schema]["properties"][field]["maxLength"].clone()
         };
         assert_eq!(
-            ["address", "kind", "short", "free"].map(most),
+            ["address", "kind", "short", "free"].map(max_length_of),
             [json!(2048), json!(984), json!(20), Json::Null],
             "{schema}"
         );
@@ -247,7 +252,7 @@ async fn texts_of_an_index(s: &Server) {
 }
 
 /// Upper and lower case name the same uuid; it is stored, compared and returned in lower case.
-async fn uuids_in_any_case(s: &Server) {
+async fn uuids_ignore_case(s: &Server) {
     let upper = UUIDS.map(str::to_uppercase);
     let link = json!({ "id": upper[0], "address": "a", "serial": upper[1], "others": [upper[2]] });
     let made = s.post("/links", link).await;
@@ -290,7 +295,7 @@ async fn uuids_in_any_case(s: &Server) {
     .problem("format", "serial");
 }
 
-async fn lists_that_must_be_sent(s: &Server) {
+async fn required_lists_must_be_sent(s: &Server) {
     let post = async |body: Json| s.post("/ballots", body).await;
     let none = post(json!({ "id": "a" })).await;
     none.problem("required", "votes");
@@ -323,7 +328,7 @@ async fn lists_that_must_be_sent(s: &Server) {
     assert_eq!(
         s.patch("/ballots/a", json!({})).await.status,
         200,
-        "a change leaves out what it leaves alone"
+        "a PATCH may omit a required list"
     );
     let document = s.get("/openapi.json").await.json();
     let required = |schema: &str| document["components"]["schemas"][schema]["required"].clone();
@@ -333,7 +338,7 @@ async fn lists_that_must_be_sent(s: &Server) {
 }
 
 /// Sends a request as a user.
-async fn by(s: &Server, name: &str, path: &str, body: Json) -> Reply {
+async fn post_as(s: &Server, name: &str, path: &str, body: Json) -> Reply {
     let token = s.token(name, &[]);
     s.raw(
         "POST",
@@ -348,7 +353,7 @@ async fn by(s: &Server, name: &str, path: &str, body: Json) -> Reply {
 }
 
 async fn sheet(s: &Server, id: &str) {
-    let made = by(
+    let made = post_as(
         s,
         "ada",
         "/sheets",
@@ -358,15 +363,15 @@ async fn sheet(s: &Server, id: &str) {
     assert_eq!(made.status, 201, "{made:?}");
 }
 
-async fn what_the_context_brings(s: &Server) {
+async fn context_values_are_validated(s: &Server) {
     sheet(s, "a").await;
     let before = s.get("/sheets/a").await.json();
     for operation in ["a/close", "sign-all"] {
-        by(s, "somebody", &format!("/sheets/{operation}"), json!({}))
+        post_as(s, "somebody", &format!("/sheets/{operation}"), json!({}))
             .await
             .problem("max_length", "signedBy");
     }
-    by(s, "somebody", "/sheets/a/read", json!({}))
+    post_as(s, "somebody", "/sheets/a/read", json!({}))
         .await
         .problem("max_length", "readers");
     assert_eq!(
@@ -376,7 +381,7 @@ async fn what_the_context_brings(s: &Server) {
     );
     for operation in ["a/read", "sign-all", "a/close"] {
         assert_eq!(
-            by(s, "ada", &format!("/sheets/{operation}"), json!({}))
+            post_as(s, "ada", &format!("/sheets/{operation}"), json!({}))
                 .await
                 .status,
             200,
@@ -390,20 +395,20 @@ async fn what_the_context_brings(s: &Server) {
     );
 }
 
-async fn defaults_of_the_context(s: &Server) {
+async fn context_defaults_are_validated(s: &Server) {
     let new = |id: &str| json!({ "id": id, "lines": [{ "id": "1" }] });
-    by(s, "somebody", "/sheets", new("a"))
+    post_as(s, "somebody", "/sheets", new("a"))
         .await
         .problem("max_length", "madeBy");
     assert_eq!(s.get("/sheets/a").await.status, 404);
     assert_eq!(
-        by(s, "ada", "/sheets", new("a")).await.json()["madeBy"],
+        post_as(s, "ada", "/sheets", new("a")).await.json()["madeBy"],
         "ada"
     );
 }
 
-async fn items_one_by_one(s: &Server) {
-    by(s, "ada", "/sheets", json!({ "id": "a", "lines": [] }))
+async fn item_limits_hold_for_single_items(s: &Server) {
+    post_as(s, "ada", "/sheets", json!({ "id": "a", "lines": [] }))
         .await
         .problem("min_items", "lines");
     sheet(s, "a").await;
@@ -431,7 +436,7 @@ async fn items_one_by_one(s: &Server) {
     );
 }
 
-async fn items_at_once(s: &Server) {
+async fn item_limits_hold_for_concurrent_calls(s: &Server) {
     sheet(s, "a").await;
     let added = s
         .parallel(16, |n| async move {
@@ -473,11 +478,11 @@ async fn items_at_once(s: &Server) {
 }
 
 /// An addition to null starts at 0; only the sum is checked.
-async fn sums(s: &Server) {
+async fn computed_sums_are_validated(s: &Server) {
     sheet(s, "a").await;
     let before = s.get("/sheets/a").await.json();
     for (operation, field) in [("grow", "height"), ("sink", "depth"), ("move", "drift")] {
-        by(s, "ada", &format!("/sheets/a/{operation}"), json!({}))
+        post_as(s, "ada", &format!("/sheets/a/{operation}"), json!({}))
             .await
             .problem("range", field);
     }
@@ -497,27 +502,29 @@ async fn sums(s: &Server) {
     );
     for operation in ["grow", "sink", "move"] {
         assert_eq!(
-            by(s, "ada", &format!("/sheets/a/{operation}"), json!({}))
+            post_as(s, "ada", &format!("/sheets/a/{operation}"), json!({}))
                 .await
                 .status,
             200,
             "{operation}"
         );
     }
-    by(s, "ada", "/sheets/a/grow", json!({}))
+    post_as(s, "ada", "/sheets/a/grow", json!({}))
         .await
         .problem("range", "height");
     assert_eq!(s.get("/sheets/a").await.json()["height"], 100);
 }
 
-async fn instants(s: &Server) {
+async fn clock_values_are_validated(s: &Server) {
     sheet(s, "a").await;
     assert_eq!(
-        by(s, "ada", "/sheets/sign-all", json!({})).await.status,
+        post_as(s, "ada", "/sheets/sign-all", json!({}))
+            .await
+            .status,
         200
     );
     s.advance(10 * 365 * 86_400_000);
-    by(s, "ada", "/sheets/sign-all", json!({}))
+    post_as(s, "ada", "/sheets/sign-all", json!({}))
         .await
         .problem("range", "signedAt");
 }
@@ -525,8 +532,8 @@ async fn instants(s: &Server) {
 const EMPTY: &str = "";
 const FAR: &str = "far too long";
 
-/// An operation writes a value that its field forbids, through a const that the macro cannot
-/// evaluate.
+/// An operation of this entity writes a value that its field forbids, through a const that the
+/// macro cannot evaluate.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Label {
@@ -539,7 +546,7 @@ pub struct Label {
 #[operation(kind = "batch", action = "update", filter = (id == param(id)), set(text = EMPTY))]
 pub const CLEAR: Operation<Label>;
 
-/// The default is not an email address.
+/// The default of its field is not an email address.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Letter {
@@ -549,7 +556,7 @@ pub struct Letter {
     pub to: String,
 }
 
-/// Its target is out of range.
+/// The target of its transition is too long.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -562,7 +569,7 @@ pub struct Step {
 #[operation(kind = "transition", field = at, from = "a", to = FAR)]
 pub const GO: Operation<Step>;
 
-/// The pushed value is too long.
+/// The value that its operation pushes is too long.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Parcel {
@@ -580,25 +587,25 @@ static PARCELS: Package = package!(name = "parcels", entities = [entity(Parcel, 
 static LABELS: Package = package!(name = "labels", entities = [entity(Label, [CLEAR])]);
 static LETTERS: Package = package!(name = "letters", entities = [entity(Letter)]);
 
-/// The app does not start if a declaration could only be refused.
+/// The app does not start if a declaration writes a constant that its field forbids.
 #[tokio::test]
-async fn constants_are_judged_at_the_start() {
-    for (package, told) in [
+async fn constants_are_validated_at_start_up() {
+    for (package, message) in [
         (
             &LABELS,
-            "\"\" cannot be what operation `clear` writes: `text` of `Label` must be at least 1 character",
+            "\"\" cannot be written by operation `clear`: `text` of `Label` must be at least 1 character",
         ),
         (
             &STEPS,
-            "\"far too long\" cannot be what operation `go` writes: `at` of `Step` must be at most 5 characters",
+            "\"far too long\" cannot be written by operation `go`: `at` of `Step` must be at most 5 characters",
         ),
         (
             &PARCELS,
-            "\"far too long\" cannot be what operation `stamp` writes: `stamps` of `Parcel` must be at most 5 characters",
+            "\"far too long\" cannot be written by operation `stamp`: `stamps` of `Parcel` must be at most 5 characters",
         ),
         (
             &LETTERS,
-            "\"nobody\" is no default: `to` of `Letter` must be an email address",
+            "\"nobody\" cannot be the default: `to` of `Letter` must be an email address",
         ),
     ] {
         let config = Config::new()
@@ -611,6 +618,6 @@ async fn constants_are_judged_at_the_start() {
             .start()
             .await
             .unwrap_err();
-        assert!(refused.to_string().contains(told), "{refused}");
+        assert!(refused.to_string().contains(message), "{refused}");
     }
 }

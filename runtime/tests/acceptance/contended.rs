@@ -1,5 +1,4 @@
-//! PostgreSQL: writes that need locks of other calls. They finish, and other calls do not wait with
-//! them.
+//! PostgreSQL: writes that need locks of other calls. They finish, and other calls do not wait.
 
 #![allow(missing_docs)] // test entities
 
@@ -14,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::server::{Reply, Server};
 
-/// Has a unique place.
+/// A guest with a unique place.
 #[entity(unique(place), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Guest {
@@ -25,7 +24,7 @@ pub struct Guest {
     pub visits: i64,
 }
 
-/// The same with audited changes.
+/// A guest whose changes are audited.
 #[entity(unique(place), routes(auth = none, update(event(name = "visitor.moved"), audit = "move")))]
 #[derive(Clone, Debug)]
 pub struct Visitor {
@@ -34,7 +33,7 @@ pub struct Visitor {
     pub place: String,
 }
 
-/// Counts its parts.
+/// A crate that counts its parts.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Crate {
@@ -77,12 +76,12 @@ async fn server() -> Server {
 }
 
 /// A second connection to the database.
-fn other(s: &Server) -> PostgresStore {
+fn connect(s: &Server) -> PostgresStore {
     PostgresStore::open(PostgresOptions::new(s.url())).unwrap()
 }
 
-/// Two records repeatedly exchange their places, thirty times concurrently.
-async fn exchange(s: &Server, path: &str) -> Vec<Reply> {
+/// Sends 60 concurrent requests. Each tries to move one of two records to the place of the other.
+async fn exchange_places(s: &Server, path: &str) -> Vec<Reply> {
     join_all((0..60).map(async |i| {
         let (id, place) = if i % 2 == 0 { ("a", "b") } else { ("b", "a") };
         s.patch(&format!("{path}/{id}"), json!({"place": place}))
@@ -92,12 +91,12 @@ async fn exchange(s: &Server, path: &str) -> Vec<Reply> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn uniques_are_exchanged() {
+async fn concurrent_exchanges_of_unique_values_are_conflicts() {
     let s = server().await;
     for path in ["/guests", "/visitors"] {
         let others =
             join_all((0..60).map(async |i| s.patch("/guests/c", json!({"visits": i})).await));
-        let (moved, visits) = tokio::join!(exchange(&s, path), others);
+        let (moved, visits) = tokio::join!(exchange_places(&s, path), others);
         for reply in moved {
             // Each place is taken.
             assert_eq!(reply.code(), (409, "conflict"), "{path}: {reply:?}");
@@ -112,16 +111,16 @@ async fn uniques_are_exchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blocked_record_blocks_no_other() {
+async fn a_locked_record_blocks_no_other() {
     let s = server().await;
-    let other = other(&s);
-    let mut held = other.pool().begin().await.unwrap();
+    let other = connect(&s);
+    let mut lock = other.pool().begin().await.unwrap();
     sqlx::query("SELECT id FROM crates WHERE id = 'a' FOR UPDATE")
-        .execute(&mut *held)
+        .execute(&mut *lock)
         .await
         .unwrap();
     sqlx::query("SELECT id FROM guests WHERE id = 'a' FOR UPDATE")
-        .execute(&mut *held)
+        .execute(&mut *lock)
         .await
         .unwrap();
     let (s, free) = (&s, &Notify::new());
@@ -130,9 +129,9 @@ async fn a_blocked_record_blocks_no_other() {
         0 => part("a").await.status,
         _ => s.patch("/guests/a", json!({"visits": i})).await.status,
     }));
-    let go_on = async {
-        // All of them wait for the lock.
-        while other_waits(&other).await == 0 {
+    let other_writes = async {
+        // At least one of the blocked calls waits for the lock.
+        while waiting_statements(&other).await == 0 {
             tokio::task::yield_now().await;
         }
         for i in 0..20 {
@@ -148,9 +147,9 @@ async fn a_blocked_record_blocks_no_other() {
     };
     let release = async {
         free.notified().await;
-        held.rollback().await.unwrap();
+        lock.rollback().await.unwrap();
     };
-    let (blocked, (), ()) = tokio::join!(blocked, go_on, release);
+    let (blocked, (), ()) = tokio::join!(blocked, other_writes, release);
     assert!(
         blocked.iter().all(|status| matches!(status, 200 | 201)),
         "{blocked:?}"
@@ -161,17 +160,16 @@ async fn a_blocked_record_blocks_no_other() {
 }
 
 /// The number of statements that wait for a lock.
-async fn other_waits(other: &PostgresStore) -> i64 {
+async fn waiting_statements(other: &PostgresStore) -> i64 {
     sqlx::query_scalar("SELECT count(*) FROM pg_locks WHERE NOT granted")
         .fetch_one(other.pool())
         .await
         .unwrap()
 }
 
-/// A slow transaction of the app, and a transaction that waits for it, do not prevent others from
-/// beginning.
+/// Other transactions begin while a slow transaction of the app runs and another one waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transactions_run_side_by_side() {
+async fn transactions_run_concurrently() {
     let s = server().await;
     let guests = s.running().adapter::<Guest>().unwrap();
     let cx = Cx::system("test");
@@ -188,7 +186,7 @@ async fn transactions_run_side_by_side() {
     });
     let waiting = async {
         begun.notified().await;
-        let both =
+        let second_update =
             cx.transaction(async |cx| guests.update(cx, "a", visit(2), None).await.map(drop));
         let quick = async {
             cx.transaction(async |cx| guests.update(cx, "b", visit(3), None).await.map(drop))
@@ -196,7 +194,7 @@ async fn transactions_run_side_by_side() {
             ended.notify_one();
             Ok(())
         };
-        tokio::try_join!(both, quick)
+        tokio::try_join!(second_update, quick)
     };
     tokio::try_join!(slow, waiting).unwrap();
     assert_eq!(s.get("/guests/a").await.json()["visits"], 2);

@@ -24,10 +24,10 @@ linchpin::context! {
     pub locale: String;
     /// The region of the caller.
     pub region: String;
-    /// How much the caller may see; looked up.
+    /// The level of records that the caller may see; the provider reads it from the store.
     pub level: i64;
     pub tier: Tier;
-    /// Since when the caller reads.
+    /// The instant since which the caller reads.
     pub since: Timestamp;
 }
 
@@ -72,7 +72,7 @@ pub const READ: Operation<Notice>;
 #[operation(kind = "batch", action = "delete", filter = (trusted == ctx(elsewhere::trusted) && locale == ctx(locale)), unscoped = "a region is left as a whole")]
 pub const CLEAR: Operation<Notice>;
 
-/// Its create route is idempotent.
+/// An entity whose create route is idempotent.
 #[entity(scope(region = ctx(region)), routes(auth = "userAuth", create(idempotent)))]
 #[derive(Clone, Debug)]
 pub struct Order {
@@ -113,7 +113,7 @@ pub static NOTICES: Package = package!(
     ]
 );
 
-struct Surroundings;
+struct ContextPlugin;
 
 fn header(parts: &Parts, name: &str) -> Option<String> {
     parts
@@ -123,7 +123,7 @@ fn header(parts: &Parts, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-impl Plugin for Surroundings {
+impl Plugin for ContextPlugin {
     fn name(&self) -> &'static str {
         "surroundings"
     }
@@ -143,8 +143,9 @@ impl Plugin for Surroundings {
             cx.provide_later(level, move |call| {
                 let greetings = greetings.clone();
                 Box::pin(async move {
-                    let asked = header(call.parts, "x-level").and_then(|text| text.parse().ok());
-                    let known = match call.cx.context(locale) {
+                    let requested =
+                        header(call.parts, "x-level").and_then(|text| text.parse().ok());
+                    let greeting = match call.cx.context(locale) {
                         Some(code) => {
                             greetings
                                 .get(&Cx::system("how much a language may see"), &*code)
@@ -152,7 +153,7 @@ impl Plugin for Surroundings {
                         }
                         None => None,
                     };
-                    Ok(asked.or(known.map(|_| 5)))
+                    Ok(requested.or(greeting.map(|_| 5)))
                 })
             })?;
             cx.provide(tier, |call| {
@@ -225,20 +226,31 @@ async fn inner(request: Request, next: Next) -> Response {
     response
 }
 
-fn surrounded(app: App) -> App {
-    app.plugin(Surroundings)
+fn with_context_plugin(app: App) -> App {
+    app.plugin(ContextPlugin)
 }
 
-cases!(&crate::context::NOTICES, crate::context::surrounded => reads, writes, missing, refused, repeated, public, in_code, layers, documented);
+cases!(&crate::context::NOTICES, crate::context::with_context_plugin =>
+    context_values_restrict_reads, context_values_restrict_writes,
+    a_missing_context_value_is_refused, an_error_of_a_provider_is_the_response,
+    idempotency_keys_depend_on_context_values, public_responses_with_context_values_are_not_cached,
+    code_sets_context_values, layers_wrap_every_response, the_document_lists_context_values,
+);
 
-/// Calls as a user with the headers `around`.
-async fn call(s: &Server, around: &[(&str, &str)], method: &str, path: &str, body: Json) -> Reply {
+/// Calls as a user with the headers `headers_of_caller`.
+async fn call(
+    s: &Server,
+    headers_of_caller: &[(&str, &str)],
+    method: &str,
+    path: &str,
+    body: Json,
+) -> Reply {
     let token = s.token("alice", &["paid"]);
     let mut headers = vec![
         ("authorization", token.as_str()),
         ("content-type", "application/json"),
     ];
-    headers.extend_from_slice(around);
+    headers.extend_from_slice(headers_of_caller);
     s.raw(
         method,
         path,
@@ -266,19 +278,25 @@ fn ids(reply: &Reply) -> Vec<String> {
         .collect()
 }
 
-async fn reads(s: &Server) {
-    for (around, id, at) in [(DE, "a", 1), (DE, "b", 4), (FR, "c", 1), (US, "d", 1)] {
+async fn context_values_restrict_reads(s: &Server) {
+    for (headers_of_caller, id, record_level) in
+        [(DE, "a", 1), (DE, "b", 4), (FR, "c", 1), (US, "d", 1)]
+    {
         let made = call(
             s,
-            around,
+            headers_of_caller,
             "POST",
             "/notices",
-            json!({"id": id, "level": at}),
+            json!({"id": id, "level": record_level}),
         )
         .await;
         assert_eq!(
             (made.status, &made.json()["locale"], &made.json()["region"]),
-            (201, &json!(around[0].1), &json!(around[1].1))
+            (
+                201,
+                &json!(headers_of_caller[0].1),
+                &json!(headers_of_caller[1].1)
+            )
         );
     }
     // A context value in a filter and in `fields`. The scope applies too.
@@ -344,18 +362,21 @@ async fn reads(s: &Server) {
         .as_str()
         .unwrap()
         .to_owned();
-    let on = format!("/notices?limit=1&cursor={first}");
-    assert_eq!(ids(&call(s, FR, "GET", &on, Json::Null).await), ["b"]);
+    let next_page = format!("/notices?limit=1&cursor={first}");
     assert_eq!(
-        call(s, US, "GET", &on, Json::Null).await.code(),
+        ids(&call(s, FR, "GET", &next_page, Json::Null).await),
+        ["b"]
+    );
+    assert_eq!(
+        call(s, US, "GET", &next_page, Json::Null).await.code(),
         (400, "invalid_cursor")
     );
 }
 
-async fn writes(s: &Server) {
-    for (around, id) in [(DE, "a"), (US, "b"), (FR, "c")] {
+async fn context_values_restrict_writes(s: &Server) {
+    for (headers_of_caller, id) in [(DE, "a"), (US, "b"), (FR, "c")] {
         assert_eq!(
-            call(s, around, "POST", "/notices", json!({"id": id}))
+            call(s, headers_of_caller, "POST", "/notices", json!({"id": id}))
                 .await
                 .status,
             201
@@ -383,7 +404,7 @@ async fn writes(s: &Server) {
     // The provider looks up the level: it is 5 if the language has a greeting.
     s.post("/greetings", json!({"id": "de", "locale": "de"}))
         .await;
-    let level_of = call(
+    let trusted_b = call(
         s,
         &[("x-locale", "de"), ("x-region", "us")],
         "POST",
@@ -391,7 +412,7 @@ async fn writes(s: &Server) {
         Json::Null,
     )
     .await;
-    assert_eq!(level_of.json()["level"], 5);
+    assert_eq!(trusted_b.json()["level"], 5);
     // The operation is unscoped: it deletes records of both regions, but of one language.
     let cleared = call(
         s,
@@ -405,7 +426,7 @@ async fn writes(s: &Server) {
 }
 
 /// Without the value an anonymous caller gets 401 and others get 403, before any statement runs.
-async fn missing(s: &Server) {
+async fn a_missing_context_value_is_refused(s: &Server) {
     let nowhere = &[("x-locale", "de")];
     for (method, path) in [
         ("GET", "/notices"),
@@ -433,7 +454,7 @@ async fn missing(s: &Server) {
             .await
             .status,
         200,
-        "what does not read it goes on"
+        "a route that does not read the value is served"
     );
     assert_eq!(
         call(
@@ -453,7 +474,7 @@ async fn missing(s: &Server) {
     );
 }
 
-async fn refused(s: &Server) {
+async fn an_error_of_a_provider_is_the_response(s: &Server) {
     assert_eq!(
         call(s, &[("x-locale", "bad")], "GET", "/notices", Json::Null)
             .await
@@ -553,12 +574,12 @@ async fn refused(s: &Server) {
 }
 
 /// The same idempotency key in two regions means two calls. Neither gets the response of the other.
-async fn repeated(s: &Server) {
+async fn idempotency_keys_depend_on_context_values(s: &Server) {
     let body = || json!({"id": "a"});
-    let keyed = |at| {
+    let keyed = |region_name| {
         [
             ("x-locale", "de"),
-            ("x-region", at),
+            ("x-region", region_name),
             ("idempotency-key", "once"),
         ]
     };
@@ -586,7 +607,7 @@ async fn repeated(s: &Server) {
         (201, "true".to_owned())
     );
     // A route function may read any context value, so another locale is another request (409).
-    let counted = |tongue| [("x-locale", tongue), ("idempotency-key", "counted")];
+    let counted = |language| [("x-locale", language), ("idempotency-key", "counted")];
     assert_eq!(
         call(s, &counted("de"), "POST", "/greetings/count", Json::Null)
             .await
@@ -607,7 +628,7 @@ async fn repeated(s: &Server) {
     );
 }
 
-async fn public(s: &Server) {
+async fn public_responses_with_context_values_are_not_cached(s: &Server) {
     assert_eq!(
         s.post("/greetings", json!({"id": "1", "locale": "de"}))
             .await
@@ -636,13 +657,13 @@ async fn public(s: &Server) {
 }
 
 /// A call from code has no request. The code sets the context values.
-async fn in_code(s: &Server) {
+async fn code_sets_context_values(s: &Server) {
     let notices = s.running().adapters().get::<Notice>().unwrap();
     let alone = Cx::actor(Actor::user("alice"));
     assert_eq!(
         notices.get(&alone, "a").await.unwrap_err().code(),
         Code::Internal,
-        "nobody was asked"
+        "no provider runs for calls from code"
     );
     let cx = alone
         .with_context(region, "eu")
@@ -682,7 +703,7 @@ async fn in_code(s: &Server) {
     assert_eq!(cx.context(tier), None);
 }
 
-async fn layers(s: &Server) {
+async fn layers_wrap_every_response(s: &Server) {
     for path in [
         "/greetings",
         "/nowhere",
@@ -727,17 +748,20 @@ async fn layers(s: &Server) {
     assert_eq!(own.json()["requestId"], json!(own.header("x-request-id")));
 }
 
-async fn documented(s: &Server) {
+async fn the_document_lists_context_values(s: &Server) {
     let document = s.get("/openapi.json").await.json();
-    let of =
+    let context_of =
         |path: &str, method: &str| document["paths"][path][method]["x-linchpin-context"].clone();
     assert_eq!(
-        of("/notices/mine", "get"),
+        context_of("/notices/mine", "get"),
         json!(["level", "locale", "region"])
     );
-    assert_eq!(of("/notices", "post"), json!(["locale", "region"]));
-    assert_eq!(of("/notices/clear", "post"), json!(["locale", "trusted"]));
-    assert_eq!(of("/greetings", "get"), Json::Null);
+    assert_eq!(context_of("/notices", "post"), json!(["locale", "region"]));
+    assert_eq!(
+        context_of("/notices/clear", "post"),
+        json!(["locale", "trusted"])
+    );
+    assert_eq!(context_of("/greetings", "get"), Json::Null);
     let answers = document["paths"]["/greetings/hello"]["get"]["responses"]
         .as_object()
         .unwrap();

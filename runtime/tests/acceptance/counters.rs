@@ -17,13 +17,23 @@ mod least;
 mod many;
 mod paths;
 
-use least::{least_is_kept, least_of_what_is_deleted, least_within_a_transaction};
+use least::{
+    a_deletion_of_the_counting_record_ignores_the_minimum,
+    a_refused_change_rolls_back_its_transaction, counters_keep_their_minimum,
+};
 #[cfg(feature = "postgres")]
-use many::upserts_of_tenants;
-use many::{moves_in_opposing_order, named_before, parallel};
+use many::concurrent_upserts_of_tenants_do_not_wait;
+use many::{
+    counters_count_concurrently_created_records, counters_follow_concurrent_changes,
+    opposite_moves_do_not_deadlock,
+};
 use paths::{
-    arrays_and_increments, batches, cascades, code_and_transactions, copies, crud, expiry,
-    idle_changes, keys_that_move, kinds_by_id, recounts, tenants, trees, upserts,
+    a_record_with_a_counter_is_never_304, a_recount_computes_the_current_number,
+    changes_of_other_fields_do_not_count, counters_follow_arrays_and_increments,
+    counters_follow_batches, counters_follow_cascades, counters_follow_changed_keys,
+    counters_follow_create_update_and_delete, counters_follow_expiry,
+    counters_follow_operations_on_one_record, counters_follow_transactions_of_code,
+    counters_follow_trees, counters_follow_upserts, counters_stay_within_a_tenant,
 };
 
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq)]
@@ -32,7 +42,7 @@ pub enum Status {
     Live,
 }
 
-/// Has counters of its replies.
+/// A topic with counters of its answers.
 #[entity(soft_delete(deleted_at), version(required_on_write = false), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Topic {
@@ -62,7 +72,7 @@ pub struct Topic {
 )]
 pub const RECOUNT: Operation<Topic>;
 
-/// Counted in several ways.
+/// An answer that several counters count.
 #[entity(
     soft_delete(deleted_at),
     unique(slug),
@@ -138,7 +148,7 @@ pub const RESTORE: Operation<Answer>;
 #[operation(kind = "custom", http(method = "POST"), params(a: String, b: String), handler(memory = swap, sqlite = swap, postgres = swap))]
 pub const SWAP: Operation<Answer>;
 
-/// Exchanges the parents of two answers.
+/// Exchanges the topics of two answers.
 async fn swap<S: CustomStore>(call: CustomCall<Answer, S>, a: String, b: String) -> Result<()> {
     let answers = call.adapter();
     call.cx()
@@ -172,7 +182,7 @@ async fn swap<S: CustomStore>(call: CustomCall<Answer, S>, a: String, b: String)
         .map(|_| ())
 }
 
-/// Counted by two topics: it is deleted with the first, and kept without the second.
+/// A note that two posts count: it is deleted with the first, and kept without the second.
 #[entity(
     belongs_to(topic: Post, key = post_id, on_delete = "cascade"),
     belongs_to(other: Post, key = other_id, on_delete = "set_null"),
@@ -201,7 +211,7 @@ pub struct Post {
     pub deleted_at: Option<Timestamp>,
 }
 
-/// Expires.
+/// An offer that expires.
 #[entity(ttl(until), unique(name), counter(Shop.offers, by = shop_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Offer {
@@ -312,9 +322,17 @@ pub static FORUM: Package = package!(
 );
 
 cases!(&super::FORUM =>
-    a_counter_follows_every_change, crud, keys_that_move, kinds_by_id, arrays_and_increments, batches, upserts, trees, cascades, expiry, tenants, recounts,
-    code_and_transactions, idle_changes, copies, least_is_kept, least_of_what_is_deleted, least_within_a_transaction, parallel,
-    moves_in_opposing_order, named_before);
+    a_counter_follows_every_change, counters_follow_create_update_and_delete,
+    counters_follow_changed_keys, counters_follow_operations_on_one_record,
+    counters_follow_arrays_and_increments, counters_follow_batches, counters_follow_upserts,
+    counters_follow_trees, counters_follow_cascades, counters_follow_expiry,
+    counters_stay_within_a_tenant, a_recount_computes_the_current_number,
+    counters_follow_transactions_of_code, changes_of_other_fields_do_not_count,
+    a_record_with_a_counter_is_never_304, counters_keep_their_minimum,
+    a_deletion_of_the_counting_record_ignores_the_minimum,
+    a_refused_change_rolls_back_its_transaction, counters_follow_concurrent_changes,
+    opposite_moves_do_not_deadlock, counters_count_concurrently_created_records,
+);
 
 async fn post(s: &Server, path: &str, body: Json) -> Json {
     let reply = s.post(path, body).await;
@@ -328,7 +346,7 @@ async fn get(s: &Server, path: &str) -> Json {
     reply.json()
 }
 
-/// As an editor.
+/// Restores a record as an editor.
 async fn restore(s: &Server, id: &str) -> u16 {
     s.raw(
         "POST",
@@ -344,8 +362,9 @@ fn system() -> Cx {
     Cx::system("look")
 }
 
-/// Every counter equals its definition, for deleted topics as well.
-async fn sound(s: &Server, after: &str) {
+/// Checks that every counter equals the number of the records that it counts, also in deleted
+/// records.
+async fn check_counters(s: &Server, after: &str) {
     let answers = s.running().adapter::<Answer>().unwrap();
     let topics = s.running().adapter::<Topic>().unwrap();
     let cx = system().at(s.now());
@@ -368,9 +387,9 @@ async fn sound(s: &Server, after: &str) {
         let liked = own()
             .filter(|answer| answer.points >= 3 || answer.tags.iter().any(|tag| tag == "good"))
             .count();
-        let is = (topic.live, topic.total, topic.liked);
+        let counters = (topic.live, topic.total, topic.liked);
         assert_eq!(
-            is,
+            counters,
             (live as i64, own().count() as i64, liked as i64),
             "{} after {after}",
             topic.id
@@ -455,7 +474,7 @@ async fn topics(s: &Server, ids: &[&str]) {
     }
 }
 
-/// Create, PATCH live, batch update, delete, restore; 25 at once.
+/// Create, PATCH, batch update, delete, restore, and 25 concurrent creates.
 async fn a_counter_follows_every_change(s: &Server) {
     topics(s, &["t"]).await;
     let live = async || get(s, "/topics/t").await["live"].clone();
@@ -509,7 +528,7 @@ async fn a_counter_follows_every_change(s: &Server) {
         .await;
     assert!(made.iter().all(|reply| reply.status == 201), "{made:?}");
     assert_eq!(live().await, 27);
-    sound(s, "all of it").await;
+    check_counters(s, "after all operations").await;
     // Clients cannot write counters.
     for reply in [
         s.post("/topics", json!({"id": "u", "live": 3})).await,
@@ -522,7 +541,7 @@ async fn a_counter_follows_every_change(s: &Server) {
     }
 }
 
-/// Concurrent transactions of one process: the server keeps them apart, and there is no deadlock.
+/// Concurrent transactions of one process, which only the server isolates: there is no deadlock.
 #[cfg(feature = "postgres")]
 mod many_transactions {
     use crate::server::Server;
@@ -537,27 +556,27 @@ mod many_transactions {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn parallel() {
-        super::parallel(&server().await).await;
+    async fn counters_follow_concurrent_changes() {
+        super::counters_follow_concurrent_changes(&server().await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn moves_in_opposing_order() {
-        super::moves_in_opposing_order(&server().await).await;
+    async fn opposite_moves_do_not_deadlock() {
+        super::opposite_moves_do_not_deadlock(&server().await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn least_is_kept() {
-        super::least_is_kept(&server().await).await;
+    async fn counters_keep_their_minimum() {
+        super::counters_keep_their_minimum(&server().await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn named_before() {
-        super::named_before(&server().await).await;
+    async fn counters_count_concurrently_created_records() {
+        super::counters_count_concurrently_created_records(&server().await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn upserts_of_tenants() {
-        super::upserts_of_tenants(&server().await).await;
+    async fn concurrent_upserts_of_tenants_do_not_wait() {
+        super::concurrent_upserts_of_tenants_do_not_wait(&server().await).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Coverage: the tests of promised behaviour exist on every store, so that a removed or renamed one
-//! is noticed.
+//! Coverage: checks that the tests of promised behaviour exist on every store, so that a removed or
+//! renamed test is noticed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -60,15 +60,15 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
             "a_deleted_record_leaves_no_gap_in_later_pages",
             "new_records_cause_no_duplicates_in_later_pages",
             "filters_apply_before_the_page_is_cut",
-            "unknown_parameters_are_refused_together",
+            "all_unknown_parameters_are_reported_at_once",
             "a_filter_value_of_another_type_is_refused",
             "contains_ignores_case_and_has_no_wildcards",
             "in_and_nin_take_lists",
             "ne_matches_missing_values",
-            "hidden_and_json_fields_are_no_parameters",
+            "hidden_and_json_fields_are_refused_as_filters",
             "an_empty_list_is_an_empty_page",
             "null_is_the_smallest_value",
-            "a_cursor_belongs_to_its_filters",
+            "a_cursor_with_other_filters_is_refused",
         ],
     ),
     (
@@ -82,7 +82,7 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
             "an_omitted_parameter_drops_its_condition",
             "a_lookup_finds_missing_values",
             "a_fixed_value_is_no_parameter",
-            "parameters_with_other_names_than_their_fields",
+            "parameters_may_have_other_names_than_their_fields",
             "a_lookup_with_a_sort_returns_the_first",
             "a_lookup_has_no_post",
             "lookups_hide_deleted_records",
@@ -255,16 +255,17 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Tests that one store lacks: the store, the test without the store in its path, and the reason.
+/// Tests that do not run on one store: the store, the path of the test with `*` in place of the
+/// store, and the reason.
 const NOT_ON: &[(&str, &str, &str)] = &[(
     "memory",
     "provider::lasting::*",
-    "nothing in it outlives the process",
+    "its records do not survive the process",
 )];
 
 /// Tests in other programs, by file and name.
 const ELSEWHERE: &[(&str, &str)] = &[(
-    "app_suite/gate.rs",
+    "app_suite/capabilities.rs",
     "start_up_lists_every_missing_capability_and_touches_nothing",
 )];
 
@@ -343,7 +344,7 @@ const COMPILE_ERRORS: &[(&str, &str)] = &[
     ("entity/counter/wrong_target_field", "help: known: "),
     (
         "operation/batch/records_with_a_route",
-        "it is for code and has no route",
+        "returns its records, so it cannot have a route",
     ),
 ];
 
@@ -389,44 +390,47 @@ fn promised_behaviour_has_a_test_on_every_store() {
 
 /// A test that runs on one store runs on all.
 #[test]
-fn every_test_of_one_store_is_one_of_all() {
+fn a_test_of_one_store_runs_on_every_store() {
     // By path, without the store.
-    let of = |store: &str| -> BTreeSet<String> {
-        let on = |test: &String| {
+    let tests_on = |store: &str| -> BTreeSet<String> {
+        let without_store = |test: &String| {
             let parts: Vec<&str> = test
                 .split("::")
                 .map(|part| if part == store { "*" } else { part })
                 .collect();
             parts.contains(&"*").then(|| parts.join("::"))
         };
-        tests().iter().filter_map(on).collect()
+        tests().iter().filter_map(without_store).collect()
     };
     let (mut all, mut found) = (BTreeSet::new(), Vec::new());
     for store in stores() {
-        let tests = of(store);
+        let tests = tests_on(store);
         all.extend(tests.iter().cloned());
         found.push((store, tests));
     }
     assert!(all.len() > 300, "{}", all.len());
     for (store, tests) in found {
-        let meant = |test: &String| {
+        let is_exempt = |test: &String| {
             NOT_ON
                 .iter()
-                .any(|(on, name, _)| *on == store && name == test)
+                .any(|(exempt_store, name, _)| *exempt_store == store && name == test)
         };
-        let missing: Vec<_> = all.difference(&tests).filter(|test| !meant(test)).collect();
+        let missing: Vec<_> = all
+            .difference(&tests)
+            .filter(|test| !is_exempt(test))
+            .collect();
         assert!(missing.is_empty(), "not on {store}: {missing:#?}");
     }
     for (store, name, reason) in NOT_ON {
         assert!(
-            all.contains(*name) && !of(store).contains(*name),
-            "{name} is not left out on {store} any more ({reason})"
+            all.contains(*name) && !tests_on(store).contains(*name),
+            "{name} runs on {store} now: remove it from `NOT_ON` ({reason})"
         );
     }
 }
 
 #[test]
-fn tests_elsewhere_exist() {
+fn tests_in_other_files_exist() {
     for (file, name) in ELSEWHERE {
         let text = std::fs::read_to_string(
             Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -447,7 +451,7 @@ fn compile_errors_have_a_ui_test() {
     for (name, part) in COMPILE_ERRORS {
         assert!(
             fail.join(format!("{name}.rs")).exists(),
-            "ui-test {name} is gone"
+            "ui-test {name} does not exist"
         );
         let message = std::fs::read_to_string(fail.join(format!("{name}.stderr")))
             .unwrap_or_else(|e| panic!("{name}: {e}"));

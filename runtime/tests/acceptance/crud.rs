@@ -436,7 +436,7 @@ async fn a_namespace_is_a_prefix_of_the_table_only(s: &Server) {
     assert_eq!(
         s.get("/http-servers").await.status,
         200,
-        "the namespace is no part of the path"
+        "the namespace is not part of the path"
     );
     assert_eq!(s.get("/blog/http-servers").await.status, 404);
     assert!(s.running().adapters().table("blog_http_servers").is_some());

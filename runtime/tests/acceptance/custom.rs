@@ -33,7 +33,7 @@ pub struct Parcel {
     pub deleted_at: Option<Timestamp>,
 }
 
-/// The minimum weight, and whether to return the sum.
+/// The minimum weight, and a note that the response repeats.
 #[derive(Clone, Debug, Embedded)]
 pub struct Bounds {
     #[field(range = 0..=1000)]
@@ -77,7 +77,7 @@ async fn ping<S: CustomStore>(
     Ok(vec![who; usize::try_from(times.unwrap_or(1)).unwrap_or_default()].join(" "))
 }
 
-/// Has no route.
+/// An operation without a route.
 #[operation(kind = "custom", params(who: String), output = String, handler(memory = quiet, sqlite = quiet, postgres = quiet))]
 pub const QUIET: Operation<Hello>;
 
@@ -85,7 +85,7 @@ async fn quiet<S: CustomStore>(_: CustomCall<Hello, S>, who: String) -> Result<S
     Ok(format!("quiet {who}"))
 }
 
-/// Fails in the way that its parameter names.
+/// Fails in the way that its parameter selects.
 #[operation(
     kind = "custom",
     http(method = "POST"),
@@ -238,7 +238,7 @@ async fn send<S: SqlStore>(call: CustomCall<Parcel, S>, id: String) -> Result<St
     Ok(id)
 }
 
-/// A statement without the row-level filter.
+/// Tries to leave out the row-level filter, in the way that its parameter selects.
 #[operation(
     kind = "custom",
     http(method = "GET"),
@@ -265,7 +265,7 @@ async fn leak_memory(call: MemoryCall<Parcel>, how: String) -> Result<Option<Str
 async fn leak<S: SqlStore>(call: CustomCall<Parcel, S>, how: String) -> Result<Option<String>> {
     match how.as_str() {
         "forgets" => Ok(call.sql("SELECT id FROM {table}").column("id").await?.pop()),
-        // A value of the row-level filter would take its place.
+        // Without the check, the first value of the row-level filter would be bound to `$1`.
         "unbound" => call
             .sql("SELECT id FROM {visible} WHERE slug <> $1")
             .column("id")
@@ -306,7 +306,11 @@ pub static PARCELS: Package = package!(
 
 cases!(
     &crate::custom::PARCELS =>
-    custom_returns_the_result_of_its_function, custom_validates_its_inputs, custom_without_http_has_no_route, cust_errors, cust_guard, cust_records, cust_by_id, cust_leaks, cust_in_code, cust_openapi
+    custom_returns_the_result_of_its_function, custom_validates_its_inputs,
+    custom_without_http_has_no_route, errors_of_a_function_become_responses,
+    custom_sql_applies_the_guard, custom_returns_visible_records_in_order,
+    custom_by_id_checks_the_version, custom_sql_cannot_bypass_the_guard,
+    code_calls_custom_operations, the_document_describes_custom_operations,
 );
 
 async fn get_as(s: &Server, token: &str, path: &str) -> Reply {
@@ -380,7 +384,7 @@ async fn custom_without_http_has_no_route(s: &Server) {
     assert_eq!(
         s.post("/hellos/quiet", json!({"who": "x"})).await.status,
         405,
-        "the path is that of a record"
+        "the path is taken as that of a record"
     );
     let hellos = s.running().adapter::<Hello>().unwrap();
     assert_eq!(
@@ -392,7 +396,7 @@ async fn custom_without_http_has_no_route(s: &Server) {
     );
 }
 
-async fn cust_errors(s: &Server) {
+async fn errors_of_a_function_become_responses(s: &Server) {
     let ours = s.post("/hellos/fail", json!({"how": "ours"})).await;
     assert_eq!(ours.code(), (409, "conflict"));
     assert_eq!(ours.problems(), [("how".to_owned(), "reserved".to_owned())]);
@@ -441,7 +445,7 @@ async fn parcels(s: &Server) {
     }
 }
 
-async fn cust_guard(s: &Server) {
+async fn custom_sql_applies_the_guard(s: &Server) {
     parcels(s).await;
     let (one, two) = (s.token_in("u", "t1"), s.token_in("u", "t2"));
     let weigh = async |token: &str, body: Json| post_as(s, token, "/parcels/weigh", body).await;
@@ -479,7 +483,7 @@ async fn cust_guard(s: &Server) {
     weigh(&one, json!({})).await.problem("required", "least");
 }
 
-async fn cust_records(s: &Server) {
+async fn custom_returns_visible_records_in_order(s: &Server) {
     parcels(s).await;
     let one = s.token_in("u", "t1");
     let reply = get_as(s, &one, "/parcels/heaviest?most=2").await;
@@ -507,7 +511,7 @@ async fn cust_records(s: &Server) {
     );
 }
 
-async fn cust_by_id(s: &Server) {
+async fn custom_by_id_checks_the_version(s: &Server) {
     parcels(s).await;
     let one = s.token_in("u", "t1");
     let list = get_as(s, &one, "/parcels?slug=b").await.json();
@@ -547,7 +551,7 @@ async fn cust_by_id(s: &Server) {
     assert_eq!(
         (sent("t1").await, sent("t2").await),
         (2, 0),
-        "only what is visible was changed"
+        "only visible records were changed"
     );
     assert_eq!(
         s.raw(
@@ -591,19 +595,19 @@ fn speaks_sql(s: &Server) -> bool {
     !format!("{:?}", s.running().adapters()).contains("memory")
 }
 
-async fn cust_leaks(s: &Server) {
+async fn custom_sql_cannot_bypass_the_guard(s: &Server) {
     parcels(s).await;
     let one = s.token_in("u", "t1");
     assert_eq!(
         get_as(s, &one, "/parcels/leak?how=forgets").await.status,
         500,
-        "a text without the guard"
+        "a text without the guard is refused"
     );
     let stranger = get_as(s, &s.token_in("u", "t3"), "/parcels/leak?how=stranger").await;
     assert_eq!(
         (stranger.status, stranger.json()),
         (200, Json::Null),
-        "a key alone shows nothing"
+        "a key does not make a hidden record visible"
     );
     if speaks_sql(s) {
         let taken = get_as(s, &one, "/parcels/leak?how=taken").await;
@@ -625,7 +629,7 @@ async fn cust_leaks(s: &Server) {
     );
 }
 
-async fn cust_in_code(s: &Server) {
+async fn code_calls_custom_operations(s: &Server) {
     parcels(s).await;
     let parcels = s.running().adapter::<Parcel>().unwrap();
     let actor = Actor {
@@ -678,17 +682,17 @@ async fn cust_in_code(s: &Server) {
         .await
         .unwrap_err();
     assert_eq!(anonymous.code(), Code::Unauthorized);
-    let within = cx
+    let in_transaction = cx
         .transaction(async |cx| parcels.heaviest(cx, 1).await)
         .await;
     assert_eq!(
-        within.is_err(),
+        in_transaction.is_err(),
         speaks_sql(s),
-        "statements of its own are no part of a transaction"
+        "SQL of a custom operation is refused within a transaction"
     );
 }
 
-async fn cust_openapi(s: &Server) {
+async fn the_document_describes_custom_operations(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let paths = document["paths"].as_object().unwrap();
     let ping = &paths["/hellos/ping/{who}"]["get"];
@@ -774,7 +778,7 @@ mod start {
                 "entity `Ledger` on store `{store}`:\n  no function for {store} (`custom.factory`)\n    required by operation `export` (custom) at "
             ),
             format!(
-                "\n    reason: its `handler(..)` names no function for {store}\n  help: write one, and name it: `handler({store} = ..)`; or use sqlite\n"
+                "\n    reason: its `handler(..)` names no function for {store}\n  help: write a function, and name it in the operation: `handler({store} = ..)`; or use sqlite\n"
             ),
         ] {
             assert!(text.contains(&wanted), "{text}");

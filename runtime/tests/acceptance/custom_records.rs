@@ -202,7 +202,11 @@ pub static CRATES: Package = package!(
     entities = [entity(Crate, [HEAVIEST, LABELLED, WEIGHTS, HOSTILE])]
 );
 
-cases!(&crate::custom_records::CRATES => chosen, values, looked_at, wide_conditions, escapes, in_a_transaction);
+cases!(&crate::custom_records::CRATES =>
+    a_condition_selects_visible_records, bound_values_are_not_part_of_the_text,
+    a_function_reads_records_by_a_condition, wide_conditions_return_visible_records_only,
+    conditions_cannot_escape_the_guard, conditions_see_writes_of_the_transaction,
+);
 
 async fn get(s: &Server, tenant: &str, path: &str) -> Reply {
     s.raw(
@@ -267,7 +271,7 @@ async fn crates(s: &Server) {
     );
 }
 
-async fn chosen(s: &Server) {
+async fn a_condition_selects_visible_records(s: &Server) {
     crates(s).await;
     let reply = get(s, "t1", "/crates/heaviest?colour=red&most=2").await;
     assert_eq!(
@@ -277,7 +281,7 @@ async fn chosen(s: &Server) {
     );
     assert!(
         reply.json()[0].get("secret").is_none(),
-        "what is private is not shown"
+        "private fields are not returned"
     );
     assert_eq!(reply.json()[0]["colour"], "red");
     assert_eq!(
@@ -304,7 +308,7 @@ async fn chosen(s: &Server) {
     );
 }
 
-async fn values(s: &Server) {
+async fn bound_values_are_not_part_of_the_text(s: &Server) {
     crates(s).await;
     assert_eq!(ids(&get(s, "t1", "/crates/labelled?label=$1").await), ["b"]);
     assert_eq!(
@@ -315,11 +319,11 @@ async fn values(s: &Server) {
     assert_eq!(
         ids(&get(s, "t1", "/crates/labelled").await),
         ["a", "d"],
-        "null, and in the order of the entity"
+        "null selects records without a label, in the default order"
     );
 }
 
-async fn looked_at(s: &Server) {
+async fn a_function_reads_records_by_a_condition(s: &Server) {
     crates(s).await;
     assert_eq!(
         get(s, "t1", "/crates/weights").await.json(),
@@ -328,21 +332,21 @@ async fn looked_at(s: &Server) {
     assert_eq!(get(s, "t2", "/crates/weights").await.json(), json!([]));
 }
 
-async fn wide_conditions(s: &Server) {
+async fn wide_conditions_return_visible_records_only(s: &Server) {
     crates(s).await;
     for (how, text) in WIDE.iter().enumerate().filter(|_| speaks_sql(s)) {
-        let of =
+        let ids_of_tenant =
             async |tenant: &str| ids(&get(s, tenant, &format!("/crates/hostile?how={how}")).await);
-        assert_eq!(of("t1").await, ["a", "b", "c", "d"], "{text}");
+        assert_eq!(ids_of_tenant("t1").await, ["a", "b", "c", "d"], "{text}");
         assert_eq!(
-            (of("t2").await, of("t3").await),
+            (ids_of_tenant("t2").await, ids_of_tenant("t3").await),
             (vec!["y".to_owned(), "z".to_owned()], Vec::new()),
             "{text}"
         );
     }
 }
 
-async fn escapes(s: &Server) {
+async fn conditions_cannot_escape_the_guard(s: &Server) {
     crates(s).await;
     let (conditions, orders) = ((100..).zip(ESCAPES), (200..).zip(ORDERS));
     for (how, text) in conditions
@@ -361,11 +365,11 @@ async fn escapes(s: &Server) {
     assert_eq!(
         ids(&get(s, "t2", "/crates/heaviest?colour=red&most=9").await),
         ["z", "y"],
-        "nothing has gone"
+        "no record was removed"
     );
 }
 
-async fn in_a_transaction(s: &Server) {
+async fn conditions_see_writes_of_the_transaction(s: &Server) {
     crates(s).await;
     let crates = s.running().adapter::<Crate>().unwrap();
     let cx = Cx::actor(Actor {
@@ -395,7 +399,7 @@ async fn in_a_transaction(s: &Server) {
             assert_eq!(
                 seen,
                 [("a".to_owned(), 99)],
-                "what the transaction wrote is seen"
+                "the condition sees writes of the transaction"
             );
             Err(Error::new(Code::Conflict, "not now"))
         })

@@ -1,5 +1,5 @@
-//! SQL of custom operations: the placeholder for the visible records, and texts that start-up
-//! checks.
+//! SQL of custom operations: the placeholder for visible records, and the checks of SQL texts at
+//! start-up.
 
 #![allow(missing_docs)] // a fixture
 
@@ -20,7 +20,7 @@ pub struct Trunk {
     pub weight: i64,
 }
 
-/// Uses both placeholders for the records that the caller may see.
+/// Uses the placeholder for the records that the caller may see twice, each time with an alias.
 const HEAVIER: &str = "SELECT t.id FROM {visible} AS t WHERE t.weight > (SELECT avg(o.weight) FROM {visible} o) ORDER BY t.id";
 
 /// The trunks that are heavier than the mean.
@@ -48,9 +48,9 @@ async fn heavier<S: SqlStore>(call: CustomCall<Trunk, S>) -> Result<Vec<String>>
 
 static TRUNKS: Package = package!(name = "trunks", entities = [entity(Trunk, [HEAVIER_ONES])]);
 
-cases!(&crate::custom_sql::TRUNKS => visible_under_another_name);
+cases!(&crate::custom_sql::TRUNKS => visible_records_can_have_an_alias);
 
-async fn visible_under_another_name(s: &Server) {
+async fn visible_records_can_have_an_alias(s: &Server) {
     for (who, id, weight) in [
         ("ada", "a", 1),
         ("ada", "b", 5),
@@ -93,7 +93,7 @@ async fn visible_under_another_name(s: &Server) {
     }
 }
 
-/// Its statements are invalid SQL.
+/// An entity whose operation lists invalid SQL.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Chest {
@@ -131,7 +131,7 @@ async fn chests<S: SqlStore>(call: CustomCall<Chest, S>) -> Result<i64> {
 static CHESTS: Package = package!(name = "chests", entities = [entity(Chest, [COUNT_CHESTS])]);
 
 /// The start-up error; empty if the app starts.
-async fn started(url: String) -> String {
+async fn start_error(url: String) -> String {
     let config = Config::new().signing_secret(SECRET).port(0).database(url);
     match App::new(config)
         .plugin(JwtAuth::new())
@@ -145,7 +145,7 @@ async fn started(url: String) -> String {
 }
 
 /// All mistakes are reported together.
-fn all_wrong(text: &str) {
+fn has_all_problems(text: &str) {
     assert_eq!(
         (
             text.matches("custom operation `count_chests`").count(),
@@ -157,7 +157,7 @@ fn all_wrong(text: &str) {
     for part in [
         "wieght",
         "has no row-level filter",
-        "does not name `$1`",
+        "does not use `$1`",
         "in: weight = wieght",
     ] {
         assert!(text.contains(part), "{part} in {text}");
@@ -165,20 +165,20 @@ fn all_wrong(text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn texts_are_judged_at_start_up() {
+async fn sql_texts_are_checked_at_start_up() {
     assert_eq!(
-        started("memory:".to_owned()).await,
+        start_error("memory:".to_owned()).await,
         "",
         "it has no statements"
     );
     let folder = tempfile::tempdir().unwrap();
-    all_wrong(
-        &started(format!(
+    has_all_problems(
+        &start_error(format!(
             "sqlite:{}",
             folder.path().join("test.db").display()
         ))
         .await,
     );
     #[cfg(feature = "postgres")]
-    all_wrong(&started(crate::server::postgres_server::fresh_url()).await);
+    has_all_problems(&start_error(crate::server::postgres_server::fresh_url()).await);
 }

@@ -47,7 +47,7 @@ pub struct Notice {
     filter = (created_at <= param(up_to, default = now()) && kind == param(kind) && rank >= param(least)),
     optional_params(kind, least),
     set(seen = param(seen, default = true)),
-    route(middleware = [held]),
+    route(middleware = [wait_for_release]),
 )]
 pub const MARK_ALL: Operation<Notice>;
 
@@ -70,17 +70,20 @@ pub static NOTICES: Package = package!(
     entities = [entity(Notice, [MARK_ALL, TIDY, SHOWN])]
 );
 
-cases!(&crate::defaults::NOTICES => a_parameter_defaults_to_the_instant_of_the_call, what_narrows, defaults_of_reads, said_of_defaults);
+cases!(&crate::defaults::NOTICES =>
+    a_parameter_defaults_to_the_instant_of_the_call, omitted_parameters_use_their_defaults,
+    reads_use_defaults_of_parameters, the_document_lists_defaults,
+);
 
-/// Waiting calls by name: the first semaphore says that a call has arrived, the second lets it
-/// continue.
-type Gates = BTreeMap<String, (Arc<Semaphore>, Arc<Semaphore>)>;
+/// Waiting calls by name: the first semaphore reports that a call has arrived, the second one
+/// releases it.
+type WaitingCalls = BTreeMap<String, (Arc<Semaphore>, Arc<Semaphore>)>;
 
-static GATES: LazyLock<Mutex<Gates>> = LazyLock::new(Mutex::default);
+static WAITING_CALLS: LazyLock<Mutex<WaitingCalls>> = LazyLock::new(Mutex::default);
 
-fn gate(name: &str) -> (Arc<Semaphore>, Arc<Semaphore>) {
+fn semaphores(name: &str) -> (Arc<Semaphore>, Arc<Semaphore>) {
     let closed = || (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    GATES
+    WAITING_CALLS
         .lock()
         .unwrap()
         .entry(name.to_owned())
@@ -88,17 +91,17 @@ fn gate(name: &str) -> (Arc<Semaphore>, Arc<Semaphore>) {
         .clone()
 }
 
-/// Delays calls with a certain header.
-async fn held(call: RouteCall<'_>, next: Next<'_>) -> Result<Response<Body>> {
+/// Holds a call with the header `x-gate` until the test releases it.
+async fn wait_for_release(call: RouteCall<'_>, next: Next<'_>) -> Result<Response<Body>> {
     if let Some(name) = call
         .parts
         .headers
         .get("x-gate")
         .and_then(|name| name.to_str().ok())
     {
-        let (come, go) = gate(name);
-        come.add_permits(1);
-        go.acquire().await.unwrap().forget();
+        let (arrived, release) = semaphores(name);
+        arrived.add_permits(1);
+        release.acquire().await.unwrap().forget();
     }
     next.await
 }
@@ -132,7 +135,7 @@ async fn call(
     .await
 }
 
-async fn make(s: &Server, title: &str, more: Json) {
+async fn create_notice(s: &Server, title: &str, more: Json) {
     let mut body = json!({"title": title});
     body.as_object_mut()
         .unwrap()
@@ -141,7 +144,7 @@ async fn make(s: &Server, title: &str, more: Json) {
 }
 
 /// The titles of the seen notices.
-async fn seen(s: &Server) -> Vec<String> {
+async fn seen_titles(s: &Server) -> Vec<String> {
     let page = call(s, "GET", "/notices?seen=true&limit=10", Json::Null, &[])
         .await
         .json();
@@ -154,27 +157,27 @@ async fn seen(s: &Server) -> Vec<String> {
 }
 
 async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
-    make(s, "a", json!({})).await;
+    create_notice(s, "a", json!({})).await;
     s.advance(10);
-    make(s, "b", json!({})).await;
+    create_notice(s, "b", json!({})).await;
     s.advance(10);
     // A record that is created during the call is later than the call's instant.
     let name = format!("{s:p}");
-    let (come, go) = gate(&name);
+    let (arrived, release) = semaphores(&name);
     let waits = [("x-gate", name.as_str())];
     let marking = call(s, "POST", "/notices/mark-all", Json::Null, &waits);
     let meanwhile = async {
-        come.acquire().await.unwrap().forget();
+        arrived.acquire().await.unwrap().forget();
         s.advance(1);
-        make(s, "c", json!({})).await;
-        go.add_permits(1);
+        create_notice(s, "c", json!({})).await;
+        release.add_permits(1);
     };
     let (marked, ()) = tokio::join!(marking, meanwhile);
     assert_eq!((marked.status, marked.json()), (200, json!(2)));
-    assert_eq!(seen(s).await, ["a", "b"]);
+    assert_eq!(seen_titles(s).await, ["a", "b"]);
     // A call that sets the limit reaches only older records, and may also set the value to write.
     let until = Timestamp::from_millis(s.now().millis() - 15).to_string();
-    let back = call(
+    let unmarked = call(
         s,
         "POST",
         "/notices/mark-all",
@@ -182,8 +185,8 @@ async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
         &[],
     )
     .await;
-    assert_eq!((back.status, back.json()), (200, json!(1)));
-    assert_eq!(seen(s).await, ["b"]);
+    assert_eq!((unmarked.status, unmarked.json()), (200, json!(1)));
+    assert_eq!(seen_titles(s).await, ["b"]);
     assert_eq!(
         call(
             s,
@@ -196,7 +199,7 @@ async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
         .json(),
         json!(3)
     );
-    assert_eq!(seen(s).await, ["a", "b", "c"]);
+    assert_eq!(seen_titles(s).await, ["a", "b", "c"]);
     // Records of other users are unchanged.
     let token = s.token("v", &[]);
     assert_eq!(
@@ -223,20 +226,20 @@ async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
             .unwrap(),
         1
     );
-    assert_eq!(seen(s).await, ["b", "c"]);
+    assert_eq!(seen_titles(s).await, ["b", "c"]);
 }
 
-async fn what_narrows(s: &Server) {
+async fn omitted_parameters_use_their_defaults(s: &Server) {
     for (title, kind, rank) in [
         ("a", "mention", 1),
         ("b", "mention", 2),
         ("c", "reply", 1),
         ("d", "reply", 2),
     ] {
-        make(s, title, json!({"kind": kind, "rank": rank})).await;
+        create_notice(s, title, json!({"kind": kind, "rank": rank})).await;
     }
-    // Conditions only narrow. An omitted parameter drops its condition, in whatever order the
-    // statements are first prepared.
+    // An omitted parameter drops its condition, regardless of the order in which statements are
+    // first prepared.
     for (body, expected) in [
         (json!({"kind": "reply", "least": 2}), vec!["d"]),
         (json!({"kind": "reply"}), vec!["c", "d"]),
@@ -251,10 +254,10 @@ async fn what_narrows(s: &Server) {
             json!(expected.len()),
             "{body}"
         );
-        assert_eq!(seen(s).await, expected, "{body}");
+        assert_eq!(seen_titles(s).await, expected, "{body}");
         call(s, "POST", "/notices/mark-all", json!({"seen": false}), &[]).await;
     }
-    // Omitted is not null, and a value that matches nothing narrows to nothing.
+    // An omitted parameter is not null, and a value without a match matches no record.
     call(s, "POST", "/notices/mark-all", json!({"kind": null}), &[])
         .await
         .problem("null_not_allowed", "kind");
@@ -279,11 +282,11 @@ async fn what_narrows(s: &Server) {
             .json(),
         json!(0)
     );
-    assert_eq!(seen(s).await, [""; 0]);
+    assert_eq!(seen_titles(s).await, [""; 0]);
     // The same for removals; the fixed condition always applies.
     call(s, "POST", "/notices/mark-all", json!({"least": 2}), &[]).await;
-    make(s, "e", json!({"seen": true})).await;
-    let left = async |body: Json| {
+    create_notice(s, "e", json!({"seen": true})).await;
+    let titles_after_tidy = async |body: Json| {
         assert_eq!(
             call(s, "POST", "/notices/tidy", body, &[]).await.status,
             204
@@ -298,13 +301,13 @@ async fn what_narrows(s: &Server) {
             .map(|item| item["title"].as_str().unwrap().to_owned())
             .collect::<String>()
     };
-    assert_eq!(left(json!({"title": "a"})).await, "abcde");
-    assert_eq!(left(json!({"title": "b"})).await, "acde");
-    assert_eq!(left(Json::Null).await, "ac");
-    assert_eq!(left(json!({})).await, "ac");
+    assert_eq!(titles_after_tidy(json!({"title": "a"})).await, "abcde");
+    assert_eq!(titles_after_tidy(json!({"title": "b"})).await, "acde");
+    assert_eq!(titles_after_tidy(Json::Null).await, "ac");
+    assert_eq!(titles_after_tidy(json!({})).await, "ac");
 }
 
-async fn defaults_of_reads(s: &Server) {
+async fn reads_use_defaults_of_parameters(s: &Server) {
     for (title, kind, rank) in [
         ("a", "mention", 1),
         ("b", "reply", 1),
@@ -312,7 +315,7 @@ async fn defaults_of_reads(s: &Server) {
         ("d", "mention", -5),
         ("e", "mention", 0),
     ] {
-        make(s, title, json!({"kind": kind, "rank": rank})).await;
+        create_notice(s, title, json!({"kind": kind, "rank": rank})).await;
         s.advance(10);
     }
     let titles = |page: &Json| {
@@ -365,7 +368,7 @@ async fn defaults_of_reads(s: &Server) {
         .problem("null_not_allowed", "query:kind[null]");
 }
 
-async fn said_of_defaults(s: &Server) {
+async fn the_document_lists_defaults(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let input = &document["components"]["schemas"]["NoticeMarkAllInput"];
     assert!(input.get("required").is_none(), "{input}");
@@ -378,13 +381,13 @@ async fn said_of_defaults(s: &Server) {
     let parameters = document["paths"]["/notices/shown"]["get"]["parameters"]
         .as_array()
         .unwrap();
-    let of = |name: &str| parameters.iter().find(|p| p["name"] == name).unwrap();
+    let parameter = |name: &str| parameters.iter().find(|p| p["name"] == name).unwrap();
     assert_eq!(
         (
-            &of("least")["schema"]["default"],
-            of("least").get("required")
+            &parameter("least")["schema"]["default"],
+            parameter("least").get("required")
         ),
         (&json!(-5), None)
     );
-    assert_eq!(of("kind")["schema"]["default"], "mention");
+    assert_eq!(parameter("kind")["schema"]["default"], "mention");
 }

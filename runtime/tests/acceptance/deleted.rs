@@ -80,7 +80,12 @@ static LEAVES: Package = package!(
     ]
 );
 
-cases!(&crate::deleted::LEAVES => a_transition_accepts_a_record_that_is_already_in_the_target_state, restore_brings_a_deleted_record_back, a_lookup_of_deleted_records_omits_other_records, restore_sets_a_deletion_enum_to_its_default, restore_is_restricted_to_the_tenant, restore_checks_the_version, one_of_several_concurrent_restores_succeeds);
+cases!(&crate::deleted::LEAVES =>
+    a_transition_accepts_a_record_that_is_already_in_the_target_state,
+    restore_brings_a_deleted_record_back, a_lookup_of_deleted_records_omits_live_records,
+    restore_sets_a_deletion_enum_to_its_default, restore_is_restricted_to_the_tenant,
+    restore_checks_the_version, one_of_several_concurrent_restores_succeeds,
+);
 
 async fn send(s: &Server, method: &str, path: &str, body: &Json) -> Reply {
     let token = s.token("e", &["editor"]);
@@ -218,7 +223,7 @@ async fn restore_brings_a_deleted_record_back(s: &Server) {
     }
 }
 
-async fn a_lookup_of_deleted_records_omits_other_records(s: &Server) {
+async fn a_lookup_of_deleted_records_omits_live_records(s: &Server) {
     for id in ["a", "b", "c", "d", "e"] {
         make(s, id, id).await;
     }
@@ -279,7 +284,7 @@ async fn restore_sets_a_deletion_enum_to_its_default(s: &Server) {
 
 async fn restore_is_restricted_to_the_tenant(s: &Server) {
     let leaves = s.running().adapter::<Leaf>().unwrap();
-    let of = |team: &str| {
+    let cx_of_team = |team: &str| {
         linchpin::Cx::actor(linchpin::Actor {
             tenant_id: Some(team.to_owned()),
             ..linchpin::Actor::user("u")
@@ -291,13 +296,30 @@ async fn restore_is_restricted_to_the_tenant(s: &Server) {
         title: None,
         stage: None,
     };
-    leaves.create(&of("red"), leaf).await.unwrap();
-    leaves.delete(&of("red"), "a", None).await.unwrap();
-    let refused = leaves.restore(&of("blue"), "a").await.unwrap_err();
+    leaves.create(&cx_of_team("red"), leaf).await.unwrap();
+    leaves.delete(&cx_of_team("red"), "a", None).await.unwrap();
+    let refused = leaves.restore(&cx_of_team("blue"), "a").await.unwrap_err();
     assert_eq!(refused.code(), linchpin::Code::NotFound);
-    assert!(leaves.lost(&of("blue"), "s").await.unwrap().is_none());
-    assert_eq!(leaves.lost(&of("red"), "s").await.unwrap().unwrap().id, "a");
-    assert_eq!(leaves.restore(&of("red"), "a").await.unwrap().slug, "s");
+    assert!(
+        leaves
+            .lost(&cx_of_team("blue"), "s")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        leaves
+            .lost(&cx_of_team("red"), "s")
+            .await
+            .unwrap()
+            .unwrap()
+            .id,
+        "a"
+    );
+    assert_eq!(
+        leaves.restore(&cx_of_team("red"), "a").await.unwrap().slug,
+        "s"
+    );
 }
 
 async fn restore_checks_the_version(s: &Server) {

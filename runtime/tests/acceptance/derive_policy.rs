@@ -1,4 +1,4 @@
-//! A `derive` applies the list policy of each of its sources, whatever its own policy allows.
+//! A `derive` applies the list policy of each of its sources, even if its own policy is weaker.
 
 #![allow(missing_docs, dead_code)] // test entities; HTTP calls their operations
 
@@ -40,9 +40,9 @@ sources! {
     Membered "membered" (list(auth = "userAuth", roles = ["member"])),
     /// For callers that a middleware admits.
     Watched "watched" (list(middleware = [watched])),
-    /// At most twice a minute.
+    /// Its list may be called twice a minute.
     Counted "counted" (list(rate_limit = "2/min")),
-    /// Below a guard of the app.
+    /// Its path has a guard of the app.
     Below "inside" (),
     /// For readers, or for owners.
     Owned "owned" (list(auth = "userAuth", permission(requires = "read", owner_field = owner_id))),
@@ -91,7 +91,7 @@ async fn watched(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     assert_eq!(
         (call.name, call.path),
         ("list", "/d/watched"),
-        "it is told of the list, whichever route reads it"
+        "the middleware gets the name of the list for every route that reads it"
     );
     match call
         .parts
@@ -105,7 +105,7 @@ async fn watched(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     }
 }
 
-/// A middleware of the package that counts its runs.
+/// A middleware of the package. It adds one header for each run.
 async fn stamped(_: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     let mut response = next.await?;
     response
@@ -192,25 +192,27 @@ impl Evaluator for Readers {
     }
 }
 
-/// Replaces a derive and reads none of its sources.
+/// Overrides a derive and reads none of its sources.
 async fn replaced(_: OverrideCall) -> Result<Outcome> {
     let mut rows = Rows::count();
     rows.json = b"\"replaced\"".to_vec();
     Ok(Outcome::List(rows))
 }
 
-fn kept(app: App) -> App {
+fn with_policies(app: App) -> App {
     app.plugin(Keeper)
         .guard("/d/inside/{*rest}", require_role(["insider"]))
         .override_operation(REPLACED, replaced)
 }
 
-cases!(&crate::derive_policy::HOUSE, crate::derive_policy::kept =>
-    what_lists_ask_derives_ask, what_is_derived_is_counted, middleware_is_asked, owners_see_their_own, tenants_are_asked_first,
-    lists_that_show_less, calls_from_code, documented,
+cases!(&crate::derive_policy::HOUSE, crate::derive_policy::with_policies =>
+    a_derive_checks_the_policies_of_its_lists, a_derive_counts_for_the_limits_of_its_lists,
+    a_derive_runs_the_middleware_of_its_lists, owners_see_their_own_records,
+    a_derive_checks_tenants_first, a_derive_returns_what_its_lists_return,
+    calls_from_code_check_identity_roles_and_permissions, the_document_lists_refusals_of_derives,
 );
 
-async fn ask(s: &Server, roles: Option<&[&str]>, path: &str) -> Reply {
+async fn get_as(s: &Server, roles: Option<&[&str]>, path: &str) -> Reply {
     let token = roles.map(|roles| s.token("someone", roles));
     let headers: Vec<_> = token
         .as_deref()
@@ -236,9 +238,9 @@ async fn seed(s: &Server) {
     }
 }
 
-async fn what_lists_ask_derives_ask(s: &Server) {
+async fn a_derive_checks_the_policies_of_its_lists(s: &Server) {
     seed(s).await;
-    for (path, list, anonymous, known, enough) in [
+    for (path, list, anonymous, without_role, role) in [
         (
             "proven",
             "proved",
@@ -277,9 +279,13 @@ async fn what_lists_ask_derives_ask(s: &Server) {
     ] {
         for path in [format!("/d/open/{path}"), format!("/d/{list}")] {
             // The first source has records, so the second is not read. Its policy applies anyway.
-            assert_eq!(ask(s, None, &path).await.code(), anonymous, "{path}");
-            assert_eq!(ask(s, Some(&[]), &path).await.code(), known, "{path}");
-            let reply = ask(s, Some(&[enough]), &path).await;
+            assert_eq!(get_as(s, None, &path).await.code(), anonymous, "{path}");
+            assert_eq!(
+                get_as(s, Some(&[]), &path).await.code(),
+                without_role,
+                "{path}"
+            );
+            let reply = get_as(s, Some(&[role]), &path).await;
             assert_eq!(
                 (reply.status, reply.header("cache-control").as_str()),
                 (200, "no-store"),
@@ -289,14 +295,14 @@ async fn what_lists_ask_derives_ask(s: &Server) {
         // The policy is checked before everything else: a caller without access learns nothing
         // else.
         assert_eq!(
-            ask(s, Some(&[]), &format!("/d/open/{path}?nonsense=1"))
+            get_as(s, Some(&[]), &format!("/d/open/{path}?nonsense=1"))
                 .await
                 .code(),
-            known,
+            without_role,
             "{path}"
         );
         assert_eq!(
-            ask(s, Some(&[enough]), &format!("/d/open/{path}?nonsense=1"))
+            get_as(s, Some(&[role]), &format!("/d/open/{path}?nonsense=1"))
                 .await
                 .code(),
             (400, "unknown_parameter"),
@@ -304,57 +310,57 @@ async fn what_lists_ask_derives_ask(s: &Server) {
         );
     }
     assert_eq!(
-        ask(s, Some(&["mfa"]), "/d/open/proven").await.json(),
+        get_as(s, Some(&["mfa"]), "/d/open/proven").await.json(),
         json!(["open"])
     );
     assert_eq!(
-        ask(s, Some(&["mfa"]), "/d/open/replaced").await.json(),
+        get_as(s, Some(&["mfa"]), "/d/open/replaced").await.json(),
         json!(["replaced"])
     );
-    // The records that a source refers to have a list policy of their own.
+    // The records that a source refers to have their own list policy.
     assert_eq!(
-        ask(s, Some(&[]), "/d/open/behind").await.code(),
+        get_as(s, Some(&[]), "/d/open/behind").await.code(),
         (403, "mfa_required")
     );
     assert_eq!(
-        ask(s, Some(&["mfa"]), "/d/open/behind").await.json()[0]["title"],
+        get_as(s, Some(&["mfa"]), "/d/open/behind").await.json()[0]["title"],
         "proved"
     );
     // A derive without restrictions is public and may be cached.
-    let plain = ask(s, None, "/d/open/plain").await;
+    let plain = get_as(s, None, "/d/open/plain").await;
     assert_eq!(
         (plain.status, plain.header("cache-control").as_str()),
         (200, "")
     );
 }
 
-async fn what_is_derived_is_counted(s: &Server) {
+async fn a_derive_counts_for_the_limits_of_its_lists(s: &Server) {
     seed(s).await;
-    // It counts as one call of the list, however many sources read the list.
-    assert_eq!(ask(s, None, "/d/open/twice").await.status, 200);
-    assert_eq!(ask(s, None, "/d/counted").await.status, 200);
-    let reply = ask(s, None, "/d/open/twice").await;
+    // A derive counts as one call of the list, even if several sources read the list.
+    assert_eq!(get_as(s, None, "/d/open/twice").await.status, 200);
+    assert_eq!(get_as(s, None, "/d/counted").await.status, 200);
+    let reply = get_as(s, None, "/d/open/twice").await;
     assert_eq!(
         (reply.code(), reply.header("retry-after").as_str()),
         ((429, "rate_limited"), "60")
     );
     assert_eq!(
-        ask(s, None, "/d/open/count").await.code(),
+        get_as(s, None, "/d/open/count").await.code(),
         (429, "rate_limited")
     );
     assert_eq!(
-        ask(s, None, "/d/counted").await.code(),
+        get_as(s, None, "/d/counted").await.code(),
         (429, "rate_limited")
     );
     assert_eq!(
-        ask(s, Some(&[]), "/d/open/twice").await.status,
+        get_as(s, Some(&[]), "/d/open/twice").await.status,
         200,
         "another caller"
     );
-    assert_eq!(ask(s, None, "/d/open/plain").await.status, 200);
+    assert_eq!(get_as(s, None, "/d/open/plain").await.status, 200);
 }
 
-async fn middleware_is_asked(s: &Server) {
+async fn a_derive_runs_the_middleware_of_its_lists(s: &Server) {
     seed(s).await;
     let wish =
         async |wish: &'static str| s.raw("GET", "/d/open/watch", &[("x-wish", wish)], "").await;
@@ -372,7 +378,7 @@ async fn middleware_is_asked(s: &Server) {
     );
 }
 
-async fn owners_see_their_own(s: &Server) {
+async fn owners_see_their_own_records(s: &Server) {
     seed(s).await;
     let ids = |reply: &Reply| -> Vec<String> {
         reply
@@ -384,24 +390,24 @@ async fn owners_see_their_own(s: &Server) {
             .collect()
     };
     assert_eq!(
-        ask(s, None, "/d/open/own").await.code(),
+        get_as(s, None, "/d/open/own").await.code(),
         (401, "unauthorized")
     );
-    assert_eq!(ids(&ask(s, Some(&[]), "/d/open/own").await), ["a"]);
+    assert_eq!(ids(&get_as(s, Some(&[]), "/d/open/own").await), ["a"]);
     assert_eq!(
-        ids(&ask(s, Some(&["reader"]), "/d/open/own").await),
+        ids(&get_as(s, Some(&["reader"]), "/d/open/own").await),
         ["a", "b"]
     );
 }
 
-async fn tenants_are_asked_first(s: &Server) {
+async fn a_derive_checks_tenants_first(s: &Server) {
     seed(s).await;
     assert_eq!(
-        ask(s, None, "/d/open/hold").await.code(),
+        get_as(s, None, "/d/open/hold").await.code(),
         (401, "unauthorized")
     );
     assert_eq!(
-        ask(s, Some(&[]), "/d/open/hold").await.code(),
+        get_as(s, Some(&[]), "/d/open/hold").await.code(),
         (403, "forbidden")
     );
     let token = s.token_in("someone", "acme");
@@ -413,7 +419,7 @@ async fn tenants_are_asked_first(s: &Server) {
     );
 }
 
-async fn lists_that_show_less(s: &Server) {
+async fn a_derive_returns_what_its_lists_return(s: &Server) {
     seed(s).await;
     assert_eq!(
         s.get("/d/narrow").await.json()["items"],
@@ -428,7 +434,7 @@ async fn lists_that_show_less(s: &Server) {
 
 /// Calls from code check identity, roles and permissions only; calls of the application itself
 /// check nothing.
-async fn calls_from_code(s: &Server) {
+async fn calls_from_code_check_identity_roles_and_permissions(s: &Server) {
     seed(s).await;
     let open = s.running().adapter::<Open>().unwrap();
     let as_actor =
@@ -460,7 +466,7 @@ async fn calls_from_code(s: &Server) {
     assert_eq!(ids(&Cx::system("a test")).await, ["a", "b"]);
 }
 
-async fn documented(s: &Server) {
+async fn the_document_lists_refusals_of_derives(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let statuses = |path: &str| -> Vec<u16> {
         let responses = document["paths"][format!("/d/open/{path}")]["get"]["responses"]

@@ -70,7 +70,10 @@ pub static FEEDS: Package = package!(
     ],
 );
 
-cases!(&crate::derives::FEEDS => derive_merges_by_union_concat_and_intersect, derive_merges_by_first_and_priority, named_records, opened_lists);
+cases!(&crate::derives::FEEDS =>
+    derive_merges_by_union_concat_and_intersect, derive_merges_by_first_and_priority,
+    a_derive_without_a_field_returns_records, a_derive_reads_public_lists,
+);
 
 async fn seed(s: &Server) {
     for (rank, title) in ["b", "a"].into_iter().enumerate() {
@@ -104,7 +107,7 @@ async fn derive_merges_by_first_and_priority(s: &Server) {
     assert_eq!(feed(s, "/stories/rest").await, json!(["b", "c"]));
 }
 
-async fn named_records(s: &Server) {
+async fn a_derive_without_a_field_returns_records(s: &Server) {
     seed(s).await;
     let stories = feed(s, "/stories/stories").await;
     assert_eq!(
@@ -134,7 +137,7 @@ async fn named_records(s: &Server) {
     assert_eq!(typed, ["a", "b"]);
 }
 
-async fn opened_lists(s: &Server) {
+async fn a_derive_reads_public_lists(s: &Server) {
     seed(s).await;
     assert_eq!(feed(s, "/sketches/tags").await, json!(["a", "b", "y"]));
 }

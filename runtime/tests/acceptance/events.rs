@@ -20,8 +20,9 @@ mod fixture;
 mod stored;
 
 use self::content::{
-    every_kind_tells, failures_and_no_ops_are_silent, items_tell, the_long_form, what_it_holds,
-    what_the_guard_needs,
+    events_contain_the_declared_members, events_contain_the_fields_of_the_guard,
+    events_have_their_declared_names_and_fields, every_operation_kind_emits_its_event,
+    failures_and_no_ops_are_silent, item_changes_emit_events,
 };
 use self::fixture::*;
 
@@ -50,27 +51,27 @@ impl EventSink for Sink {
         })
     }
 
-    // As a consumer that decides who may hear of a record.
+    // Like a consumer that decides which callers receive a record.
     fn reads(&self, entity: &'static EntityDesc) -> FieldSet {
         guard_fields(entity)
     }
 }
 
-struct Heard {
+struct EventServer {
     server: Server,
     events: mpsc::UnboundedReceiver<EntityEvent>,
 }
 
-impl Heard {
+impl EventServer {
     async fn next(&mut self) -> EntityEvent {
-        tokio::time::timeout(Duration::from_secs(10), self.events.recv())
+        tokio::time::timeout(Duration::from_mins(1), self.events.recv())
             .await
             .expect("an event in time")
             .unwrap()
     }
 
     /// The name of the next event, after a check that the response contains its id.
-    async fn named(&mut self, reply: &crate::server::Reply) -> String {
+    async fn event_of(&mut self, reply: &crate::server::Reply) -> String {
         let event = self.next().await;
         assert_eq!(
             reply
@@ -84,11 +85,11 @@ impl Heard {
     }
 
     /// Checks that no event was emitted: the next one comes from the next change.
-    async fn silent(&mut self, reply: &crate::server::Reply) {
+    async fn no_event_for(&mut self, reply: &crate::server::Reply) {
         assert!(!reply.headers.contains_key("x-event-id"), "{reply:?}");
         let mark = format!("mark-{}", linchpin::Uuid::new_v7());
         let reply = self.server.post("/articles", json!({"slug": mark})).await;
-        assert_eq!(self.named(&reply).await, "blog.articles.created");
+        assert_eq!(self.event_of(&reply).await, "blog.articles.created");
     }
 }
 
@@ -101,7 +102,7 @@ enum On {
     Postgres,
 }
 
-async fn heard(on: On, failures: usize) -> Heard {
+async fn start_server(on: On, failures: usize) -> EventServer {
     let (out, events) = mpsc::unbounded_channel();
     let sink = Sink {
         out,
@@ -114,7 +115,7 @@ async fn heard(on: On, failures: usize) -> Heard {
         #[cfg(feature = "postgres")]
         On::Postgres => Server::postgres_with(&NEWS, more).await,
     };
-    Heard { server, events }
+    EventServer { server, events }
 }
 
 macro_rules! cases {
@@ -122,20 +123,20 @@ macro_rules! cases {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(super::heard(super::On::Memory, 0).await).await;
+                super::$name(super::start_server(super::On::Memory, 0).await).await;
             })*
         }
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(super::heard(super::On::Sqlite, 0).await).await;
+                super::$name(super::start_server(super::On::Sqlite, 0).await).await;
             })*
         }
         #[cfg(feature = "postgres")]
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(super::heard(super::On::Postgres, 0).await).await;
+                super::$name(super::start_server(super::On::Postgres, 0).await).await;
             })*
         }
     };
@@ -143,16 +144,16 @@ macro_rules! cases {
 
 cases!(
     a_response_names_its_event,
-    the_long_form,
-    every_kind_tells,
-    items_tell,
+    events_have_their_declared_names_and_fields,
+    every_operation_kind_emits_its_event,
+    item_changes_emit_events,
     failures_and_no_ops_are_silent,
-    what_it_holds,
-    what_the_guard_needs,
-    transactions_tell_when_committed,
-    in_commit_order,
-    owners,
-    owners_that_are_numbers,
+    events_contain_the_declared_members,
+    events_contain_the_fields_of_the_guard,
+    transactions_emit_events_after_the_commit,
+    events_arrive_in_commit_order,
+    events_contain_owner_and_tenant,
+    events_contain_tenants_that_are_numbers,
 );
 
 fn slug(name: &str) -> serde_json::Value {
@@ -170,14 +171,14 @@ fn article(slug: &str) -> ArticleCreate {
     }
 }
 
-async fn a_response_names_its_event(mut h: Heard) {
+async fn a_response_names_its_event(mut h: EventServer) {
     let made = h.server.post("/articles", slug("one")).await;
     assert_eq!(made.status, 201);
-    assert_eq!(h.named(&made).await, "blog.articles.created");
+    assert_eq!(h.event_of(&made).await, "blog.articles.created");
     let id = made.json()["id"].as_str().unwrap().to_owned();
     for name in ["two", "three"] {
         let made = h.server.post("/articles", slug(name)).await;
-        assert_eq!(h.named(&made).await, "blog.articles.created");
+        assert_eq!(h.event_of(&made).await, "blog.articles.created");
     }
     let nothing = h.server.patch(&format!("/articles/{id}"), json!({})).await;
     assert_eq!(nothing.status, 200);
@@ -194,10 +195,10 @@ async fn a_response_names_its_event(mut h: Heard) {
         (event.record_id, event.before, event.after),
         (None, None, None)
     );
-    h.silent(&nothing).await;
+    h.no_event_for(&nothing).await;
 }
 
-async fn transactions_tell_when_committed(mut h: Heard) {
+async fn transactions_emit_events_after_the_commit(mut h: EventServer) {
     let articles = h.server.running().adapter::<Article>().unwrap();
     let cx = Cx::actor(Actor::user("ann"));
     let undone: linchpin::Result<()> = cx
@@ -215,10 +216,10 @@ async fn transactions_tell_when_committed(mut h: Heard) {
         articles.create(cx, article("second")).await
     });
     done.await.unwrap();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..3 {
         let event = h.next().await;
-        told.push((
+        received.push((
             event.payload["slug"].as_str().unwrap().to_owned(),
             event.name,
         ));
@@ -229,16 +230,16 @@ async fn transactions_tell_when_committed(mut h: Heard) {
         ("second", "blog.articles.created"),
     ];
     assert_eq!(
-        told,
+        received,
         expected.map(|(slug, name)| (slug.to_owned(), name.to_owned()))
     );
     let quiet = h.server.get("/articles").await;
-    h.silent(&quiet).await;
+    h.no_event_for(&quiet).await;
 }
 
-async fn in_commit_order(mut h: Heard) {
+async fn events_arrive_in_commit_order(mut h: EventServer) {
     let made = h.server.post("/articles", slug("one")).await;
-    h.named(&made).await;
+    h.event_of(&made).await;
     let at = format!(
         "/articles/{}/count-view",
         made.json()["id"].as_str().unwrap()
@@ -250,7 +251,7 @@ async fn in_commit_order(mut h: Heard) {
         .iter()
         .map(|r| r.headers["x-event-id"].to_str().unwrap().to_owned())
         .collect();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for n in 1..=200 {
         let event = h.next().await;
         assert_eq!(
@@ -258,14 +259,14 @@ async fn in_commit_order(mut h: Heard) {
             (&json!(2 * n), Some(n + 1)),
             "out of order"
         );
-        told.push(event.id.to_string());
+        received.push(event.id.to_string());
     }
     ids.sort();
-    told.sort();
-    assert_eq!(ids, told, "each answer names its own event");
+    received.sort();
+    assert_eq!(ids, received, "each response names its own event");
 }
 
-async fn owners(mut h: Heard) {
+async fn events_contain_owner_and_tenant(mut h: EventServer) {
     let headers = [
         ("content-type", "application/json"),
         ("authorization", &h.server.token_in("ann", "red")),
@@ -286,7 +287,7 @@ async fn owners(mut h: Heard) {
     assert_eq!(
         event.after.unwrap()["team"],
         "red",
-        "guards of consumers need it"
+        "consumers need the field for their checks"
     );
     let at = format!("/memos/{}", made.json()["id"].as_str().unwrap());
     h.server
@@ -296,7 +297,7 @@ async fn owners(mut h: Heard) {
     assert_eq!(
         (event.name.as_str(), event.before),
         ("memos.updated", None),
-        "no condition reads the text"
+        "the update changes no field that a condition reads"
     );
     let gone = h
         .server
@@ -311,12 +312,12 @@ async fn owners(mut h: Heard) {
     assert_eq!(gone.headers["x-event-id"], event.id.as_str());
     assert_eq!(event.name, "memos.deleted");
     assert!(event.after.unwrap()["goneAt"].is_string());
-    // It touches a field that conditions read, so consumers can tell what changed.
+    // The deletion changes a field that conditions read, so the event contains its previous value.
     assert_eq!(
         event.before.as_deref(),
         Some(&json!({"team": "red", "goneAt": null}))
     );
-    // Called by the application itself: the record contains its owner.
+    // For this call of the application itself, the tenant comes from the record.
     let memos = h.server.running().adapter::<Memo>().unwrap();
     memos
         .purge(&Cx::system("a test"), made.json()["id"].as_str().unwrap())
@@ -329,7 +330,7 @@ async fn owners(mut h: Heard) {
     );
 }
 
-async fn owners_that_are_numbers(mut h: Heard) {
+async fn events_contain_tenants_that_are_numbers(mut h: EventServer) {
     let token = h.server.token_in("ann", "7");
     let headers = [
         ("content-type", "application/json"),
@@ -348,13 +349,12 @@ async fn owners_that_are_numbers(mut h: Heard) {
         let event = h.next().await;
         tenants.push((event.name, event.tenant_id));
     }
-    let of_seven = |name: &str| (format!("bills.{name}"), Some("7".to_owned()));
+    let event_of_tenant_7 = |name: &str| (format!("bills.{name}"), Some("7".to_owned()));
     assert_eq!(
         tenants,
-        ["created", "updated", "pay", "settle", "deleted"].map(of_seven)
+        ["created", "updated", "pay", "settle", "deleted"].map(event_of_tenant_7)
     );
-    // Called by the application itself: the record contains its tenant. Records without a tenant
-    // belong to none.
+    // For a call of the application itself, the tenant comes from the record, if it has one.
     let bills = h.server.running().adapter::<Bill>().unwrap();
     let reply = h
         .server
@@ -366,7 +366,7 @@ async fn owners_that_are_numbers(mut h: Heard) {
     );
     bills.purge(&Cx::system("a test"), "c").await.unwrap();
     assert_eq!(h.next().await.tenant_id.as_deref(), Some("7"));
-    let nobodys = h
+    let without_tenant = h
         .server
         .raw(
             "POST",
@@ -375,11 +375,14 @@ async fn owners_that_are_numbers(mut h: Heard) {
             r#"{"id": "d"}"#,
         )
         .await;
-    assert_eq!((nobodys.status, h.next().await.tenant_id), (201, None));
+    assert_eq!(
+        (without_tenant.status, h.next().await.tenant_id),
+        (201, None)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failing_sink_changes_no_answer_and_is_offered_the_same_again() {
+async fn a_failing_sink_changes_no_response_and_receives_the_events_again() {
     let stores = [
         On::Memory,
         On::Sqlite,
@@ -387,17 +390,17 @@ async fn a_failing_sink_changes_no_answer_and_is_offered_the_same_again() {
         On::Postgres,
     ];
     for on in stores {
-        let mut h = heard(on, 2).await;
+        let mut h = start_server(on, 2).await;
         let made = h.server.post("/articles", slug("one")).await;
         assert_eq!(made.status, 201);
-        assert_eq!(h.named(&made).await, "blog.articles.created");
+        assert_eq!(h.event_of(&made).await, "blog.articles.created");
         let quiet = h.server.get("/articles").await;
-        h.silent(&quiet).await;
+        h.no_event_for(&quiet).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn entities_nobody_listens_to_record_nothing() {
+async fn entities_without_listeners_record_no_events() {
     let handled = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&handled);
     let more = |app: App| {
@@ -417,7 +420,7 @@ async fn entities_nobody_listens_to_record_nothing() {
     );
     assert!(
         server.post("/memos", json!({"text": "a"})).await.status == 401,
-        "nobody has no tenant"
+        "an anonymous caller has no tenant"
     );
     let headers = [
         ("content-type", "application/json"),
@@ -430,7 +433,7 @@ async fn entities_nobody_listens_to_record_nothing() {
             .headers
             .contains_key("x-event-id")
     );
-    tokio::time::timeout(Duration::from_secs(10), async {
+    tokio::time::timeout(Duration::from_mins(1), async {
         while handled.load(Ordering::SeqCst) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -442,7 +445,7 @@ async fn entities_nobody_listens_to_record_nothing() {
         .query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0))
         .unwrap();
     assert_eq!(stored, 1);
-    // An entity needs an outbox if a route names an event.
+    // Without a consumer, the events of an entity are recorded if one of its routes names an event.
     let server = Server::memory(&NEWS).await;
     assert!(
         server
@@ -503,7 +506,7 @@ async fn subscriptions_are_typed_or_by_name() {
     );
     let event = named.next().await.unwrap().unwrap();
     assert_eq!(published.headers["x-event-id"], event.id.as_str());
-    // The same as a stream.
+    // The same subscription as a stream.
     let mut named = std::pin::pin!(named.into_stream());
     let again = server.post("/articles", slug("two")).await.json();
     let published = server
@@ -527,11 +530,11 @@ async fn subscriptions_are_typed_or_by_name() {
             .post(&format!("/articles/{id}/count-view"), json!({}))
             .await;
     }
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     loop {
         match tokio::time::timeout_at(deadline, typed.next())
             .await
-            .expect("told in time")
+            .expect("a report in time")
         {
             Some(Err(linchpin::Lagged(missed))) => {
                 assert!(missed > 0);
@@ -544,10 +547,10 @@ async fn subscriptions_are_typed_or_by_name() {
 
 /// Messages of the app reach listeners of their name at once; events of entities are separate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_code_emits_is_heard_under_its_name() {
+async fn emitted_messages_reach_listeners_of_their_name() {
     let server = Server::memory(&NEWS).await;
     let bus = server.running().adapters().events().clone();
-    bus.emit("welcome", &json!({ "to": "nobody listens yet" }))
+    bus.emit("welcome", &json!({ "to": "there is no listener yet" }))
         .unwrap();
     let (mut welcomes, mut others) = (
         bus.listen("welcome").unwrap(),
@@ -591,24 +594,24 @@ async fn what_code_emits_is_heard_under_its_name() {
 
 /// Delivered events are kept for the configured time, by the app's clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn delivered_events_are_kept_for_as_long_as_asked() {
-    let heard = |app: App| {
+async fn delivered_events_are_kept_for_the_configured_time() {
+    let with_listener = |app: App| {
         app.on_event::<Quiet, _, _>("listener", |_| async { Ok(()) })
             .keep_events(Duration::from_secs(1))
     };
-    let server = Server::sqlite_with(&SILENT, heard).await;
+    let server = Server::sqlite_with(&SILENT, with_listener).await;
     server.post("/quiets", json!({})).await;
     server.post("/quiets", json!({})).await;
-    let left = || -> i64 {
+    let stored_events = || -> i64 {
         let file = rusqlite::Connection::open(server.file().unwrap()).unwrap();
         file.query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0))
             .unwrap()
     };
-    assert_eq!(left(), 2);
+    assert_eq!(stored_events(), 2);
     server.advance(1_001);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     // The newest event is never removed, because numbers continue after it.
-    while left() > 1 {
+    while stored_events() > 1 {
         assert!(
             tokio::time::Instant::now() < deadline,
             "the first is still kept"
@@ -618,7 +621,7 @@ async fn delivered_events_are_kept_for_as_long_as_asked() {
 }
 
 #[tokio::test]
-async fn an_event_that_no_route_has_stops_the_start() {
+async fn a_listener_of_an_unknown_event_is_a_start_up_error() {
     let config = Config::new()
         .signing_secret(crate::server::SECRET)
         .port(0)
@@ -633,7 +636,7 @@ async fn an_event_that_no_route_has_stops_the_start() {
     let error = app.start().await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "no route has the event `blog.articles.tagged`, which is subscribed to; did you mean `blog.articles.tag`?"
+        "no route emits the subscribed event `blog.articles.tagged`; did you mean `blog.articles.tag`?"
     );
     let config = Config::new()
         .signing_secret(crate::server::SECRET)
@@ -660,7 +663,7 @@ async fn an_event_that_no_route_has_stops_the_start() {
     let error = app.start().await.unwrap_err().to_string();
     assert!(
         error.contains(
-            "the consumer `deaf` hears of the records of `authors`, whose entity is in no package"
+            "the consumer `deaf` takes events of the table `authors`, whose entity is in no package"
         ),
         "{error}"
     );

@@ -65,7 +65,7 @@ async fn motto<S: CustomStore>(call: CustomCall<Club, S>) -> Result<String> {
         .text)
 }
 
-/// Stores the adapter of the other entity for the functions, and writes a record that they need.
+/// Provides the adapter of the other entity to functions, and writes a record that they need.
 async fn connect(adapters: Adapters) -> Result<()> {
     let settings = adapters.get::<Setting>()?;
     settings
@@ -194,7 +194,7 @@ async fn members(call: OverrideCall) -> Result<Outcome> {
     Ok(Outcome::Json(format!("[\"{}\"]", call.route).into_bytes()))
 }
 
-fn changed(app: App) -> App {
+fn with_overrides(app: App) -> App {
     app.plugin(Motto)
         .override_operation(OPEN, opened)
         .override_operation(BY_NAME, found)
@@ -207,25 +207,29 @@ macro_rules! on_each_store {
         mod memory {
             $(#[tokio::test]
             async fn $name() {
-                super::$name(&crate::server::Server::memory_with(&super::CLUBS, super::changed).await).await;
+                super::$name(&crate::server::Server::memory_with(&super::CLUBS, super::with_overrides).await).await;
             })*
         }
         mod sqlite {
             $(#[tokio::test]
             async fn $name() {
-                super::$name(&crate::server::Server::sqlite_with(&super::CLUBS, super::changed).await).await;
+                super::$name(&crate::server::Server::sqlite_with(&super::CLUBS, super::with_overrides).await).await;
             })*
         }
         #[cfg(feature = "postgres")]
         mod postgres {
             $(#[tokio::test]
             async fn $name() {
-                super::$name(&crate::server::Server::postgres_with(&super::CLUBS, super::changed).await).await;
+                super::$name(&crate::server::Server::postgres_with(&super::CLUBS, super::with_overrides).await).await;
             })*
         }
     };
 }
-on_each_store!(overrides, hooks, rejections);
+on_each_store!(
+    overrides_replace_the_executor_only,
+    hooks_provide_adapters,
+    rejections_of_extractors_have_the_standard_body
+);
 
 async fn call(
     s: &Server,
@@ -247,7 +251,7 @@ async fn call(
     .await
 }
 
-async fn overrides(s: &Server) {
+async fn overrides_replace_the_executor_only(s: &Server) {
     // Auth, parsing, validation, the status and `Location` still apply.
     assert_eq!(s.post("/clubs", json!({"name": "a"})).await.status, 401);
     call(s, "u", "POST", "/clubs", &json!({"name": "much too long"}))
@@ -274,7 +278,7 @@ async fn overrides(s: &Server) {
     );
     assert!(
         opened.json().get("seen").is_none(),
-        "what is hidden stays so"
+        "hidden fields stay hidden"
     );
     assert_eq!(
         call(s, "other", "POST", &format!("{path}/open"), &json!({}))
@@ -288,7 +292,7 @@ async fn overrides(s: &Server) {
             .code(),
         (400, "invalid_transition")
     );
-    // Both forms of a lookup, with the row-level filter of the caller.
+    // Both forms of a lookup apply the row-level filter of the caller.
     for form in ["/clubs/by-name?name=chess", "/clubs/by-name/chess"] {
         let token = s.token("u", &[]);
         assert_eq!(
@@ -307,7 +311,7 @@ async fn overrides(s: &Server) {
             "{form}"
         );
     }
-    // A collection has one route for each method.
+    // A collection has one route for each of its operations.
     let token = s.token("u", &[]);
     let list = s
         .raw(
@@ -329,7 +333,7 @@ async fn overrides(s: &Server) {
     assert_eq!((added.status, added.json()), (201, json!(["members_add"])));
 }
 
-async fn hooks(s: &Server) {
+async fn hooks_provide_adapters(s: &Server) {
     let token = s.token("u", &[]);
     assert_eq!(
         s.raw("GET", "/clubs/motto", &[("authorization", &token)], "")
@@ -344,16 +348,16 @@ async fn hooks(s: &Server) {
 }
 
 // Errors of axum's extractors get the standard body; responses of the function are unchanged.
-async fn rejections(s: &Server) {
-    let say = async |path: &str, kind: &str, body: &str| {
+async fn rejections_of_extractors_have_the_standard_body(s: &Server) {
+    let post_echo = async |path: &str, kind: &str, body: &str| {
         s.raw("POST", path, &[("content-type", kind)], body).await
     };
     let kind = "application/json";
     assert_eq!(
-        &say("/clubs/echo/3?times=2", kind, "[1]").await.body[..],
+        &post_echo("/clubs/echo/3?times=2", kind, "[1]").await.body[..],
         b"3 2 1"
     );
-    let own = say("/clubs/echo/0?times=2", kind, "[1]").await;
+    let own = post_echo("/clubs/echo/0?times=2", kind, "[1]").await;
     assert_eq!((own.status, &own.body[..]), (400, &b"no zero"[..]));
     for (path, sent, body, expected) in [
         (
@@ -383,7 +387,7 @@ async fn rejections(s: &Server) {
             (415, "unsupported_media_type"),
         ),
     ] {
-        let reply = say(path, sent, body).await;
+        let reply = post_echo(path, sent, body).await;
         assert_eq!(reply.code(), expected, "{path} {body}");
         assert_eq!(
             reply.json()["requestId"],
@@ -393,7 +397,7 @@ async fn rejections(s: &Server) {
     }
     let long = format!("[{}1]", "1,".repeat(40));
     assert_eq!(
-        say("/clubs/echo/3?times=2", kind, &long).await.code(),
+        post_echo("/clubs/echo/3?times=2", kind, &long).await.code(),
         (413, "body_too_large")
     );
 }

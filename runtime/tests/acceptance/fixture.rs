@@ -60,11 +60,11 @@ pub const PUBLISH: Operation<Post>;
 #[operation(kind = "transition", field = status, from = [Status::Draft, Status::Published], to = Status::Archived)]
 pub const ARCHIVE: Operation<Post>;
 
-/// Publishes and answers `true`.
+/// Publishes a post and returns `true`.
 #[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, returns = "boolean")]
 pub const RELEASE: Operation<Post>;
 
-/// Archives with a category as the reason.
+/// Archives a draft and replaces its slug by the reason.
 #[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Archived, set(slug = param(reason)))]
 pub const RETIRE: Operation<Post>;
 
@@ -84,7 +84,7 @@ pub const BY_CATEGORY_STATUS: Operation<Post>;
 #[operation(kind = "lookup", fields(status = Status::Published), returns = "many")]
 pub const PUBLISHED_ONES: Operation<Post>;
 
-/// Posts of an owner and a category, with a score when given.
+/// Posts of an owner and a category; with a slug if one is given.
 #[operation(
     kind = "lookup",
     fields(owner_id = param(target_id), category = param(target_type), slug = param(value)),
@@ -120,7 +120,7 @@ pub struct Document {
     pub title: String,
 }
 
-/// Counts with an integer key.
+/// A counter with an integer key.
 #[entity(routes(auth = none, delete(disabled)))]
 #[derive(Clone, Debug)]
 pub struct Counter {
@@ -134,7 +134,7 @@ pub struct Counter {
 #[operation(kind = "increment", field = total, by = 3)]
 pub const ADD_THREE: Operation<Counter>;
 
-/// Closed by default: no policy at all.
+/// An entity without a policy; its routes are closed by default.
 #[entity]
 #[derive(Clone, Debug)]
 pub struct Secret {
@@ -147,7 +147,7 @@ pub struct Secret {
     pub looks: i64,
 }
 
-/// Operations inherit: closed by default as well.
+/// An operation inherits the default: it is closed, too.
 #[operation(kind = "lookup", fields(name = param(name)), returns = "many")]
 pub const BY_NAME: Operation<Secret>;
 
@@ -163,13 +163,13 @@ pub const REVEAL: Operation<Secret>;
 #[operation(kind = "increment", field = looks)]
 pub const PEEK: Operation<Secret>;
 
-/// Functions of the app inherit the policy.
+/// A route function inherits the policy.
 #[route(entity = Secret, method = "GET", path = "feed")]
 async fn feed() -> &'static str {
     "secrets"
 }
 
-/// For admins.
+/// An entity for callers with the role `admin`.
 #[entity(routes(delete(roles = ["admin"])))]
 #[derive(Clone, Debug)]
 pub struct Report {

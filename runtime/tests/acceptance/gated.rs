@@ -8,7 +8,11 @@ use crate::gated_fixture::{Child, ChildCreate, Folder, Leaf, Parent};
 use crate::server::{Reply, Server};
 
 cases!(&crate::gated_fixture::SEEN =>
-    a_gate_hides_records_everywhere, a_gated_record_looks_missing_on_every_path, a_new_record_names_a_visible_one, gates_form_chains, gates_form_trees, a_gate_may_require_an_action, a_visible_condition_hides_records, the_application_ignores_conditions_but_not_deletion);
+    a_gate_hides_records_everywhere, a_gated_record_looks_missing_on_every_path,
+    a_new_record_names_a_visible_one, gates_form_chains, gates_form_trees,
+    a_gate_may_require_an_action, a_visible_condition_hides_records,
+    the_application_ignores_conditions_but_not_deletion,
+);
 
 async fn send(s: &Server, method: &str, path: &str, who: &str, body: Json) -> Reply {
     let token = s.token(who, &["admin"]);
@@ -30,13 +34,13 @@ async fn send(s: &Server, method: &str, path: &str, who: &str, body: Json) -> Re
     .await
 }
 
-async fn made(s: &Server, path: &str, body: Json) {
+async fn create_ok(s: &Server, path: &str, body: Json) {
     let reply = send(s, "POST", path, "o", body).await;
     assert_eq!(reply.status, 201, "{path} {reply:?}");
 }
 
 /// The body without the request id.
-fn same(reply: &Reply) -> (u16, Json) {
+fn without_request_id(reply: &Reply) -> (u16, Json) {
     let mut body: Json = serde_json::from_slice(&reply.body).unwrap_or_default();
     if let Some(object) = body.as_object_mut() {
         object.remove("requestId");
@@ -52,9 +56,9 @@ fn ids(list: &Json) -> Vec<&str> {
         .collect()
 }
 
-/// Two parents that a stranger cannot see (`gone`, and `own` of `o`), and one that everyone sees
-/// (`open`). Every twenty-first child belongs to `open`.
-async fn family(s: &Server) {
+/// Creates two parents that other callers cannot see (`gone`, and `own` of `o`), and one that every
+/// caller sees (`open`). Every twenty-first child belongs to `open`.
+async fn create_family(s: &Server) {
     for (id, body) in [
         ("open", json!({})),
         ("gone", json!({})),
@@ -62,7 +66,7 @@ async fn family(s: &Server) {
     ] {
         let mut body = body;
         body["id"] = json!(id);
-        made(s, "/parents", body).await;
+        create_ok(s, "/parents", body).await;
     }
     for n in 0..105 {
         let parent = match n % 21 {
@@ -70,7 +74,7 @@ async fn family(s: &Server) {
             n if n % 2 == 0 => "gone",
             _ => "own",
         };
-        made(
+        create_ok(
             s,
             "/children",
             json!({"id": format!("c{n:03}"), "parentId": parent, "slug": format!("s{n}")}),
@@ -88,7 +92,7 @@ async fn family(s: &Server) {
 const VISIBLE: [&str; 5] = ["c010", "c031", "c052", "c073", "c094"];
 
 async fn a_gate_hides_records_everywhere(s: &Server) {
-    family(s).await;
+    create_family(s).await;
     for who in ["", "stranger"] {
         let page = send(s, "GET", "/children?limit=5", who, Json::Null)
             .await
@@ -113,9 +117,9 @@ async fn a_gate_hides_records_everywhere(s: &Server) {
                 send(s, "GET", "/children/nobody", who, Json::Null).await,
             ];
             assert_eq!(
-                same(&answers[0]),
-                same(&answers[1]),
-                "hidden and missing are one"
+                without_request_id(&answers[0]),
+                without_request_id(&answers[1]),
+                "a hidden record looks like a missing one"
             );
             assert_eq!(answers[0].code(), (404, "not_found"));
         }
@@ -126,7 +130,8 @@ async fn a_gate_hides_records_everywhere(s: &Server) {
             200
         );
     }
-    // Pages are filled after the gate, however many hidden records lie between.
+    // A page is filled with visible records, regardless of the number of hidden records between
+    // them.
     let mut walked = Vec::new();
     for record in s.walk("/children?limit=2&sort=title&sortDir=desc").await {
         walked.push(record["id"].as_str().unwrap().to_owned());
@@ -144,7 +149,7 @@ async fn a_gate_hides_records_everywhere(s: &Server) {
             .json(),
         "55"
     );
-    // All are visible again when the parent is: no record was rewritten.
+    // All children are visible again as soon as their parent is.
     assert_eq!(
         send(s, "POST", "/parents/gone/restore", "o", Json::Null)
             .await
@@ -155,9 +160,9 @@ async fn a_gate_hides_records_everywhere(s: &Server) {
     assert_eq!(s.get("/children/c000").await.status, 200);
 }
 
-/// Every route to a record, with a hidden record and with a missing one.
+/// Calls every route with a hidden record and with a missing one.
 async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
-    family(s).await;
+    create_family(s).await;
     let paths = |id: &str, slug: &str| {
         [
             ("GET", format!("/children/{id}"), Json::Null),
@@ -222,7 +227,11 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
             send(s, method, &path, "", body.clone()).await,
             send(s, method, &other, "", body).await,
         );
-        assert_eq!(same(&hidden), same(&missing), "{method} {path}");
+        assert_eq!(
+            without_request_id(&hidden),
+            without_request_id(&missing),
+            "{method} {path}"
+        );
     }
     // The record is unchanged.
     assert_eq!(
@@ -266,7 +275,7 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
     assert_eq!(ids(&parents["items"]), ["open"]);
     assert_eq!(ids(&parents["items"][0]["children"]["items"]), VISIBLE[..3]);
     let taken = s.post("/children/take", json!({"title": "t"})).await.json();
-    assert_eq!(taken["id"], "c031", "the first that is seen");
+    assert_eq!(taken["id"], "c031", "the first visible record");
     assert_eq!(
         s.post("/children/clear", json!({"title": "t"}))
             .await
@@ -285,15 +294,15 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
     );
 }
 
-/// A new record may refer only to a record that its creator sees, and so may a moved one.
+/// A new or a moved record may refer only to a record that the caller sees.
 async fn a_new_record_names_a_visible_one(s: &Server) {
-    family(s).await;
+    create_family(s).await;
     let child = |parent: &str| json!({"id": "n", "parentId": parent, "slug": "n"});
     let mut answers = Vec::new();
     for parent in ["nobody", "own", "gone"] {
         let reply = s.post("/children", child(parent)).await;
         reply.problem("reference", "parentId");
-        answers.push(same(&reply));
+        answers.push(without_request_id(&reply));
         let upsert = json!({"slug": "n", "title": "n", "id": "n", "parentId": parent});
         s.post("/children/ensure", upsert)
             .await
@@ -334,9 +343,9 @@ async fn a_new_record_names_a_visible_one(s: &Server) {
 }
 
 async fn gates_form_chains(s: &Server) {
-    family(s).await;
+    create_family(s).await;
     for child in ["c001", "c010"] {
-        made(
+        create_ok(
             s,
             "/remarks",
             json!({"id": format!("r-{child}"), "childId": child}),
@@ -353,7 +362,7 @@ async fn gates_form_chains(s: &Server) {
         .json();
     assert_eq!(ids(&all["items"]), ["r-c001", "r-c010"]);
     assert_eq!(all["items"][0]["child"]["parent"]["id"], "own");
-    // Two links away.
+    // The parent is two gates away.
     assert_eq!(
         send(s, "DELETE", "/parents/open", "o", Json::Null)
             .await
@@ -375,13 +384,13 @@ async fn gates_form_trees(s: &Server) {
         ("c", Some("b"), true),
         ("x", Some("a"), true),
     ] {
-        made(
+        create_ok(
             s,
             "/folders",
             json!({"id": id, "parentId": parent, "open": open, "ownerId": "o"}),
         )
         .await;
-        made(
+        create_ok(
             s,
             "/leaves",
             json!({"id": format!("in-{id}"), "folderId": id}),
@@ -418,7 +427,7 @@ async fn gates_form_trees(s: &Server) {
     s.patch("/folders/x", json!({"parentId": "x"}))
         .await
         .problem("immutable", "parentId");
-    // Deeper records and cycles are visible to nobody.
+    // The application itself sees the closed folder, and all records below it.
     let folders = s.running().adapter::<Folder>().unwrap();
     assert!(
         folders
@@ -442,13 +451,13 @@ async fn gates_form_trees(s: &Server) {
 /// A caller who sees a parent may still be unable to write below it.
 async fn a_gate_may_require_an_action(s: &Server) {
     for (id, closed) in [("p", false), ("q", true)] {
-        made(
+        create_ok(
             s,
             "/parents",
             json!({"id": id, "closed": closed, "ownerId": "o"}),
         )
         .await;
-        made(
+        create_ok(
             s,
             "/entries",
             json!({"id": format!("in-{id}"), "parentId": id}),
@@ -493,14 +502,14 @@ async fn a_visible_condition_hides_records(s: &Server) {
         ("c", "draft", None, None),
         ("d", "live", Some(at), None),
     ] {
-        made(
+        create_ok(
             s,
             "/timeds",
             json!({"id": id, "status": status, "deliverAt": deliver, "author": author}),
         )
         .await;
     }
-    let seen = async |who: &str| {
+    let visible_ids = async |who: &str| {
         let page = send(s, "GET", "/timeds", who, Json::Null).await;
         assert_eq!(page.status, 200, "{page:?}");
         ids(&page.json()["items"])
@@ -509,9 +518,9 @@ async fn a_visible_condition_hides_records(s: &Server) {
             .collect::<Vec<_>>()
     };
     // Without an actor, a comparison with the actor is false.
-    assert_eq!(seen("").await, ["a"]);
-    assert_eq!(seen("o").await, ["a", "c"]);
-    assert_eq!(seen("p").await, ["a", "b", "c"]);
+    assert_eq!(visible_ids("").await, ["a"]);
+    assert_eq!(visible_ids("o").await, ["a", "c"]);
+    assert_eq!(visible_ids("p").await, ["a", "b", "c"]);
     assert_eq!(s.get("/timeds/b").await.status, 404);
     assert_eq!(
         s.patch("/timeds/c", json!({"status": "live"})).await.status,
@@ -535,13 +544,13 @@ async fn a_visible_condition_hides_records(s: &Server) {
         (400, "invalid_cursor")
     );
     s.advance(1000);
-    assert_eq!(seen("").await, ["a", "d"]);
+    assert_eq!(visible_ids("").await, ["a", "d"]);
 }
 
-/// The application sees records behind closed parents. It does not see records behind deleted
-/// parents, unless it includes deleted ones.
+/// The application sees children of closed parents. It does not see children of deleted parents,
+/// unless it includes deleted records.
 async fn the_application_ignores_conditions_but_not_deletion(s: &Server) {
-    family(s).await;
+    create_family(s).await;
     let (children, parents) = (
         s.running().adapter::<Child>().unwrap(),
         s.running().adapter::<Parent>().unwrap(),
@@ -566,7 +575,7 @@ async fn the_application_ignores_conditions_but_not_deletion(s: &Server) {
     assert!(children.get(&stranger, "c001").await.unwrap().is_none());
     assert!(
         children.purge(&cx, "c000").await.is_ok(),
-        "what retention removes is behind what is deleted"
+        "a retention job removes a child of a deleted parent"
     );
     assert!(parents.get(&stranger, "own").await.unwrap().is_none());
 }

@@ -4,7 +4,7 @@
 use linchpin::operation::{CustomCall, MemoryCall, SqlStore};
 use linchpin::prelude::*;
 
-/// The parent of children: open to everyone, or visible to its owner only.
+/// The parent of children: visible to every caller, or to its owner only.
 #[entity(
     soft_delete(deleted_at),
     visible(open || owner_id == ctx(actor.id)),
@@ -124,12 +124,12 @@ async fn tally<S: SqlStore>(call: CustomCall<Child, S>) -> Result<String> {
         Ok(seen)
     } else {
         Err(Error::internal(
-            "the guard says one thing here, and another there",
+            "`{visible}` and `{guard}` match different records",
         ))
     }
 }
 
-/// Visible through a child, and so through its parent.
+/// A record that is visible through a child, and so through the parent of that child.
 #[entity(gate(child_id -> Child), index(child_id), belongs_to(child: Child, key = child_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Remark {
@@ -152,7 +152,7 @@ pub struct Folder {
     pub owner_id: Option<String>,
 }
 
-/// Visible through a tree.
+/// A record that is visible through a tree.
 #[entity(gate(folder_id -> Folder), index(folder_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Leaf {
@@ -161,7 +161,8 @@ pub struct Leaf {
     pub folder_id: String,
 }
 
-/// Visible to callers who may write to the parent, whoever may see the parent.
+/// A record that is visible to callers who may write to the parent; seeing the parent is not
+/// enough.
 #[entity(gate(parent_id -> Parent, "write"), index(parent_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -170,7 +171,7 @@ pub struct Entry {
     pub parent_id: String,
 }
 
-/// Hidden before its time; drafts are visible to their author only.
+/// A record that is hidden before its publication time; drafts are visible to their author only.
 #[entity(visible((deliver_at.is_none() || deliver_at <= now()) && (status == Status::Live || author != ctx(actor.id))), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Timed {

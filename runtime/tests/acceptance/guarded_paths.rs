@@ -1,5 +1,5 @@
-//! Guards by path, and middleware of a package: checks that run before a route whatever its own
-//! policy is.
+//! Guards by path, and middleware of a package: checks that run before a route, regardless of its
+//! own policy.
 
 #![allow(missing_docs)] // test entities
 
@@ -14,7 +14,7 @@ use crate::cases;
 use crate::server::{Reply, SECRET, Server};
 use crate::tenancy::{call, made};
 
-/// A product; its own policy makes its list public.
+/// A report; its own policy makes its list public.
 #[entity(
     unique(slug),
     sort = asc(slug),
@@ -93,12 +93,13 @@ static HOUSE: Package = package!(
     middleware = [stamped],
 );
 
-cases!(&crate::guarded_paths::HOUSE, crate::guarded_paths::guarded =>
-    guards_by_path_protect_every_route, percent_signs_hide_nothing, plugins_are_guarded_too, guards_with_arguments, includes_are_guarded,
-    a_package_has_middleware, documented, patterns_that_match_nothing,
+cases!(&crate::guarded_paths::HOUSE, crate::guarded_paths::with_guards =>
+    guards_by_path_protect_every_route, percent_encoded_paths_are_guarded, plugins_are_guarded_too,
+    guards_by_path_take_arguments, includes_are_guarded, a_package_has_middleware,
+    the_document_lists_guards_by_path, path_patterns_without_routes_are_start_up_errors,
 );
 
-fn guarded(app: App) -> App {
+fn with_guards(app: App) -> App {
     app.plugin(Pages)
         .guard("/reports/{*rest}", require_role(["admin", "auditor"]))
         .guard("/inside/{*rest}", require_role(["admin"]))
@@ -109,7 +110,7 @@ fn guarded(app: App) -> App {
         .guard("/reports/lines/{*rest}", RouteGuard::named("require_mfa"))
 }
 
-/// A plugin with routes at paths of its own, and a fallback.
+/// A plugin with its own routes and a fallback.
 struct Pages;
 
 impl Plugin for Pages {
@@ -173,7 +174,13 @@ impl Plugin for Pages {
     }
 }
 
-async fn ask(s: &Server, roles: Option<&[&str]>, method: &str, path: &str, body: &str) -> Reply {
+async fn call_as(
+    s: &Server,
+    roles: Option<&[&str]>,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Reply {
     let token = roles.map(|roles| s.token("someone", roles));
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(token.as_deref().map(|token| ("authorization", token)));
@@ -204,41 +211,43 @@ async fn guards_by_path_protect_every_route(s: &Server) {
         ("GET", "/reports/reports/none?x=1", "", 400),
     ] {
         assert_eq!(
-            ask(s, None, method, path, body).await.status,
+            call_as(s, None, method, path, body).await.status,
             401,
             "{method} {path}"
         );
         assert_eq!(
-            ask(s, Some(&["user"]), method, path, body).await.status,
+            call_as(s, Some(&["user"]), method, path, body).await.status,
             403,
             "{method} {path}"
         );
         assert_eq!(
-            ask(s, Some(&["admin"]), method, path, body).await.status,
+            call_as(s, Some(&["admin"]), method, path, body)
+                .await
+                .status,
             expected,
             "{method} {path}"
         );
     }
-    let refused = ask(s, None, "GET", "/reports/reports", "").await;
+    let refused = call_as(s, None, "GET", "/reports/reports", "").await;
     assert_eq!(
         (refused.code(), refused.header("www-authenticate").as_str()),
         ((401, "unauthorized"), "Bearer")
     );
     // The policy of the route applies after the guard.
     assert_eq!(
-        ask(s, Some(&["admin"]), "DELETE", "/reports/reports/b", "")
+        call_as(s, Some(&["admin"]), "DELETE", "/reports/reports/b", "")
             .await
             .code(),
         (403, "forbidden")
     );
     assert_eq!(
-        ask(s, Some(&["auditor"]), "DELETE", "/reports/reports/b", "")
+        call_as(s, Some(&["auditor"]), "DELETE", "/reports/reports/b", "")
             .await
             .status,
         204
     );
     assert_eq!(
-        ask(
+        call_as(
             s,
             Some(&["admin"]),
             "PATCH",
@@ -250,7 +259,7 @@ async fn guards_by_path_protect_every_route(s: &Server) {
         (403, "forbidden")
     );
     assert_eq!(
-        ask(
+        call_as(
             s,
             Some(&["service"]),
             "PATCH",
@@ -262,7 +271,7 @@ async fn guards_by_path_protect_every_route(s: &Server) {
         (403, "forbidden")
     );
     assert_eq!(
-        ask(
+        call_as(
             s,
             Some(&["service", "admin"]),
             "PATCH",
@@ -275,7 +284,7 @@ async fn guards_by_path_protect_every_route(s: &Server) {
     );
     // Its responses must not be cached, although its own policy is public.
     assert_eq!(
-        ask(s, Some(&["admin"]), "GET", "/reports/reports/a", "")
+        call_as(s, Some(&["admin"]), "GET", "/reports/reports/a", "")
             .await
             .header("cache-control"),
         "no-store"
@@ -283,7 +292,7 @@ async fn guards_by_path_protect_every_route(s: &Server) {
     assert_eq!(s.get("/health/ready").await.status, 200);
 }
 
-async fn percent_signs_hide_nothing(s: &Server) {
+async fn percent_encoded_paths_are_guarded(s: &Server) {
     made(
         s,
         &s.token("root", &["admin"]),
@@ -297,8 +306,12 @@ async fn percent_signs_hide_nothing(s: &Server) {
         "/repo%72ts/reports/by%2Dslug/a%2Db",
         "/reports/reports/by-slug/a%2db",
     ] {
-        assert_eq!(ask(s, None, "GET", path, "").await.status, 401, "{path}");
-        let reply = ask(s, Some(&["admin"]), "GET", path, "").await;
+        assert_eq!(
+            call_as(s, None, "GET", path, "").await.status,
+            401,
+            "{path}"
+        );
+        let reply = call_as(s, Some(&["admin"]), "GET", path, "").await;
         assert_eq!(
             (reply.status, reply.json()["id"].as_str()),
             (200, Some("a")),
@@ -307,7 +320,7 @@ async fn percent_signs_hide_nothing(s: &Server) {
     }
     // An encoded slash does not split a segment.
     assert_eq!(
-        ask(s, Some(&["admin"]), "GET", "/reports%2Freports/a", "")
+        call_as(s, Some(&["admin"]), "GET", "/reports%2Freports/a", "")
             .await
             .status,
         404
@@ -319,24 +332,28 @@ async fn percent_signs_hide_nothing(s: &Server) {
         "/site/..%2Finside%2Fpage",
         "/site/%2e%2e/inside/page",
     ] {
-        assert_eq!(ask(s, None, "GET", path, "").await.status, 401, "{path}");
+        assert_eq!(
+            call_as(s, None, "GET", path, "").await.status,
+            401,
+            "{path}"
+        );
     }
 }
 
 async fn plugins_are_guarded_too(s: &Server) {
     for path in ["/inside/page", "/inside/nothing"] {
         assert_eq!(
-            ask(s, None, "GET", path, "").await.code(),
+            call_as(s, None, "GET", path, "").await.code(),
             (401, "unauthorized"),
             "{path}"
         );
         assert_eq!(
-            ask(s, Some(&["user"]), "GET", path, "").await.code(),
+            call_as(s, Some(&["user"]), "GET", path, "").await.code(),
             (403, "forbidden"),
             "{path}"
         );
     }
-    let page = ask(s, Some(&["admin"]), "GET", "/inside/page", "").await;
+    let page = call_as(s, Some(&["admin"]), "GET", "/inside/page", "").await;
     assert_eq!(
         (
             page.status,
@@ -346,25 +363,28 @@ async fn plugins_are_guarded_too(s: &Server) {
         (200, &b"page"[..], "no-store")
     );
     assert_eq!(
-        ask(s, Some(&["admin"]), "GET", "/inside/nothing", "")
+        call_as(s, Some(&["admin"]), "GET", "/inside/nothing", "")
             .await
             .status,
         404
     );
-    // The parameter of a merged route reaches the guarded path.
-    assert_eq!(ask(s, None, "GET", "/reports/page", "").await.status, 401);
+    // A merged route with a parameter is guarded if the requested path matches a guard.
     assert_eq!(
-        &ask(s, None, "GET", "/shop/page", "").await.body[..],
+        call_as(s, None, "GET", "/reports/page", "").await.status,
+        401
+    );
+    assert_eq!(
+        &call_as(s, None, "GET", "/shop/page", "").await.body[..],
         b"anybody's"
     );
     assert_eq!(
-        ask(s, None, "GET", "/site/x/y", "")
+        call_as(s, None, "GET", "/site/x/y", "")
             .await
             .header("cache-control"),
         ""
     );
     // A CORS preflight does not reach a handler that accepts every method.
-    let question = s
+    let preflight_reply = s
         .raw(
             "OPTIONS",
             "/inside/vault",
@@ -375,8 +395,14 @@ async fn plugins_are_guarded_too(s: &Server) {
             "",
         )
         .await;
-    assert_eq!((question.status, question.body.len()), (204, 0));
-    assert!(question.header("allow").contains("PUT"), "{question:?}");
+    assert_eq!(
+        (preflight_reply.status, preflight_reply.body.len()),
+        (204, 0)
+    );
+    assert!(
+        preflight_reply.header("allow").contains("PUT"),
+        "{preflight_reply:?}"
+    );
     // An invalid credential counts as none.
     assert_eq!(
         s.raw("GET", "/inside/page", &[("authorization", "Bearer x")], "")
@@ -386,22 +412,22 @@ async fn plugins_are_guarded_too(s: &Server) {
     );
 }
 
-async fn guards_with_arguments(s: &Server) {
+async fn guards_by_path_take_arguments(s: &Server) {
     assert_eq!(
-        ask(s, Some(&["admin"]), "GET", "/inside/vault", "")
+        call_as(s, Some(&["admin"]), "GET", "/inside/vault", "")
             .await
             .status,
         403
     );
     assert_eq!(
-        ask(s, Some(&["stepped"]), "GET", "/inside/vault", "")
+        call_as(s, Some(&["stepped"]), "GET", "/inside/vault", "")
             .await
             .status,
         403,
         "in the order in which they were added"
     );
     assert_eq!(
-        &ask(s, Some(&["admin", "stepped"]), "GET", "/inside/vault", "")
+        &call_as(s, Some(&["admin", "stepped"]), "GET", "/inside/vault", "")
             .await
             .body[..],
         b"vault"
@@ -425,16 +451,16 @@ async fn includes_are_guarded(s: &Server) {
     .await;
     let path = "/reports/reports/a?include=lines";
     assert_eq!(
-        ask(s, Some(&["admin"]), "GET", path, "").await.code(),
+        call_as(s, Some(&["admin"]), "GET", path, "").await.code(),
         (403, "forbidden")
     );
-    let reply = ask(s, Some(&["admin", "mfa"]), "GET", path, "").await;
+    let reply = call_as(s, Some(&["admin", "mfa"]), "GET", path, "").await;
     assert_eq!(reply.json()["lines"]["items"][0]["id"], "l");
     let stamps: Vec<_> = reply.headers.get_all("x-stamp").iter().collect();
     assert_eq!(
         stamps,
         ["package"],
-        "the middleware of the package is asked once; what the list's does to the answer is of no effect"
+        "the middleware of the package runs once, and that of the list changes no response"
     );
     // The middleware of the list of lines also runs for routes that include lines.
     let token = s.token("root", &["admin", "mfa"]);
@@ -481,7 +507,7 @@ async fn a_package_has_middleware(s: &Server) {
     assert_eq!(
         stamps("/reports/lines").await,
         ["lines", "package"],
-        "outside of the route's own"
+        "the middleware of the package is outside of the route's middleware"
     );
     let refused = s
         .raw(
@@ -497,11 +523,11 @@ async fn a_package_has_middleware(s: &Server) {
             .await
             .status,
         401,
-        "behind guards"
+        "the middleware runs after the guards"
     );
 }
 
-async fn documented(s: &Server) {
+async fn the_document_lists_guards_by_path(s: &Server) {
     let first = s.get("/openapi.json").await;
     let document = first.json();
     let list = &document["paths"]["/reports/reports"]["get"];
@@ -518,7 +544,7 @@ async fn documented(s: &Server) {
     );
 }
 
-async fn patterns_that_match_nothing(s: &Server) {
+async fn path_patterns_without_routes_are_start_up_errors(s: &Server) {
     let app = || {
         App::new(
             Config::new()
@@ -530,13 +556,13 @@ async fn patterns_that_match_nothing(s: &Server) {
         .plugin(Pages)
         .package(&HOUSE)
     };
-    let text = async |app: App| {
+    let start_error = async |app: App| {
         app.start()
             .await
             .err()
             .map_or_else(String::new, |error| error.to_string())
     };
-    let said = text(
+    let error_text = start_error(
         app()
             .guard("/report/{*rest}", require_role(["admin"]))
             .guard("/inside/pages", require_role(["admin"]))
@@ -545,26 +571,26 @@ async fn patterns_that_match_nothing(s: &Server) {
     )
     .await;
     assert!(
-        said.contains("guard of `/report/{*rest}`: no route matches")
-            && said.contains("guard of `/inside/pages`"),
-        "{said}"
+        error_text.contains("guard of `/report/{*rest}`: no route matches")
+            && error_text.contains("guard of `/inside/pages`"),
+        "{error_text}"
     );
     assert!(
-        !said.contains("/site") && !said.contains("/health"),
-        "{said}"
+        !error_text.contains("/site") && !error_text.contains("/health"),
+        "{error_text}"
     );
-    let said = text(
+    let error_text = start_error(
         app()
             .guard("reports", require_role(["admin"]))
             .guard("/{*rest}/x", require_role(["admin"])),
     )
     .await;
     assert!(
-        said.contains("guard of `reports`: a pattern begins with `/`")
-            && said.contains("`{*rest}` stands at the end"),
-        "{said}"
+        error_text.contains("guard of `reports`: a pattern begins with `/`")
+            && error_text.contains("`{*rest}` must be the last segment"),
+        "{error_text}"
     );
-    let said = text(
+    let error_text = start_error(
         app()
             .guard("/reports/{*rest}", RouteGuard::named("require_mfaa"))
             .guard(
@@ -577,9 +603,9 @@ async fn patterns_that_match_nothing(s: &Server) {
     for part in [
         "guard of `/reports/{*rest}` needs guard `require_mfaa`, but no plugin registers it; did you mean `require_mfa`?",
         "gives guard `bearer` an argument, and it takes none",
-        "names no role: nobody could pass",
+        "has no role, so no caller could pass",
     ] {
-        assert!(said.contains(part), "{part} is not in\n{said}");
+        assert!(error_text.contains(part), "{part} is not in\n{error_text}");
     }
     assert_eq!(s.get("/health/live").await.status, 200);
 }

@@ -42,11 +42,11 @@ pub static LETTERS: Package = package!(
     entities = [entity(Letter, [SHOW, UNSEAL, READ])]
 );
 
-cases!(&crate::hidden_states::LETTERS => hidden_states);
+cases!(&crate::hidden_states::LETTERS => a_refused_transition_does_not_reveal_the_state);
 
-async fn hidden_states(s: &Server) {
+async fn a_refused_transition_does_not_reveal_the_state(s: &Server) {
     assert_eq!(s.post("/letters", json!({"id": "a"})).await.status, 201);
-    for (operation, told) in [("show", true), ("unseal", false), ("read", false)] {
+    for (operation, shows_state) in [("show", true), ("unseal", false), ("read", false)] {
         let path = format!("/letters/a/{operation}");
         assert_eq!(s.post(&path, json!({})).await.status, 200, "{operation}");
         let refused = s.post(&path, json!({})).await;
@@ -55,7 +55,7 @@ async fn hidden_states(s: &Server) {
         let secrets = ["opened", "sealed", "unknown", "current", "expected"];
         assert_eq!(
             secrets.iter().any(|secret| text.contains(secret)),
-            told,
+            shows_state,
             "{operation}: {text}"
         );
     }

@@ -20,20 +20,24 @@ use linchpin::http::{Action, Endpoint, endpoints};
 use linchpin::operation::OpSpec;
 use serde_json::{Map, Value as Json, json};
 
-use self::answers::{plain, request, send};
+use self::answers::{comparable_response, request, send};
 use self::crossing::Swept;
 use self::probes::{cursor, forged, probes};
-use self::records::{clean, dump, empty, phantom, victim};
+use self::records::{
+    missing_record, remove_all_records, reset_caller_records, victim, victim_records,
+};
 use crate::cases;
 use crate::server::Server;
 
 use crate::visibility_fixture::SEEN;
 
-cases!(&crate::visibility_fixture::SEEN => 
-    other_tenants_do_not_exist, other_owners_do_not_exist, records_of_tenants_do_not_exist_for_the_public,
-    records_behind_gates_do_not_exist, other_numbered_tenants_do_not_exist);
+cases!(&crate::visibility_fixture::SEEN =>
+    records_of_other_tenants_look_missing, records_of_other_owners_look_missing,
+    records_of_tenants_look_missing_to_the_public, records_behind_gates_look_missing,
+    records_of_other_numbered_tenants_look_missing,
+);
 
-/// The paths of each sweep.
+/// The paths of each isolation sweep.
 const OF_TENANTS: &[&str] = &["/accounts", "/sheets"];
 const OF_NUMBERED_TENANTS: &[&str] = &["/ledgers"];
 const OF_OWNERS: &[&str] = &["/tasks"];
@@ -43,8 +47,8 @@ const BEHIND_GATES: &[&str] = &["/slips"];
 /// Every kind of operation is swept: all kinds of the fixture that compares stores must be
 /// included.
 #[test]
-fn every_kind_is_swept() {
-    let of = |paths: &[&str]| -> BTreeSet<&str> {
+fn every_operation_kind_is_included() {
+    let kinds_of = |paths: &[&str]| -> BTreeSet<&str> {
         let entities = SEEN
             .entities
             .iter()
@@ -66,7 +70,7 @@ fn every_kind_is_swept() {
         compared.extend(kind.captures_iter(&text).map(|found| found[1].to_owned()));
     }
     assert!(compared.len() >= 18, "{compared:?}");
-    let swept = [OF_TENANTS, OF_OWNERS, BEHIND_GATES].map(of);
+    let swept = [OF_TENANTS, OF_OWNERS, BEHIND_GATES].map(kinds_of);
     let missing = |swept: &BTreeSet<&str>| -> Vec<String> {
         compared
             .iter()
@@ -79,8 +83,8 @@ fn every_kind_is_swept() {
         Vec::<String>::new(),
         "no sweep calls them"
     );
-    // All entities with tenants, and the other visibility conditions for kinds with statements of
-    // their own.
+    // The sweep of tenants includes all kinds. The other sweeps include the kinds that have their
+    // own statements.
     assert_eq!(
         missing(&swept[0]),
         Vec::<String>::new(),
@@ -88,28 +92,28 @@ fn every_kind_is_swept() {
     );
     for others in &swept[1..] {
         for kind in ["derive", "computed_aggregate", "custom", "batch", "consume"] {
-            assert!(others.contains(kind), "{kind} is not in {others:?}");
+            assert!(others.contains(kind), "kind {kind} is not in {others:?}");
         }
     }
 }
 
 /// The caller, the victim and the paths.
 struct Sweep {
-    asking: String,
+    caller: String,
     victim: String,
     paths: &'static [&'static str],
 }
 
-async fn other_tenants_do_not_exist(s: &Server) {
+async fn records_of_other_tenants_look_missing(s: &Server) {
     // The caller has a role, so that routes with roles are not only refused.
-    let (asking, victim) = (
+    let (caller, victim) = (
         s.token_of("eve", "t1", &["admin"]),
         s.token_of("bob", "t2", &["admin"]),
     );
-    run(
+    sweep_routes(
         s,
         &Sweep {
-            asking,
+            caller,
             victim,
             paths: OF_TENANTS,
         },
@@ -119,11 +123,11 @@ async fn other_tenants_do_not_exist(s: &Server) {
 }
 
 /// An entity whose tenant is a private number.
-async fn other_numbered_tenants_do_not_exist(s: &Server) {
-    run(
+async fn records_of_other_numbered_tenants_look_missing(s: &Server) {
+    sweep_routes(
         s,
         &Sweep {
-            asking: s.token_in("eve", "1"),
+            caller: s.token_in("eve", "1"),
             victim: s.token_in("bob", "2"),
             paths: OF_NUMBERED_TENANTS,
         },
@@ -132,11 +136,11 @@ async fn other_numbered_tenants_do_not_exist(s: &Server) {
     .await;
 }
 
-async fn other_owners_do_not_exist(s: &Server) {
-    run(
+async fn records_of_other_owners_look_missing(s: &Server) {
+    sweep_routes(
         s,
         &Sweep {
-            asking: s.token("eve", &[]),
+            caller: s.token("eve", &[]),
             victim: s.token("bob", &[]),
             paths: OF_OWNERS,
         },
@@ -145,11 +149,11 @@ async fn other_owners_do_not_exist(s: &Server) {
     .await;
 }
 
-async fn records_of_tenants_do_not_exist_for_the_public(s: &Server) {
-    run(
+async fn records_of_tenants_look_missing_to_the_public(s: &Server) {
+    sweep_routes(
         s,
         &Sweep {
-            asking: String::new(),
+            caller: String::new(),
             victim: s.token_in("bob", "t2"),
             paths: OF_THE_PUBLIC,
         },
@@ -158,14 +162,14 @@ async fn records_of_tenants_do_not_exist_for_the_public(s: &Server) {
     .await;
 }
 
-/// The record has no owner field; the record that it refers to decides.
-async fn records_behind_gates_do_not_exist(s: &Server) {
+/// The record has no owner field; the record that it refers to decides about its visibility.
+async fn records_behind_gates_look_missing(s: &Server) {
     let sweep = Sweep {
-        asking: s.token("eve", &[]),
+        caller: s.token("eve", &[]),
         victim: s.token("bob", &[]),
         paths: BEHIND_GATES,
     };
-    for (token, vault) in [(&sweep.asking, OWN), (&sweep.victim, THEIRS)] {
+    for (token, vault) in [(&sweep.caller, OWN), (&sweep.victim, THEIRS)] {
         assert_eq!(
             request(
                 s,
@@ -180,20 +184,20 @@ async fn records_behind_gates_do_not_exist(s: &Server) {
             201
         );
     }
-    run(s, &sweep, 1).await;
+    sweep_routes(s, &sweep, 1).await;
 }
 
 /// Records that decide the visibility of the caller's and the victim's records.
 const OWN: &str = "vault-of-eve";
 const THEIRS: &str = "vault-of-bob";
 
-/// A record by wire name, as a client knows it: an existing one, or one of the same form that does
-/// not exist.
+/// The values of a record by wire name, as a client knows them: of an existing record, or of a
+/// missing one with the same form.
 type Known = Map<String, Json>;
 
-async fn run(s: &Server, sweep: &Sweep, entities: usize) {
+async fn sweep_routes(s: &Server, sweep: &Sweep, entities: usize) {
     let mounted = endpoints(&SEEN, "/", s.running().adapters());
-    let on = |e: &&Endpoint| {
+    let is_below_path = |e: &&Endpoint| {
         sweep
             .paths
             .iter()
@@ -201,8 +205,8 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
     };
     let swept: Vec<&Endpoint> = mounted
         .iter()
-        .filter(on)
-        .filter(|e| !is_lifted(e))
+        .filter(is_below_path)
+        .filter(|e| !is_unscoped(e))
         .collect();
     assert_eq!(
         swept
@@ -219,12 +223,12 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
             .iter()
             .find(|p| endpoint.path.starts_with(**p))
             .unwrap();
-        // Each probe has its own record, so that earlier probes do not affect it. All records are
-        // read after each probe: those of earlier routes would be most of the work.
-        empty(s, desc).await;
+        // Each route has its own records, so that earlier routes do not affect it. All records are
+        // read after each probe: with those of earlier routes, this would take most of the time.
+        remove_all_records(s, desc).await;
         let theirs = victim(s, sweep, base, desc, 0).await;
         let second = victim(s, sweep, base, desc, 1).await;
-        let nobodys = phantom(desc, &theirs);
+        let missing = missing_record(desc, &theirs);
         if is_of_deleted(endpoint) {
             for record in [&theirs, &second] {
                 let path = format!("{base}/{}", record["id"].as_str().unwrap());
@@ -236,30 +240,30 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
                 );
             }
         }
-        let before = dump(s, desc).await;
+        let before = victim_records(s, desc).await;
         let cursor = cursor(s, sweep, endpoint, &theirs).await;
-        for probe in probes(endpoint, desc, base) {
-            let (real, none) = (probe(&theirs, &cursor), probe(&nobodys, &forged(&cursor)));
-            clean(s, sweep, base, desc).await;
+        for probe in probes(endpoint, desc) {
+            let (real, none) = (probe(&theirs, &cursor), probe(&missing, &forged(&cursor)));
+            reset_caller_records(s, sweep, base, desc).await;
             let real_answer = send(s, sweep, &real).await;
-            clean(s, sweep, base, desc).await;
+            reset_caller_records(s, sweep, base, desc).await;
             let none_answer = send(s, sweep, &none).await;
             let (real_text, none_text) = (
-                plain(&real_answer, &theirs, &cursor),
-                plain(&none_answer, &nobodys, &forged(&cursor)),
+                comparable_response(&real_answer, &theirs, &cursor),
+                comparable_response(&none_answer, &missing, &forged(&cursor)),
             );
             assert_eq!(
                 real_text,
                 none_text,
-                "{} {} tells {real:?} from {none:?}",
+                "{} {} returns different responses for {real:?} and {none:?}",
                 endpoint.method.as_str(),
                 endpoint.path
             );
             assert!(real_answer.status < 500, "{real:?} {real_answer:?}");
             assert_eq!(
-                dump(s, desc).await,
+                victim_records(s, desc).await,
                 before,
-                "{real:?} changed what is not the caller's"
+                "{real:?} changed a record of the victim"
             );
             reached.insert(format!("{} {}", endpoint.method.as_str(), endpoint.path));
         }
@@ -274,10 +278,11 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
         included += usize::from(crossing::included_records_are_ones_own(route).await);
         derived += usize::from(crossing::derived_records_are_ones_own(route).await);
     }
-    // At least one entity declares relations, so that the test checks something.
+    // If the routes have idempotency keys or relations, the three checks above have run on some of
+    // them.
     let related = swept
         .iter()
-        .any(|e| e.includes() && !sweep.asking.is_empty());
+        .any(|e| e.includes() && !sweep.caller.is_empty());
     let repeats = swept.iter().any(|e| e.policy.idempotency.is_some());
     assert!(
         (!repeats || replayed >= entities) && (!related || (included >= 2 && derived >= 1)),
@@ -296,6 +301,6 @@ fn is_of_deleted(endpoint: &Endpoint) -> bool {
 }
 
 /// An `unscoped` route returns records of other owners by declaration.
-fn is_lifted(endpoint: &Endpoint) -> bool {
+fn is_unscoped(endpoint: &Endpoint) -> bool {
     matches!(endpoint.action, Action::Operation(spec, _) if spec.unscoped.is_some())
 }

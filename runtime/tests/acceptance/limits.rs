@@ -52,7 +52,7 @@ pub struct Topic {
 #[operation(kind = "lookup", fields(id = param(named)), returns = "one", route(rate_limit = "3/min"))]
 pub const TOPIC_OF: Operation<Topic>;
 
-/// At most two reads a minute per address, whoever the caller is.
+/// At most two reads a minute per address, for all its callers together.
 #[entity(routes(auth = none, list(rate_limit(max = 2, window = "1min", key = ip))))]
 #[derive(Clone, Debug)]
 pub struct Gate {
@@ -99,9 +99,15 @@ static NOTES: Package = package!(
     ]
 );
 
-cases!(&crate::limits::NOTES => calls_beyond_the_rate_limit_are_refused, what_is_included_is_counted, both_forms_are_one_route, one_address_is_one_caller, windows_slide_and_callers_are_told_apart, long_sort_values_page, inputs_are_narrowed, outputs_are_narrowed, documented);
+cases!(&crate::limits::NOTES =>
+    calls_beyond_the_rate_limit_are_refused, includes_count_for_rate_limits,
+    both_forms_are_one_route, one_address_is_one_caller,
+    windows_slide_and_callers_are_counted_separately, long_sort_values_are_paged_by_key,
+    input_restricts_the_members_of_bodies, output_restricts_the_members_of_responses,
+    the_document_lists_inputs_and_outputs,
+);
 
-async fn what_is_included_is_counted(s: &Server) {
+async fn includes_count_for_rate_limits(s: &Server) {
     assert_eq!(s.post("/topics", json!({"id": "t"})).await.status, 201);
     assert_eq!(
         s.post("/threads", json!({"id": "h", "topicId": "t"}))
@@ -174,12 +180,12 @@ async fn calls_beyond_the_rate_limit_are_refused(s: &Server) {
             .unwrap()
             .len(),
         5,
-        "the sixth has changed nothing"
+        "the sixth call has changed nothing"
     );
 }
 
 /// A cursor that would be too long for a URL contains the key of the record instead.
-async fn long_sort_values_page(s: &Server) {
+async fn long_sort_values_are_paged_by_key(s: &Server) {
     for i in 0..5 {
         let note = json!({"slug": i.to_string(), "title": format!("{}{i}", "é".repeat(2000))});
         assert_eq!(s.post("/notes", note).await.status, 201);
@@ -203,8 +209,8 @@ async fn long_sort_values_page(s: &Server) {
         cursor = format!("&cursor={next}");
     }
     assert_eq!(seen, ["0", "1", "2", "3", "4"]);
-    // The record was changed or removed, so the cursor's position is unknown: from its new title
-    // on, records would be skipped.
+    // If the record of the cursor is changed or removed, the position of the cursor is unknown: a
+    // page after its new title would skip records.
     let bearer = s.token("alice", &[]);
     for method in ["PATCH", "DELETE"] {
         let page = s.get("/notes?limit=1").await.json();
@@ -233,7 +239,7 @@ async fn long_sort_values_page(s: &Server) {
     }
 }
 
-async fn windows_slide_and_callers_are_told_apart(s: &Server) {
+async fn windows_slide_and_callers_are_counted_separately(s: &Server) {
     assert_eq!(create(s, "a").await.status, 201);
     s.advance(40_000);
     for slug in ["b", "c", "d", "e"] {
@@ -264,7 +270,7 @@ async fn windows_slide_and_callers_are_told_apart(s: &Server) {
     );
 }
 
-async fn inputs_are_narrowed(s: &Server) {
+async fn input_restricts_the_members_of_bodies(s: &Server) {
     let reply = s
         .post(
             "/notes",
@@ -310,7 +316,7 @@ async fn inputs_are_narrowed(s: &Server) {
     assert_eq!(changed.json(), json!({"title": "new"}));
 }
 
-async fn outputs_are_narrowed(s: &Server) {
+async fn output_restricts_the_members_of_responses(s: &Server) {
     let created = create(s, "a").await;
     let id = created.json()["id"].as_str().unwrap().to_owned();
     assert_eq!(created.json(), json!({"id": id, "slug": "a"}));
@@ -347,7 +353,7 @@ async fn outputs_are_narrowed(s: &Server) {
     assert!(!s.get("/notes").await.headers.contains_key("deprecation"));
 }
 
-async fn documented(s: &Server) {
+async fn the_document_lists_inputs_and_outputs(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let (list, create) = (
         &document["paths"]["/notes"]["get"],
@@ -387,11 +393,11 @@ struct Unsteady(std::sync::atomic::AtomicUsize);
 
 impl RateStore for Unsteady {
     fn count(&self, _: &RateKey<'_>, _: RateLimit, _: Timestamp) -> RateReply {
-        let lost = self
+        let fails = self
             .0
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
             .is_multiple_of(2);
-        let verdict = if lost {
+        let verdict = if fails {
             Err(linchpin::Error::unavailable("the counters do not answer"))
         } else {
             Ok(RateVerdict::Admitted)
@@ -403,7 +409,7 @@ impl RateStore for Unsteady {
 /// The app's own rate store counts instead of the process. If it is unavailable, the call is
 /// refused, or allowed if the route says so.
 #[tokio::test]
-async fn counters_out_of_reach() {
+async fn an_unavailable_rate_store_refuses_or_admits_as_declared() {
     let s = Server::memory_with(&COUNTED, |app| app.rate_store(Unsteady::default())).await;
     let lost = s.get("/stricts").await;
     assert_eq!(

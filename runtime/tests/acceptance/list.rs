@@ -15,16 +15,16 @@ cases!(
     a_deleted_record_leaves_no_gap_in_later_pages,
     new_records_cause_no_duplicates_in_later_pages,
     filters_apply_before_the_page_is_cut,
-    unknown_parameters_are_refused_together,
+    all_unknown_parameters_are_reported_at_once,
     a_filter_value_of_another_type_is_refused,
     contains_ignores_case_and_has_no_wildcards,
     in_and_nin_take_lists,
     ne_matches_missing_values,
-    hidden_and_json_fields_are_no_parameters,
+    hidden_and_json_fields_are_refused_as_filters,
     an_empty_list_is_an_empty_page,
     null_is_the_smallest_value,
-    a_cursor_belongs_to_its_filters,
-    hints
+    a_cursor_with_other_filters_is_refused,
+    refusals_suggest_similar_names
 );
 
 async fn seed(s: &Server, n: usize) {
@@ -187,7 +187,8 @@ async fn filters_apply_before_the_page_is_cut(s: &Server) {
         (&page["items"][0]["status"], &page["hasMore"]),
         (&json!("published"), &json!(false))
     );
-    // Two of three: one record follows the first, and none follows the second.
+    // Two of the three records are published now, so the first page has a next page and the second
+    // page is the last.
     let second = s.get("/posts").await.json()["items"][1].clone();
     s.raw("POST", &format!("{}/publish", s.path(&second)), &[], "")
         .await;
@@ -213,7 +214,7 @@ async fn filters_apply_before_the_page_is_cut(s: &Server) {
     );
 }
 
-async fn unknown_parameters_are_refused_together(s: &Server) {
+async fn all_unknown_parameters_are_reported_at_once(s: &Server) {
     let reply = s.get("/posts?unknown=1&other=2&limit=0").await;
     assert_eq!(reply.code(), (400, "unknown_parameter"));
     let expected =
@@ -296,7 +297,7 @@ async fn ne_matches_missing_values(s: &Server) {
     assert_eq!(s.walk("/posts?category[null]=false").await.len(), 2);
 }
 
-async fn hidden_and_json_fields_are_no_parameters(s: &Server) {
+async fn hidden_and_json_fields_are_refused_as_filters(s: &Server) {
     for name in ["secret", "pin", "secret[ne]", "meta"] {
         assert_eq!(
             s.get(&format!("/posts?{name}=s")).await.code(),
@@ -324,7 +325,7 @@ async fn null_is_the_smallest_value(s: &Server) {
     assert_eq!(asc, desc);
 }
 
-async fn a_cursor_belongs_to_its_filters(s: &Server) {
+async fn a_cursor_with_other_filters_is_refused(s: &Server) {
     seed(s, 5).await;
     let cursor = s.get("/posts?status=draft").await.json()["nextCursor"]
         .as_str()
@@ -348,9 +349,9 @@ async fn a_cursor_belongs_to_its_filters(s: &Server) {
     );
 }
 
-/// A refusal suggests similar names, as the compiler does, but no private ones, and none for long
-/// names.
-async fn hints(s: &Server) {
+/// A refusal suggests similar names. It suggests no private fields, for a body no fields that only
+/// the server writes, and nothing for long names.
+async fn refusals_suggest_similar_names(s: &Server) {
     let message = |reply: crate::server::Reply| {
         reply.json()["details"][0]["message"]
             .as_str()
@@ -387,7 +388,7 @@ async fn hints(s: &Server) {
             "{member}"
         );
     }
-    // Many or long names are reported without suggestions.
+    // Long names get no suggestion; of many names, at most 8 get one.
     let long = format!("/posts?{}=1", "titlf".repeat(40));
     assert_eq!(
         message(s.get(&long).await),

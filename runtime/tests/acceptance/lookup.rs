@@ -14,7 +14,7 @@ cases!(
     an_omitted_parameter_drops_its_condition,
     a_lookup_finds_missing_values,
     a_fixed_value_is_no_parameter,
-    parameters_with_other_names_than_their_fields,
+    parameters_may_have_other_names_than_their_fields,
     a_lookup_with_a_sort_returns_the_first,
     a_lookup_has_no_post,
     exists_answers_get_and_head,
@@ -150,7 +150,7 @@ async fn a_fixed_value_is_no_parameter(s: &Server) {
     );
 }
 
-async fn parameters_with_other_names_than_their_fields(s: &Server) {
+async fn parameters_may_have_other_names_than_their_fields(s: &Server) {
     for (slug, owner) in [("x", "t1"), ("y", "t1"), ("z", "t2")] {
         s.post(
             "/posts",

@@ -2,7 +2,7 @@
 //!
 //! A case is an `async fn` that sends HTTP requests over a socket to a new app.
 
-#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used)] // in a test, a panic reports the failure
 
 mod aggregates;
 mod all_problems;
@@ -38,9 +38,10 @@ mod extensions;
 mod fixture;
 mod gated;
 mod gated_fixture;
-mod gates;
 mod guarded_paths;
+mod guards;
 mod hidden_states;
+mod idempotency_with_permissions;
 mod isolation;
 mod limits;
 mod list;
@@ -67,7 +68,6 @@ mod relation_cost;
 mod relation_permissions;
 mod relations;
 mod repeats;
-mod repeats_permitted;
 mod search;
 mod server;
 mod sorts;

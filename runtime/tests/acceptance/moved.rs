@@ -1,5 +1,5 @@
-//! `method` and `path` of generated routes and of collection methods. The default routes are then
-//! not mounted.
+//! `method` and `path` of generated routes and of the operations of a collection. The default
+//! routes that they replace are not mounted.
 
 #![allow(missing_docs)] // a fixture
 
@@ -63,7 +63,7 @@ pub const LEAVES: Operation<Book>;
 #[operation(kind = "upsert", match(title), set(year), returns = "created")]
 pub const KEEP: Operation<Book>;
 
-/// A line of a document. A moved route stays below the parent path.
+/// A line of a document. Its moved routes stay below the parent path.
 #[entity(
     path = "lines",
     parent_path = "sheets/{sheet_id}",
@@ -96,26 +96,29 @@ pub static MOVED: Package = package!(
     ],
 );
 
-/// An event sink, so that events are recorded.
-struct Hears;
+/// An event sink that discards its events. With a sink, the app records events.
+struct DiscardEvents;
 
-impl EventSink for Hears {
+impl EventSink for DiscardEvents {
     fn publish<'a>(&'a self, _: &'a Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-fn heard(app: App) -> App {
-    app.event_sink("hears", Hears)
+fn with_event_sink(app: App) -> App {
+    app.event_sink("hears", DiscardEvents)
 }
 
-cases!(&super::MOVED, super::heard =>
-    every_route_is_where_it_says, the_location_follows_get, pages_and_heads_follow_the_path, ids_that_are_segments_are_refused,
-    a_collection_is_where_it_says, parents_stay_before_the_path, the_document_follows);
+cases!(&super::MOVED, super::with_event_sink =>
+    moved_routes_are_served_at_their_paths, the_location_follows_get,
+    pages_and_heads_follow_the_path, ids_that_are_segments_are_refused,
+    moved_collection_routes_are_served_at_their_paths, parents_stay_before_the_path,
+    the_document_lists_moved_paths,
+);
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-async fn made(s: &Server, id: &str) {
+async fn create_book(s: &Server, id: &str) {
     let reply = s
         .raw(
             "PUT",
@@ -127,8 +130,8 @@ async fn made(s: &Server, id: &str) {
     assert_eq!(reply.status, 201, "{:?}", reply.body);
 }
 
-async fn every_route_is_where_it_says(s: &Server) {
-    made(s, "a").await;
+async fn moved_routes_are_served_at_their_paths(s: &Server) {
+    create_book(s, "a").await;
     assert_eq!(s.get("/shop/books/a/card").await.json()["title"], "title a");
     let changed = s
         .raw(
@@ -144,7 +147,7 @@ async fn every_route_is_where_it_says(s: &Server) {
     );
     assert!(
         !changed.header("x-event-id").is_empty(),
-        "a change tells of itself, whatever its method"
+        "a change emits its event, whatever its method is"
     );
     assert_eq!(
         s.raw(
@@ -233,7 +236,7 @@ async fn the_location_follows_get(s: &Server) {
 
 async fn pages_and_heads_follow_the_path(s: &Server) {
     for id in ["a", "b", "c"] {
-        made(s, id).await;
+        create_book(s, id).await;
     }
     let first = s.get("/shop/books/all/of-them").await.json();
     let cursor = first["nextCursor"].as_str().unwrap();
@@ -256,8 +259,8 @@ async fn pages_and_heads_follow_the_path(s: &Server) {
 }
 
 async fn ids_that_are_segments_are_refused(s: &Server) {
-    // `POST /books/gone/{id}` and `GET /books/{id}/card`: a segment that stands at the position of
-    // an id in any route cannot be an id.
+    // `POST /books/gone/{id}` and `GET /books/{id}/card`: a static segment at the position of an id
+    // in any route cannot be an id.
     for id in ["new", "all", "gone", "leaves", "keep"] {
         let reply = s
             .raw(
@@ -269,12 +272,12 @@ async fn ids_that_are_segments_are_refused(s: &Server) {
             .await;
         reply.problem("reserved", "id");
     }
-    made(s, "of").await;
+    create_book(s, "of").await;
     assert_eq!(s.get("/shop/books/of/card").await.status, 200);
 }
 
-async fn a_collection_is_where_it_says(s: &Server) {
-    made(s, "a").await;
+async fn moved_collection_routes_are_served_at_their_paths(s: &Server) {
+    create_book(s, "a").await;
     let added = s
         .raw(
             "PUT",
@@ -351,7 +354,7 @@ async fn parents_stay_before_the_path(s: &Server) {
     assert_eq!(s.get(&at.replace("s%201", "s2")).await.status, 404);
 }
 
-async fn the_document_follows(s: &Server) {
+async fn the_document_lists_moved_paths(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let paths = &document["paths"];
     let id = |path: &str, method: &str| paths[path][method]["operationId"].clone();

@@ -9,7 +9,9 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::{Reply, Server};
 
+/// The greatest integer in range.
 const MOST: i64 = (1 << 53) - 1;
+/// An integer in range. Two times this integer is out of range.
 const GREAT: i64 = 1 << 52;
 
 fn worth(lot: &Lot) -> i64 {
@@ -168,27 +170,29 @@ pub static LOTS: Package = package!(
 );
 
 cases!(&crate::number_bounds::LOTS =>
-    computed_fields, computed_by_operations, computed_of_many, computed_in_code, counters, sums, sums_beyond_stores
+    generated_routes_keep_computed_fields_in_range, operations_keep_computed_fields_in_range,
+    a_batch_keeps_computed_fields_in_range, calls_from_code_keep_computed_fields_in_range,
+    counters_stay_in_range, sums_stay_in_range, sums_beyond_the_integers_of_a_store_are_refused,
 );
 
-async fn made(s: &Server, path: &str, body: Json) -> Json {
+async fn create_ok(s: &Server, path: &str, body: Json) -> Json {
     let reply = s.post(path, body).await;
     assert_eq!(reply.status, 201, "{reply:?}");
     reply.json()
 }
 
-async fn lot(s: &Server, id: &str) -> Json {
+async fn get_lot(s: &Server, id: &str) -> Json {
     s.get(&format!("/lots/{id}")).await.json()
 }
 
-async fn computed_fields(s: &Server) {
+async fn generated_routes_keep_computed_fields_in_range(s: &Server) {
     s.post("/lots", json!({"id": "a", "price": MOST, "pieces": 2}))
         .await
         .problem("range", "worth");
     s.post("/lots", json!({"id": "a", "price": -MOST, "pieces": 2}))
         .await
         .problem("range", "worth");
-    // A sum that is not a finite double.
+    // A product that is not a finite number.
     s.post("/lots", json!({"id": "a", "each": 1e308, "pieces": 100}))
         .await
         .problem("range", "weight");
@@ -202,14 +206,14 @@ async fn computed_fields(s: &Server) {
     assert_eq!(s.get("/lots").await.json()["items"], json!([]));
     // The maximum and minimum are accepted.
     assert_eq!(
-        made(s, "/lots", json!({"id": "a", "price": MOST})).await["worth"],
+        create_ok(s, "/lots", json!({"id": "a", "price": MOST})).await["worth"],
         json!(MOST)
     );
     assert_eq!(
-        made(s, "/lots", json!({"id": "b", "price": MOST, "pieces": -1})).await["worth"],
+        create_ok(s, "/lots", json!({"id": "b", "price": MOST, "pieces": -1})).await["worth"],
         json!(-MOST)
     );
-    let before = lot(s, "a").await;
+    let before = get_lot(s, "a").await;
     s.patch("/lots/a", json!({"pieces": 2}))
         .await
         .problem("range", "worth");
@@ -222,12 +226,16 @@ async fn computed_fields(s: &Server) {
     )
     .await
     .problem("range", "weight");
-    assert_eq!(lot(s, "a").await, before, "neither a value nor the version");
+    assert_eq!(
+        get_lot(s, "a").await,
+        before,
+        "neither a value nor the version changes"
+    );
 }
 
-async fn computed_by_operations(s: &Server) {
-    made(s, "/lots", json!({"id": "a", "code": "A", "price": GREAT})).await;
-    let before = lot(s, "a").await;
+async fn operations_keep_computed_fields_in_range(s: &Server) {
+    create_ok(s, "/lots", json!({"id": "a", "code": "A", "price": GREAT})).await;
+    let before = get_lot(s, "a").await;
     let refused = |reply: Reply| reply.problem("range", "worth");
     refused(s.post("/lots/a/add", json!({})).await);
     refused(
@@ -246,13 +254,16 @@ async fn computed_by_operations(s: &Server) {
         )
         .await,
     );
-    assert_eq!(lot(s, "a").await, before);
+    assert_eq!(get_lot(s, "a").await, before);
     assert_eq!(s.get("/lots/x").await.status, 404);
-    made(s, "/coins", json!({"lotId": "b", "amount": GREAT})).await;
-    made(s, "/lots", json!({"id": "b", "pieces": 2})).await;
+    create_ok(s, "/coins", json!({"lotId": "b", "amount": GREAT})).await;
+    create_ok(s, "/lots", json!({"id": "b", "pieces": 2})).await;
     refused(s.post("/lots/reprice", json!({"id": "b"})).await);
     assert_eq!(
-        (&lot(s, "b").await["price"], &lot(s, "b").await["version"]),
+        (
+            &get_lot(s, "b").await["price"],
+            &get_lot(s, "b").await["version"]
+        ),
         (&json!(1), &json!(1))
     );
     assert_eq!(
@@ -261,9 +272,9 @@ async fn computed_by_operations(s: &Server) {
     );
 }
 
-async fn computed_of_many(s: &Server) {
+async fn a_batch_keeps_computed_fields_in_range(s: &Server) {
     for (id, price) in [("a", 1), ("b", 2), ("c", GREAT), ("d", 3)] {
-        made(s, "/lots", json!({"id": id, "price": price})).await;
+        create_ok(s, "/lots", json!({"id": id, "price": price})).await;
     }
     let before = s.get("/lots").await.json();
     // One record would be out of range, so no record changes.
@@ -279,9 +290,9 @@ async fn computed_of_many(s: &Server) {
     );
 }
 
-async fn computed_in_code(s: &Server) {
+async fn calls_from_code_keep_computed_fields_in_range(s: &Server) {
     let (lots, cx) = (s.running().adapter::<Lot>().unwrap(), Cx::system("a test"));
-    made(s, "/lots", json!({"id": "a", "price": GREAT})).await;
+    create_ok(s, "/lots", json!({"id": "a", "price": GREAT})).await;
     let refused = lots.add(&cx, "a").await.unwrap_err();
     assert_eq!(
         (refused.code(), refused.details()[0].path.as_str()),
@@ -307,22 +318,25 @@ async fn computed_in_code(s: &Server) {
     .await
     .unwrap();
     assert_eq!(
-        (&lot(s, "a").await["worth"], &lot(s, "a").await["pieces"]),
+        (
+            &get_lot(s, "a").await["worth"],
+            &get_lot(s, "a").await["pieces"]
+        ),
         (&json!(3), &json!(1))
     );
 }
 
-async fn counters(s: &Server) {
-    made(s, "/lots", json!({"id": "a"})).await;
-    made(s, "/lots", json!({"id": "b"})).await;
-    made(s, "/coins", json!({"lotId": "a", "amount": MOST - 1})).await;
+async fn counters_stay_in_range(s: &Server) {
+    create_ok(s, "/lots", json!({"id": "a"})).await;
+    create_ok(s, "/lots", json!({"id": "b"})).await;
+    create_ok(s, "/coins", json!({"lotId": "a", "amount": MOST - 1})).await;
     assert_eq!(
         s.post("/lots/nearly", json!({"id": "a"})).await.json()["sales"],
         json!(MOST - 1)
     );
-    made(s, "/sales", json!({"id": "1", "lotId": "a"})).await;
-    made(s, "/sales", json!({"id": "2", "lotId": "b", "large": true})).await;
-    assert_eq!(lot(s, "a").await["sales"], json!(MOST));
+    create_ok(s, "/sales", json!({"id": "1", "lotId": "a"})).await;
+    create_ok(s, "/sales", json!({"id": "2", "lotId": "b", "large": true})).await;
+    assert_eq!(get_lot(s, "a").await["sales"], json!(MOST));
     s.post("/sales", json!({"id": "3", "lotId": "a"}))
         .await
         .problem("range", "lotId");
@@ -342,29 +356,35 @@ async fn counters(s: &Server) {
     );
     assert_eq!(s.get("/sales/2").await.json()["lotId"], "b");
     assert_eq!(
-        (&lot(s, "a").await["sales"], &lot(s, "a").await["large"]),
+        (
+            &get_lot(s, "a").await["sales"],
+            &get_lot(s, "a").await["large"]
+        ),
         (&json!(MOST), &json!(0))
     );
     assert_eq!(
-        (&lot(s, "b").await["sales"], &lot(s, "b").await["large"]),
+        (
+            &get_lot(s, "b").await["sales"],
+            &get_lot(s, "b").await["large"]
+        ),
         (&json!(1), &json!(1))
     );
-    // Another counter of the same record has room. After one record is removed, there is room for
-    // one more.
+    // Another counter of the same record is below its maximum. After one record is removed, one
+    // more can be counted.
     assert_eq!(
         s.patch("/sales/1", json!({"large": true})).await.status,
         200
     );
     assert_eq!(s.delete("/sales/1").await.status, 204);
     assert_eq!(s.patch("/sales/2", json!({"lotId": "a"})).await.status, 200);
-    assert_eq!(lot(s, "a").await["sales"], json!(MOST));
-    // A key without a record counts nowhere.
-    made(s, "/sales", json!({"id": "4", "lotId": "nowhere"})).await;
+    assert_eq!(get_lot(s, "a").await["sales"], json!(MOST));
+    // A key without a record changes no counter.
+    create_ok(s, "/sales", json!({"id": "4", "lotId": "nowhere"})).await;
 }
 
-async fn sums(s: &Server) {
-    made(s, "/lots", json!({"id": "a"})).await;
-    made(
+async fn sums_stay_in_range(s: &Server) {
+    create_ok(s, "/lots", json!({"id": "a"})).await;
+    create_ok(
         s,
         "/coins",
         json!({"lotId": "a", "amount": MOST, "ratio": 1e308}),
@@ -379,8 +399,8 @@ async fn sums(s: &Server) {
         s.post("/lots/renumber", json!({"id": "a"})).await.json()["numbers"]["total"],
         json!(MOST)
     );
-    let before = lot(s, "a").await;
-    made(
+    let before = get_lot(s, "a").await;
+    create_ok(
         s,
         "/coins",
         json!({"lotId": "a", "amount": 1, "ratio": 1e308}),
@@ -396,12 +416,12 @@ async fn sums(s: &Server) {
             .await
             .problem("range", member);
     }
-    assert_eq!(lot(s, "a").await, before);
+    assert_eq!(get_lot(s, "a").await, before);
 }
 
 /// Sums beyond the JSON range, and beyond the integers of the store.
-async fn sums_beyond_stores(s: &Server) {
-    made(s, "/lots", json!({"id": "a"})).await;
+async fn sums_beyond_the_integers_of_a_store_are_refused(s: &Server) {
+    create_ok(s, "/lots", json!({"id": "a"})).await;
     let (coins, cx) = (s.running().adapter::<Coin>().unwrap(), Cx::system("a test"));
     cx.transaction(async |cx| {
         for _ in 0..1025 {
@@ -420,7 +440,7 @@ async fn sums_beyond_stores(s: &Server) {
     })
     .await
     .unwrap();
-    let before = lot(s, "a").await;
+    let before = get_lot(s, "a").await;
     for (route, member) in [
         ("sum", "sum"),
         ("reprice", "price"),
@@ -430,5 +450,5 @@ async fn sums_beyond_stores(s: &Server) {
             .await
             .problem("range", member);
     }
-    assert_eq!(lot(s, "a").await, before);
+    assert_eq!(get_lot(s, "a").await, before);
 }

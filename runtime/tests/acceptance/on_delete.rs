@@ -9,18 +9,21 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::Server;
 
+mod emitted;
 mod in_use;
 mod keys;
 mod many;
 mod restored;
-mod told;
 
-use in_use::{many_in_use, records_in_use};
+use in_use::{batches_keep_records_in_use, records_in_use_are_not_deleted};
 use keys::{
-    keys_and_tenants, keys_name_records, keys_of_deleted_records, keys_of_operations,
-    keys_of_patches,
+    keys_must_refer_to_records, keys_of_deleted_records_are_refused,
+    keys_of_other_tenants_look_missing, operations_check_keys, patches_check_keys,
 };
-use many::{children_against_deletions, restricted_children_against_deletions};
+use many::{
+    concurrent_creates_and_deletions_leave_no_orphan,
+    concurrent_creates_and_restricted_deletions_leave_no_orphan,
+};
 
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
@@ -105,7 +108,7 @@ pub struct Node {
     pub twin_id: Option<String>,
 }
 
-/// A record that only its tenant sees; the records that depend on it belong to others.
+/// A record that only its tenant sees; records of other owners depend on it.
 #[entity(tenant(tenant_id))]
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -139,9 +142,17 @@ pub static OFFICE: Package = package!(
 );
 
 cases!(&super::OFFICE =>
-    keys_name_records, keys_of_patches, keys_of_operations, keys_and_tenants, keys_of_deleted_records,
-    restricted, forgotten, cascades, cascades_in_chunks, trees_and_rings, chains, batches_and_consumes, marks, purges,
-    whosever_they_are, within_a_transaction, records_in_use, many_in_use, children_against_deletions, restricted_children_against_deletions);
+    keys_must_refer_to_records, patches_check_keys, operations_check_keys,
+    keys_of_other_tenants_look_missing, keys_of_deleted_records_are_refused,
+    a_referenced_record_is_not_deleted, a_deletion_sets_keys_to_null, a_deletion_cascades,
+    a_deletion_cascades_to_more_records_than_one_statement_handles, cascades_in_trees_and_cycles,
+    a_deletion_cascades_along_a_long_chain, batches_and_consumes_cascade,
+    a_cascade_marks_records_with_soft_delete, a_purge_cascades,
+    effects_of_a_deletion_ignore_visibility, a_refused_deletion_rolls_back_its_transaction,
+    records_in_use_are_not_deleted, batches_keep_records_in_use,
+    concurrent_creates_and_deletions_leave_no_orphan,
+    concurrent_creates_and_restricted_deletions_leave_no_orphan,
+);
 
 async fn post(s: &Server, path: &str, body: Json) {
     let reply = s.post(path, body).await;
@@ -164,7 +175,7 @@ async fn count(s: &Server, path: &str) -> usize {
     s.walk(&format!("{path}?limit=200")).await.len()
 }
 
-async fn restricted(s: &Server) {
+async fn a_referenced_record_is_not_deleted(s: &Server) {
     people(s, &["ann", "bob"]).await;
     post(s, "/desks", json!({"id": "d", "personId": "ann"})).await;
     post(s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
@@ -189,31 +200,31 @@ async fn restricted(s: &Server) {
     assert_eq!(s.delete("/people/ann").await.status, 404);
 }
 
-async fn forgotten(s: &Server) {
+async fn a_deletion_sets_keys_to_null(s: &Server) {
     people(s, &["ann", "bob"]).await;
     for (id, author) in [("a", "ann"), ("b", "bob"), ("c", "ann")] {
         post(s, "/memos", json!({"id": id, "authorId": author})).await;
     }
     assert_eq!(s.delete("/people/ann").await.status, 204);
     let memos = get(s, "/memos").await;
-    let told: Vec<(&Json, &Json)> = memos["items"]
+    let authors_and_versions: Vec<(&Json, &Json)> = memos["items"]
         .as_array()
         .unwrap()
         .iter()
         .map(|m| (&m["authorId"], &m["version"]))
         .collect();
     assert_eq!(
-        told,
+        authors_and_versions,
         [
             (&Json::Null, &json!(2)),
             (&json!("bob"), &json!(1)),
             (&Json::Null, &json!(2))
         ],
-        "it counts as a change"
+        "the update counts as a change"
     );
 }
 
-async fn cascades(s: &Server) {
+async fn a_deletion_cascades(s: &Server) {
     people(s, &["ann", "bob"]).await;
     for (project, lead) in [("p1", "ann"), ("p2", "ann"), ("p3", "bob")] {
         post(s, "/projects", json!({"id": project, "leadId": lead})).await;
@@ -244,7 +255,7 @@ async fn cascades(s: &Server) {
 }
 
 /// More records than one statement handles.
-async fn cascades_in_chunks(s: &Server) {
+async fn a_deletion_cascades_to_more_records_than_one_statement_handles(s: &Server) {
     people(s, &["ann"]).await;
     let nodes = s.running().adapter::<Node>().unwrap();
     let memos = s.running().adapter::<Memo>().unwrap();
@@ -300,7 +311,7 @@ async fn cascades_in_chunks(s: &Server) {
     );
 }
 
-async fn trees_and_rings(s: &Server) {
+async fn cascades_in_trees_and_cycles(s: &Server) {
     for (id, parent, twin) in [
         ("a", None, None),
         ("b", Some("a"), None),
@@ -330,7 +341,7 @@ async fn trees_and_rings(s: &Server) {
     assert_eq!(count(s, "/nodes").await, 0);
 }
 
-async fn chains(s: &Server) {
+async fn a_deletion_cascades_along_a_long_chain(s: &Server) {
     let nodes = s.running().adapter::<Node>().unwrap();
     Cx::system("seed")
         .transaction(async |cx| {
@@ -355,7 +366,7 @@ async fn chains(s: &Server) {
     assert_eq!(s.walk("/nodes").await.len(), 1);
 }
 
-async fn batches_and_consumes(s: &Server) {
+async fn batches_and_consumes_cascade(s: &Server) {
     for (id, name) in [("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"), ("e", "z")] {
         post(s, "/people", json!({"id": id, "name": name})).await;
         post(
@@ -415,7 +426,7 @@ async fn batches_and_consumes(s: &Server) {
     );
 }
 
-async fn marks(s: &Server) {
+async fn a_cascade_marks_records_with_soft_delete(s: &Server) {
     people(s, &["ann"]).await;
     post(s, "/projects", json!({"id": "p", "leadId": "ann"})).await;
     post(s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
@@ -435,12 +446,12 @@ async fn marks(s: &Server) {
         .unwrap();
     assert!(all.items.len() == 1 && all.items[0].deleted_at.is_some());
     assert_eq!(s.get("/tickets/1").await.status, 404);
-    // A deleted project refers to no lead any more, so a new lead with the old name can be deleted.
+    // A deleted project does not refer to a lead, so a new person with the old id can be deleted.
     people(s, &["ann"]).await;
     assert_eq!(s.delete("/people/ann").await.status, 204);
 }
 
-async fn purges(s: &Server) {
+async fn a_purge_cascades(s: &Server) {
     post(s, "/projects", json!({"id": "p"})).await;
     post(s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
     let projects = s.running().adapter::<Project>().unwrap();
@@ -448,8 +459,8 @@ async fn purges(s: &Server) {
     assert_eq!(s.get("/tickets/1").await.status, 404);
 }
 
-/// Effects of a deletion do not depend on who sees the records.
-async fn whosever_they_are(s: &Server) {
+/// Effects of a deletion reach records that the caller cannot see.
+async fn effects_of_a_deletion_ignore_visibility(s: &Server) {
     let (ann, bob) = (s.token_in("ann", "t1"), s.token_in("bob", "t1"));
     let send = async |token: &str, method: &str, path: &str, body: &str| {
         let headers = [
@@ -489,7 +500,7 @@ async fn whosever_they_are(s: &Server) {
 
 /// A refused deletion was partly done: the transaction is rolled back, even if the caller ignores
 /// the error.
-async fn within_a_transaction(s: &Server) {
+async fn a_refused_deletion_rolls_back_its_transaction(s: &Server) {
     people(s, &["ann", "bob"]).await;
     post(s, "/desks", json!({"id": "d", "personId": "ann"})).await;
     let people = s.running().adapter::<Person>().unwrap();
@@ -510,7 +521,7 @@ async fn within_a_transaction(s: &Server) {
         ),
         (200, 200)
     );
-    // A missing key changed nothing: the transaction continues.
+    // A create with a key of a missing record changes nothing: the transaction continues.
     let desks = s.running().adapter::<Desk>().unwrap();
     let desk = |id: &str, person: &str| DeskCreate {
         id: id.to_owned(),
@@ -540,7 +551,7 @@ async fn within_a_transaction(s: &Server) {
     .unwrap();
 }
 
-/// Concurrent transactions of one process: the server keeps them apart.
+/// Concurrent transactions of one process, which only the server isolates.
 #[cfg(feature = "postgres")]
 mod many_transactions {
     use std::sync::Arc;
@@ -559,13 +570,13 @@ mod many_transactions {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn children_against_deletions() {
-        super::children_against_deletions(&server().await).await;
+    async fn concurrent_creates_and_deletions_leave_no_orphan() {
+        super::concurrent_creates_and_deletions_leave_no_orphan(&server().await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn restricted_children_against_deletions() {
-        super::restricted_children_against_deletions(&server().await).await;
+    async fn concurrent_creates_and_restricted_deletions_leave_no_orphan() {
+        super::concurrent_creates_and_restricted_deletions_leave_no_orphan(&server().await).await;
     }
 }
 
@@ -575,12 +586,13 @@ mod at_once {
     use crate::server::Server;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn records_in_use() {
-        super::records_in_use(&Server::postgres_at_once(&super::OFFICE).await).await;
+    async fn records_in_use_are_not_deleted() {
+        super::records_in_use_are_not_deleted(&Server::postgres_at_once(&super::OFFICE).await)
+            .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn many_in_use() {
-        super::many_in_use(&Server::postgres_at_once(&super::OFFICE).await).await;
+    async fn batches_keep_records_in_use() {
+        super::batches_keep_records_in_use(&Server::postgres_at_once(&super::OFFICE).await).await;
     }
 }

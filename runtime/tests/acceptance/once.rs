@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::{Reply, Server};
 
-/// A receiver of webhooks, which knows us by a secret.
+/// A receiver of webhooks with a shared secret.
 #[entity(
     unique(name),
     version(required_on_write = false),
@@ -46,7 +46,7 @@ pub const ENSURE: Operation<Hook>;
 )]
 pub const INVITE: Operation<Hook>;
 
-#[allow(clippy::unused_async)] // handlers are
+#[allow(clippy::unused_async)] // handlers are async
 async fn invite<S: CustomStore>(
     call: CustomCall<Hook, S>,
     id: String,
@@ -63,7 +63,7 @@ pub static HOOKS: Package = package!(
     entities = [entity(Hook, [ROTATE, ENSURE, INVITE])]
 );
 
-/// Derived from the name of the hook instead of random, so that tests know it.
+/// The secret of a hook: derived from its name instead of random, so that tests know it.
 fn secret(name: &str) -> String {
     format!("whsec-{name}-\"quoted\"")
 }
@@ -117,13 +117,16 @@ async fn ensured(call: OverrideCall) -> Result<Outcome> {
     Ok(Outcome::Upserted(rows))
 }
 
-fn changed(app: App) -> App {
+fn with_overrides(app: App) -> App {
     app.override_route::<Hook, _, _>(Route::Create, created)
         .override_operation(ROTATE, rotated)
         .override_operation(ENSURE, ensured)
 }
 
-cases!(&crate::once::HOOKS, super::changed => output_once_is_returned_once, of_operations, what_is_not_said, said_of_once);
+cases!(&crate::once::HOOKS, super::with_overrides =>
+    output_once_is_returned_once, operations_return_one_time_values,
+    a_missing_output_is_an_internal_error, the_document_lists_one_time_outputs,
+);
 
 async fn send(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
     let headers = [
@@ -140,7 +143,7 @@ async fn send(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
 }
 
 /// A record without its one-time members.
-fn without(mut record: Json, members: &[&str]) -> Json {
+fn without_members(mut record: Json, members: &[&str]) -> Json {
     for member in members {
         record.as_object_mut().unwrap().remove(*member);
     }
@@ -171,7 +174,7 @@ async fn output_once_is_returned_once(s: &Server) {
     );
     assert_eq!(
         again.json(),
-        without(record.clone(), &["secret", "validUntil"])
+        without_members(record.clone(), &["secret", "validUntil"])
     );
     for name in ["location", "etag", "x-event-id"] {
         assert_eq!(again.header(name), first.header(name), "{name}");
@@ -179,7 +182,7 @@ async fn output_once_is_returned_once(s: &Server) {
     let read = s.get(&first.header("location")).await;
     assert_eq!(read.json(), again.json());
     assert_eq!(s.get("/hooks").await.json()["items"], json!([again.json()]));
-    // Without a key, and with a call that fails.
+    // A call without a key, and a call that fails.
     let plain = send(s, "/hooks", "", &json!({"name": "b"})).await;
     assert_eq!(
         (plain.status, &plain.json()["secret"]),
@@ -210,8 +213,8 @@ async fn output_once_is_returned_once(s: &Server) {
     }
 }
 
-async fn of_operations(s: &Server) {
-    let hook = without(
+async fn operations_return_one_time_values(s: &Server) {
+    let hook = without_members(
         send(s, "/hooks", "", &json!({"name": "a"})).await.json(),
         &["secret", "validUntil"],
     );
@@ -235,7 +238,7 @@ async fn of_operations(s: &Server) {
         (200, &json!(secret("again")))
     );
     assert_eq!(rotate("k", json!({})).await.json(), hook);
-    // It is a member of the response, not of the record in the response of an upsert.
+    // In the response of an upsert, the value is next to the record, not in it.
     let ensured = send(s, "/hooks/ensure", "", &json!({"name": "e"})).await;
     let answer = ensured.json();
     assert_eq!(
@@ -252,7 +255,7 @@ async fn of_operations(s: &Server) {
         ),
         (200, &json!(77), &json!("a"))
     );
-    // Calls from code have no such response.
+    // A call from code returns the record without the one-time value.
     let hooks = s.running().adapter::<Hook>().unwrap();
     let id = hook["id"].as_str().unwrap();
     assert_eq!(
@@ -265,7 +268,7 @@ async fn of_operations(s: &Server) {
     );
 }
 
-async fn what_is_not_said(s: &Server) {
+async fn a_missing_output_is_an_internal_error(s: &Server) {
     let hook = send(s, "/hooks", "", &json!({"name": "a"})).await.json();
     let path = format!("/hooks/{}", hook["id"].as_str().unwrap());
     for (wish, key) in [("silent", "a"), ("mistyped", "b"), ("misnamed", "c")] {
@@ -295,12 +298,13 @@ async fn what_is_not_said(s: &Server) {
     );
 }
 
-async fn said_of_once(s: &Server) {
+async fn the_document_lists_one_time_outputs(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let schema = |path: &str, method: &str, status: &str| {
-        let of = &document["paths"][path][method]["responses"][status]["content"]["application/json"]
+        let reference = &document["paths"][path][method]["responses"][status]["content"]["application/json"]
             ["schema"]["$ref"];
-        document["components"]["schemas"][of.as_str().unwrap().rsplit('/').next().unwrap()].clone()
+        document["components"]["schemas"][reference.as_str().unwrap().rsplit('/').next().unwrap()]
+            .clone()
     };
     let created = schema("/hooks", "post", "201");
     assert_eq!(
@@ -314,7 +318,7 @@ async fn said_of_once(s: &Server) {
         created["properties"]["validUntil"]["type"],
         json!(["string", "null"])
     );
-    // A replay has none.
+    // A replay has no one-time value.
     assert!(
         !created["required"]
             .as_array()
@@ -340,7 +344,7 @@ async fn said_of_once(s: &Server) {
 
 /// A declaration whose value is never set is a start-up error.
 #[tokio::test]
-async fn somebody_has_to_say_it() {
+async fn a_value_that_is_never_set_is_a_start_up_error() {
     let config = Config::new()
         .signing_secret(crate::server::SECRET)
         .port(0)
@@ -350,7 +354,7 @@ async fn somebody_has_to_say_it() {
         .package(&HOOKS)
         .override_operation(ROTATE, rotated);
     let text = app.start().await.unwrap_err().to_string();
-    assert!(text.contains("`create` of `Hook` answers `secret`, `valid_until` once, and no code says it: override the route"), "{text}");
+    assert!(text.contains("`create` of `Hook` declares `output_once` for `secret`, `valid_until`, but no code sets it: override the route"), "{text}");
     assert!(
         text.contains("`ensure` of `Hook`")
             && !text.contains("`rotate`")

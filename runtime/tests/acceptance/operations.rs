@@ -40,7 +40,7 @@ async fn a_transition_from_another_state_is_refused(s: &Server) {
     let reply = s.raw("POST", &path, &[], "").await;
     assert_eq!(reply.code(), (400, "invalid_transition"));
     let details = reply.json()["details"].clone();
-    let of = |code: &str| {
+    let detail = |code: &str| {
         details
             .as_array()
             .unwrap()
@@ -50,10 +50,13 @@ async fn a_transition_from_another_state_is_refused(s: &Server) {
             .unwrap()
     };
     assert_eq!(
-        (&of("current")["message"], &of("expected")["message"]),
+        (
+            &detail("current")["message"],
+            &detail("expected")["message"]
+        ),
         (&json!("published"), &json!("draft"))
     );
-    assert_eq!(of("current")["path"], "status");
+    assert_eq!(detail("current")["path"], "status");
     assert_eq!(s.get(&s.path(&created)).await.json(), published);
 }
 

@@ -1,7 +1,7 @@
 //! Every pair of options of an entity, under concurrent writes of one record: each call is
 //! answered, and no write is lost.
 //!
-//! One entity has all options; the other entities have some of them removed.
+//! One entity has all options; each of the other entities has one or two of them.
 
 #![allow(missing_docs)] // test entities
 
@@ -194,11 +194,11 @@ fn copy(desc: &EntityDesc) -> EntityDesc {
 
 /// An entity with some of the options, and its operations.
 fn entry(number: usize, kept: &[usize], operations: &'static [&'static OpSpec]) -> EntityEntry {
-    let gone = OPTIONS
+    let removed = OPTIONS
         .iter()
         .enumerate()
         .filter(|(at, _)| !kept.contains(at));
-    let desc = gone.fold(copy(Thing::DESC), |desc, (_, (_, without))| without(desc));
+    let desc = removed.fold(copy(Thing::DESC), |desc, (_, (_, without))| without(desc));
     let name = |text: String| &*String::leak(text);
     let desc = EntityDesc {
         name: name(format!("Thing{number}")),
@@ -214,10 +214,11 @@ fn entry(number: usize, kept: &[usize], operations: &'static [&'static OpSpec]) 
 }
 
 /// Each option, each pair of options, and all options.
-fn kept() -> Vec<Vec<usize>> {
-    let one = (0..OPTIONS.len()).map(|a| vec![a]);
-    let two = (0..OPTIONS.len()).flat_map(|a| (a + 1..OPTIONS.len()).map(move |b| vec![a, b]));
-    one.chain(two)
+fn option_sets() -> Vec<Vec<usize>> {
+    let single = (0..OPTIONS.len()).map(|a| vec![a]);
+    let pairs = (0..OPTIONS.len()).flat_map(|a| (a + 1..OPTIONS.len()).map(move |b| vec![a, b]));
+    single
+        .chain(pairs)
         .chain([(0..OPTIONS.len()).collect()])
         .collect()
 }
@@ -228,7 +229,7 @@ fn package() -> &'static Package {
         let [shelf, thing] = THINGS.entities else {
             panic!("two entities")
         };
-        let things = kept()
+        let things = option_sets()
             .into_iter()
             .enumerate()
             .map(|(number, kept)| entry(number, &kept, thing.operations));
@@ -254,8 +255,8 @@ async fn send(s: &Server, key: Option<&str>, (method, path, body): (&str, String
     s.raw(method, &path, &headers, &text).await
 }
 
-/// Concurrent writes of two records of an entity.
-async fn meet(s: &Server, number: usize, names: &str) {
+/// Concurrent writes of three records of an entity.
+async fn write_concurrently(s: &Server, number: usize, names: &str) {
     let at = |rest: &str| format!("/things-{number}{rest}");
     let shelf = format!("s{number}");
     let made = send(
@@ -326,14 +327,14 @@ async fn meet(s: &Server, number: usize, names: &str) {
             .enumerate()
             .map(async |(i, (keyed, call))| {
                 let key = keyed.then(|| format!("{number}-{i}"));
-                let what = format!("{} {} {}", call.0, call.1, call.2);
-                (what, send(s, key.as_deref(), call).await)
+                let description = format!("{} {} {}", call.0, call.1, call.2);
+                (description, send(s, key.as_deref(), call).await)
             }),
     );
-    for (what, reply) in all.await {
+    for (description, reply) in all.await {
         // Two calls may conflict on a value, or on a record that changes too often.
-        let fine = reply.status < 300 || reply.status == 409;
-        assert!(fine, "{names}: {what}: {reply:?}");
+        let is_expected = reply.status < 300 || reply.status == 409;
+        assert!(is_expected, "{names}: {description}: {reply:?}");
     }
     let record = send(s, None, ("GET", at("/a"), Json::Null)).await.json();
     assert_eq!(
@@ -356,11 +357,11 @@ async fn meet(s: &Server, number: usize, names: &str) {
     }
 }
 
-async fn every_pair(s: &Server) {
-    for (number, kept) in kept().into_iter().enumerate() {
+async fn every_pair_of_options_keeps_all_writes(s: &Server) {
+    for (number, kept) in option_sets().into_iter().enumerate() {
         let names: Vec<&str> = kept.iter().map(|at| OPTIONS[*at].0).collect();
-        meet(s, number, &names.join(" + ")).await;
+        write_concurrently(s, number, &names.join(" + ")).await;
     }
 }
 
-crate::cases!(crate::option_pairs::package() => every_pair);
+crate::cases!(crate::option_pairs::package() => every_pair_of_options_keeps_all_writes);

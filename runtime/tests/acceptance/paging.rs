@@ -15,7 +15,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// The list of a webhook page.
+/// A delivery of a webhook.
 #[entity(
     index(endpoint_id, desc(sent_at)),
     sort = desc(sent_at),
@@ -67,7 +67,11 @@ pub static WEBHOOKS: Package = package!(
     ],
 );
 
-cases!(&crate::paging::WEBHOOKS => pages_have_numbers, bounds, lookups, by_cursor, smaller, only_where_asked_for, in_code);
+cases!(&crate::paging::WEBHOOKS =>
+    pages_have_numbers, invalid_page_numbers_are_refused, lookups_have_page_numbers,
+    a_cursor_continues_after_any_page, the_maximum_page_size_of_the_entity_applies,
+    page_parameters_need_numbered_paging, code_calls_numbered_pages,
+);
 
 async fn seed(s: &Server, n: usize) {
     for i in 0..n {
@@ -87,7 +91,7 @@ fn ids(page: &Json) -> Vec<String> {
         .collect()
 }
 
-/// The numbers of a range of records, the latest first.
+/// The ids of a range of records, the latest first.
 fn latest(n: usize, range: std::ops::Range<usize>) -> Vec<String> {
     let mut all: Vec<usize> = (0..n).collect();
     all.sort_by_key(|i| (std::cmp::Reverse(i / 2), std::cmp::Reverse(*i)));
@@ -97,6 +101,7 @@ fn latest(n: usize, range: std::ops::Range<usize>) -> Vec<String> {
         .collect()
 }
 
+/// The ids of a page, and whether it has a next page.
 fn page_of(reply: &Reply) -> (Vec<String>, bool) {
     assert_eq!(reply.status, 200, "{reply:?}");
     let page = reply.json();
@@ -155,7 +160,7 @@ async fn pages_have_numbers(s: &Server) {
     );
 }
 
-async fn bounds(s: &Server) {
+async fn invalid_page_numbers_are_refused(s: &Server) {
     seed(s, 3).await;
     for (query, code, at) in [
         ("page=-1", "range", "page"),
@@ -199,7 +204,7 @@ async fn bounds(s: &Server) {
     s.get("/deliveries?page=1&page=2")
         .await
         .problem("duplicate", "query:page");
-    // `limit` belongs to the other form of paging.
+    // `limit` belongs to pages with cursors.
     assert_eq!(
         s.get("/deliveries?limit=2").await.code(),
         (400, "unknown_parameter")
@@ -210,7 +215,7 @@ async fn bounds(s: &Server) {
     );
 }
 
-async fn lookups(s: &Server) {
+async fn lookups_have_page_numbers(s: &Server) {
     seed(s, 45).await;
     assert_eq!(
         page_of(&s.get("/deliveries/of-endpoint?endpointId=e&page=2").await),
@@ -224,8 +229,8 @@ async fn lookups(s: &Server) {
         page_of(&s.get("/deliveries/of-endpoint/nobody").await),
         (Vec::new(), false)
     );
-    // Without a query string, they are members of the body; the operation's own maximum applies as
-    // well.
+    // In a POST, the page parameters are members of the body; the maximum of the operation applies,
+    // too.
     let few = |body: Json| s.post("/deliveries/few", body);
     assert_eq!(
         page_of(&few(json!({"endpointId": "e", "page": 2, "pageSize": 100})).await),
@@ -249,7 +254,7 @@ async fn lookups(s: &Server) {
 }
 
 /// A cursor continues after any page. It contains values and not a page number.
-async fn by_cursor(s: &Server) {
+async fn a_cursor_continues_after_any_page(s: &Server) {
     seed(s, 45).await;
     let second = s.get("/deliveries?page=2&pageSize=10").await.json();
     let cursor = second["nextCursor"].as_str().unwrap();
@@ -290,7 +295,7 @@ async fn by_cursor(s: &Server) {
 }
 
 /// The maximum page size of an entity is never exceeded.
-async fn smaller(s: &Server) {
+async fn the_maximum_page_size_of_the_entity_applies(s: &Server) {
     for id in 1..=12 {
         assert_eq!(
             s.post("/attempts", json!({"id": id.to_string()}))
@@ -322,7 +327,7 @@ async fn smaller(s: &Server) {
         .problem("range", "query:page");
 }
 
-async fn only_where_asked_for(s: &Server) {
+async fn page_parameters_need_numbered_paging(s: &Server) {
     for path in [
         "/endpoints?page=1",
         "/endpoints?pageSize=2",
@@ -336,7 +341,7 @@ async fn only_where_asked_for(s: &Server) {
         );
     }
     let document = s.get("/openapi.json").await.json();
-    let named = |path: &str, method: &str| -> Vec<String> {
+    let query_parameters = |path: &str, method: &str| -> Vec<String> {
         let parameters = document["paths"][path][method]["parameters"]
             .as_array()
             .unwrap_or_else(|| panic!("{path}: {document}"));
@@ -346,27 +351,31 @@ async fn only_where_asked_for(s: &Server) {
             .map(|p| p["name"].as_str().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(named("/endpoints", "get")[..2], ["limit", "cursor"]);
     assert_eq!(
-        named("/deliveries", "get")[..3],
+        query_parameters("/endpoints", "get")[..2],
+        ["limit", "cursor"]
+    );
+    assert_eq!(
+        query_parameters("/deliveries", "get")[..3],
         ["page", "pageSize", "cursor"]
     );
     assert_eq!(
-        named("/deliveries/of-endpoint", "get"),
+        query_parameters("/deliveries/of-endpoint", "get"),
         ["endpointId", "page", "pageSize", "cursor"]
     );
 }
 
-async fn in_code(s: &Server) {
+async fn code_calls_numbered_pages(s: &Server) {
     seed(s, 45).await;
     let (deliveries, endpoints) = (
         s.running().adapter::<Delivery>().unwrap(),
         s.running().adapter::<Endpoint>().unwrap(),
     );
     let cx = Cx::system("test");
-    let names = |page: Page<Delivery>| page.items.into_iter().map(|d| d.id).collect::<Vec<_>>();
+    let ids_of_page =
+        |page: Page<Delivery>| page.items.into_iter().map(|d| d.id).collect::<Vec<_>>();
     assert_eq!(
-        names(
+        ids_of_page(
             deliveries
                 .list(&cx, ListQuery::new().page(3))
                 .await
@@ -374,14 +383,14 @@ async fn in_code(s: &Server) {
         ),
         latest(45, 40..45)
     );
-    let asked = || {
+    let second_page = || {
         ListQuery::new()
             .page(2)
             .limit(10)
             .sort(delivery::sent_at, Direction::Desc)
     };
     assert_eq!(
-        names(deliveries.list(&cx, asked()).await.unwrap()),
+        ids_of_page(deliveries.list(&cx, second_page()).await.unwrap()),
         latest(45, 10..20)
     );
     let page = PageArgs {
@@ -389,7 +398,7 @@ async fn in_code(s: &Server) {
         ..PageArgs::default()
     };
     assert_eq!(
-        names(
+        ids_of_page(
             deliveries
                 .of_endpoint(&cx, "e".to_owned(), page.clone())
                 .await
@@ -397,7 +406,7 @@ async fn in_code(s: &Server) {
         ),
         latest(45, 20..40)
     );
-    let refused = |error: Error| {
+    let problems_of = |error: Error| {
         error
             .details()
             .iter()
@@ -408,15 +417,21 @@ async fn in_code(s: &Server) {
         .list(&cx, ListQuery::new().page(1000))
         .await
         .unwrap_err();
-    assert_eq!(refused(too_far), [("query:page".to_owned(), "range")]);
-    let unasked = endpoints
+    assert_eq!(problems_of(too_far), [("query:page".to_owned(), "range")]);
+    let refused = endpoints
         .list(&cx, ListQuery::new().page(1))
         .await
         .unwrap_err();
-    assert_eq!(refused(unasked), [("query:page".to_owned(), "not_allowed")]);
-    let unasked = deliveries
+    assert_eq!(
+        problems_of(refused),
+        [("query:page".to_owned(), "not_allowed")]
+    );
+    let refused = deliveries
         .by_outcome(&cx, Outcome::Sent, page)
         .await
         .unwrap_err();
-    assert_eq!(refused(unasked), [("query:page".to_owned(), "not_allowed")]);
+    assert_eq!(
+        problems_of(refused),
+        [("query:page".to_owned(), "not_allowed")]
+    );
 }

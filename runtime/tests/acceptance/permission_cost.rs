@@ -1,4 +1,4 @@
-//! The number of statements of a permission: none, unless the record must be read.
+//! The number of statements that a permission adds: none, unless the record must be read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,15 +7,15 @@ use linchpin::store::memory::Memory;
 use serde_json::{Value as Json, json};
 
 use crate::around::Around;
-use crate::permissions::{WORK, judged};
+use crate::permissions::{WORK, with_role_evaluator};
 use crate::server::Server;
 use crate::tenancy::{call, id, made};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn statements() {
-    let ran = Arc::new(AtomicUsize::new(0));
-    let store = Around::new(Arc::new(Memory::new()), Arc::clone(&ran));
-    let s = Server::memory_with(&WORK, |app| judged(app).store(Arc::new(store))).await;
+async fn permissions_add_few_statements() {
+    let statement_count = Arc::new(AtomicUsize::new(0));
+    let store = Around::new(Arc::new(Memory::new()), Arc::clone(&statement_count));
+    let s = Server::memory_with(&WORK, |app| with_role_evaluator(app).store(Arc::new(store))).await;
     let (ann, bob, writer) = (
         s.token("ann", &[]),
         s.token("bob", &[]),
@@ -36,9 +36,9 @@ async fn statements() {
     )
     .await;
     assert_eq!(
-        ran.load(Ordering::SeqCst),
+        statement_count.load(Ordering::SeqCst),
         2,
-        "one for each that is created"
+        "one statement for each create"
     );
     let (paper, thread) = (
         format!("/papers/{}", id(&paper)),
@@ -57,7 +57,7 @@ async fn statements() {
         (&ann, "POST", "/papers/send-all", title(), 200, 1),
         // A hidden record looks like a missing one, so no further read is needed.
         (&bob, "GET", &paper, Json::Null, 404, 1),
-        // 403 or 404: one more read finds out, after the read that finds the reason for zero
+        // One more read decides between 403 and 404, after the read that finds the reason for zero
         // changes.
         (&bob, "PATCH", &paper, title(), 403, 3),
         (&bob, "DELETE", &paper, Json::Null, 403, 0),
@@ -69,7 +69,7 @@ async fn statements() {
             403,
             0,
         ),
-        // The record contains its resource.
+        // The record contains its resource, so a write reads the record first.
         (&writer, "PATCH", &thread, title(), 200, 2),
         (&bob, "PATCH", &thread, title(), 403, 1),
         (
@@ -82,10 +82,13 @@ async fn statements() {
         ),
         (&bob, "GET", "/threads", Json::Null, 200, 1),
     ] {
-        let before = ran.load(Ordering::SeqCst);
+        let before = statement_count.load(Ordering::SeqCst);
         let reply = call(&s, token, method, path, body).await;
         assert_eq!(
-            (reply.status, ran.load(Ordering::SeqCst) - before),
+            (
+                reply.status,
+                statement_count.load(Ordering::SeqCst) - before
+            ),
             (status, statements),
             "{method} {path}"
         );

@@ -11,19 +11,22 @@ use crate::server::{Reply, SECRET, Server};
 use crate::tenancy::{call, id, made};
 
 mod by_resource;
-mod judge;
 mod many;
+mod role_evaluator;
 
 use by_resource::{
-    a_record_that_moves_meanwhile, lists_of_a_resource, moved_records, resources,
-    resources_in_the_path,
+    a_grant_covers_its_resource_only, a_move_needs_a_grant_for_both_resources,
+    a_record_that_changes_during_the_decision_is_not_written, a_resource_may_be_in_the_path,
+    lists_need_a_grant_for_their_resource,
 };
-use judge::BY_SLUG_IN_CODE;
-pub use judge::{Judge, judged};
 use many::{
-    cursors_belong_to_a_grant, derived_lists, included_records, lists_hold_what_is_ones_own,
-    many_records, upserts, what_is_created,
+    a_create_needs_a_grant_or_its_owner, a_derive_applies_the_permissions_of_its_lists,
+    an_upsert_of_another_owner_needs_a_grant, cursors_belong_to_a_grant,
+    includes_apply_the_permissions_of_their_routes, lists_contain_own_records_without_a_grant,
+    operations_on_many_records_skip_refused_ones,
 };
+use role_evaluator::BY_SLUG_IN_CODE;
+pub use role_evaluator::{RoleEvaluator, with_role_evaluator};
 
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
@@ -37,7 +40,7 @@ pub struct Remark {
     pub text: String,
 }
 
-/// Its author may do without a grant what others need a grant for.
+/// A paper. Its author needs no grant; other callers do.
 #[entity(
     unique(slug),
     sort = asc(slug),
@@ -151,7 +154,7 @@ pub const PUT_THREAD: Operation<Thread>;
 #[operation(kind = "batch", action = "update", filter = (title == param(title)), set(container_id = param(to)))]
 pub const MOVE_ALL: Operation<Thread>;
 
-/// Below a container in the path.
+/// A leaf whose path contains its container.
 #[entity(
     parent_path = "containers/{container_id}",
     scope(container_id = param(container_id)),
@@ -166,7 +169,7 @@ pub struct Leaf {
     pub text: String,
 }
 
-/// A desk with papers: those whose title is its name, and the one on top.
+/// A desk with papers: those whose title is the name of the desk, and the one on top.
 #[entity(has_many(papers: Paper, key = title), belongs_to(top: Paper, key = top_id))]
 #[derive(Clone, Debug)]
 pub struct Desk {
@@ -224,11 +227,17 @@ pub static WORK: Package = package!(
     ]
 );
 
-cases!(&crate::permissions::WORK, crate::permissions::judged =>
+cases!(&crate::permissions::WORK, crate::permissions::with_role_evaluator =>
     start_up_reports_permissions_without_an_evaluator, permissions_allow_deny_and_abstain,
-    a_record_of_somebody_else, hidden_records, lists_hold_what_is_ones_own, cursors_belong_to_a_grant, what_is_created, upserts,
-    many_records, derived_lists, included_records, functions_need_a_grant, actions_alone, resources, moved_records, lists_of_a_resource, resources_in_the_path,
-    a_record_that_moves_meanwhile, the_document,
+    records_of_others_need_a_grant, hide_makes_a_refused_record_look_missing,
+    lists_contain_own_records_without_a_grant, cursors_belong_to_a_grant,
+    a_create_needs_a_grant_or_its_owner, an_upsert_of_another_owner_needs_a_grant,
+    operations_on_many_records_skip_refused_ones, a_derive_applies_the_permissions_of_its_lists,
+    includes_apply_the_permissions_of_their_routes, functions_need_a_grant,
+    permissions_without_record_fields_are_checked_first, a_grant_covers_its_resource_only,
+    a_move_needs_a_grant_for_both_resources, lists_need_a_grant_for_their_resource,
+    a_resource_may_be_in_the_path, a_record_that_changes_during_the_decision_is_not_written,
+    the_document_lists_permissions,
 );
 
 async fn paper(s: &Server, author: &str, slug: &str) -> Json {
@@ -248,7 +257,7 @@ async fn thread(s: &Server, author: &str, slug: &str, container: Option<&str>) -
     made(s, &token, "/threads", body).await
 }
 
-/// The stored record, whoever may read it.
+/// The stored record, read without restrictions.
 async fn stored(s: &Server, record: &Json) -> Json {
     let token = s.token("root", &["paper.read"]);
     call(
@@ -343,7 +352,7 @@ async fn permissions_allow_deny_and_abstain(s: &Server) {
             );
         }
     }
-    // A grant for another container does not apply.
+    // A denial for another container does not apply.
     let owner = s.token("ann", &["-write@c2"]);
     assert_eq!(
         call(s, &owner, "GET", &path, Json::Null).await.json(),
@@ -352,7 +361,7 @@ async fn permissions_allow_deny_and_abstain(s: &Server) {
     );
 }
 
-async fn a_record_of_somebody_else(s: &Server) {
+async fn records_of_others_need_a_grant(s: &Server) {
     let record = paper(s, "ann", "one").await;
     let (ann, bob) = (s.token("ann", &[]), s.token("bob", &[]));
     let calls = |id: &str| {
@@ -410,7 +419,7 @@ async fn a_record_of_somebody_else(s: &Server) {
     .await;
     assert_eq!(renamed.code(), (403, "forbidden"), "matched by a unique");
     assert_eq!(stored(s, &record).await, record, "unchanged");
-    // A missing record is missing for everyone, and invalid input is reported first.
+    // A missing record is 404 for every caller, and invalid input is reported first.
     for (method, path, body) in calls("none") {
         assert_eq!(
             call(s, &bob, method, &path, body).await.code(),
@@ -482,11 +491,15 @@ async fn a_record_of_somebody_else(s: &Server) {
             200
         );
     }
-    // A missing item does not reveal that the record belongs to another caller.
+    // For the owner, a missing item is 404.
     let item = format!("/papers/{}/remarks-remove/none", id(&record));
     assert_eq!(
         call(s, &ann, "DELETE", &item, Json::Null).await.code(),
         (404, "not_found")
+    );
+    assert_eq!(
+        call(s, &bob, "DELETE", &item, Json::Null).await.code(),
+        (403, "forbidden")
     );
     // A caller who gives a record away no longer owns it.
     let away = call(
@@ -512,15 +525,15 @@ async fn a_record_of_somebody_else(s: &Server) {
     );
 }
 
-async fn hidden_records(s: &Server) {
+async fn hide_makes_a_refused_record_look_missing(s: &Server) {
     let record = paper(s, "ann", "one").await;
     let bob = s.token("bob", &[]);
-    let text = |reply: Reply| {
+    let without_request_id = |reply: Reply| {
         let mut json = reply.json();
         json["requestId"].take();
         (reply.status, json)
     };
-    let theirs = text(
+    let theirs = without_request_id(
         call(
             s,
             &bob,
@@ -530,7 +543,7 @@ async fn hidden_records(s: &Server) {
         )
         .await,
     );
-    let none = text(call(s, &bob, "GET", "/papers/none", Json::Null).await);
+    let none = without_request_id(call(s, &bob, "GET", "/papers/none", Json::Null).await);
     assert_eq!(theirs, none);
     assert_eq!(theirs.0, 404);
     let denied = s.token("ann", &["-paper.read"]);
@@ -576,7 +589,7 @@ async fn functions_need_a_grant(s: &Server) {
     assert_eq!(&run(&["paper.moderate"]).await.body[..], b"ran");
 }
 
-async fn actions_alone(s: &Server) {
+async fn permissions_without_record_fields_are_checked_first(s: &Server) {
     let record = paper(s, "ann", "a").await;
     let path = format!("/papers/{}", id(&record));
     // The permission does not depend on the record, so the response does not reveal whether the
@@ -600,7 +613,7 @@ async fn actions_alone(s: &Server) {
         assert_eq!(
             garbage.code(),
             (403, "forbidden"),
-            "before anything is read"
+            "the check runs before the record is read"
         );
     }
     let admin = s.token("x", &["paper.delete"]);
@@ -620,7 +633,7 @@ async fn actions_alone(s: &Server) {
     );
 }
 
-async fn the_document(s: &Server) {
+async fn the_document_lists_permissions(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let route = |path: &str, method: &str| document["paths"][path][method].clone();
     let update = route("/papers/{id}", "patch");

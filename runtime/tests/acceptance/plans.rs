@@ -5,14 +5,14 @@ use serde_json::Value as Json;
 use crate::server::{Server, postgres_server as database};
 use crate::tenancy::call;
 
-/// Rows of each table, many to each owner, tenant and parent.
+/// The number of rows of each table; many rows have the same owner, tenant and parent.
 const ROWS: usize = 20_000;
 
-/// Loads what logs plans into each connection of an app, and only there.
-const LOGGED: &str =
+/// Options that load the logger of plans (`auto_explain`) in the connections of an app only.
+const PLAN_LOGGING: &str =
     "%20-c%20session_preload_libraries%3Dauto_explain%20-c%20auto_explain.log_min_duration%3D0";
 
-/// A server whose log has plans, a package on it, and these rows.
+/// A server that logs plans, with a package and these rows.
 async fn filled(
     package: &'static linchpin::prelude::Package,
     rows: &[&str],
@@ -21,7 +21,7 @@ async fn filled(
         .await
         .unwrap();
     let url = database::fresh_schema(&engine.url());
-    let app = Server::at(package, format!("{url}{LOGGED}")).await;
+    let app = Server::at(package, format!("{url}{PLAN_LOGGING}")).await;
     for insert in rows {
         database::execute(
             &url,
@@ -59,7 +59,7 @@ async fn reads(engine: &database::Server, app: &Server, token: &str, paths: &[&s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_somebody_and_of_a_tenant() {
+async fn records_of_owners_and_tenants_are_read_by_index() {
     // A hundred tasks per owner, each with ten subtasks of the same owner.
     let rows = [
         "tasks (id, whole_id, owner_id, slug, title, status, views, tags) \
@@ -106,7 +106,7 @@ async fn of_somebody_and_of_a_tenant() {
     // A statement without an index is detected; otherwise this test could not fail.
     let before = engine.log().len();
     database::execute(
-        &format!("{url}{LOGGED}"),
+        &format!("{url}{PLAN_LOGGING}"),
         "SELECT 1 FROM tasks WHERE views = 7",
     )
     .unwrap();
@@ -114,7 +114,7 @@ async fn of_somebody_and_of_a_tenant() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_what_is_seen_through_others() {
+async fn records_behind_gates_are_read_by_index() {
     let rows = [
         "parents (id, open, closed, owner_id) SELECT 'p' || n, n % 2 = 0, false, 'o' || n % 200",
         "children (id, parent_id, slug, title, status, views, tags, members, version) \

@@ -1,5 +1,5 @@
-//! Described routes of plugins: policy, input, answers and the document are those of every other
-//! route.
+//! Described routes of plugins: policy, input, responses and the API document work as for every
+//! other route.
 
 #![allow(missing_docs)] // a fixture
 
@@ -32,7 +32,7 @@ pub struct Greeting {
 
 const BUSY: Code = Code::Other(409, "busy");
 
-/// Shared by every route of the plugin.
+/// The options of every route of the plugin, except [`HOURS`].
 const fn shared<I: RouteInput>(route: Route<I>) -> Route<I> {
     route
         .of("greeter")
@@ -154,7 +154,7 @@ async fn server() -> Server {
 }
 
 #[tokio::test]
-async fn input_is_judged_as_that_of_entities() {
+async fn plugin_input_is_validated_like_entity_input() {
     let server = server().await;
     let good = server.post("/hello/greet", json!({"name": "Ada"})).await;
     assert_eq!((good.status, good.json()), (200, json!({"text": "Ada 1"})));
@@ -270,7 +270,7 @@ async fn policy_comes_before_the_body() {
 }
 
 #[tokio::test]
-async fn answers_paths_and_queries() {
+async fn paths_queries_and_responses_follow_the_description() {
     let server = server().await;
     // A route without a body ignores the body that was sent.
     let done = server
@@ -290,7 +290,7 @@ async fn answers_paths_and_queries() {
         ((409, "busy"), "bad".into())
     );
     assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
-    // A method that the path does not have is answered with the same headers.
+    // The response to an unknown method of the path has the same headers.
     for (method, status, allow) in [
         ("GET", 405, "POST, PATCH, OPTIONS"),
         ("HEAD", 405, "POST, PATCH, OPTIONS"),
@@ -400,7 +400,7 @@ async fn a_raw_body_is_the_bytes_that_were_sent() {
     let long = "x".repeat(600);
     let refused = server.raw("POST", "/hello/raw/read", &[], &long).await;
     assert_eq!(refused.code(), (413, "body_too_large"));
-    // A body that the function does not read is discarded, whatever its length is.
+    // A body of any length that the function does not read is discarded.
     let unread = server.raw("POST", "/hello/raw/unread", &[], &long).await;
     assert_eq!(unread.status, 204);
     let document = server.get("/openapi.json").await.json();
@@ -409,7 +409,7 @@ async fn a_raw_body_is_the_bytes_that_were_sent() {
 }
 
 #[tokio::test]
-async fn the_document_says_what_they_take_and_answer() {
+async fn the_document_describes_input_and_responses() {
     let server = server().await;
     let document = server.get("/openapi.json").await.json();
     let greet = &document["paths"]["/hello/greet"]["post"];

@@ -18,21 +18,21 @@ cases!(
 );
 
 /// Calls every route of a package below a path as an anonymous caller: the response is 401,
-/// whatever else is wrong. Returns the routes.
+/// even if the request has other mistakes. Returns the routes.
 pub async fn strangers_are_refused(
     s: &Server,
     package: &'static Package,
     below: &str,
 ) -> Vec<String> {
     let document = s.get("/openapi.json").await.json();
-    let of = |path: &str| path == below || path.starts_with(&format!("{below}/"));
-    let mut swept = Vec::new();
-    // Every route that the app itself lists, so that one added later is swept as well.
+    let is_below = |path: &str| path == below || path.starts_with(&format!("{below}/"));
+    let mut checked_routes = Vec::new();
+    // The routes come from the API document, so that routes which are added later are included.
     for (path, methods) in document["paths"]
         .as_object()
         .unwrap()
         .iter()
-        .filter(|(path, _)| of(path))
+        .filter(|(path, _)| is_below(path))
     {
         let at = path
             .split('/')
@@ -52,27 +52,30 @@ pub async fn strangers_are_refused(
             .filter(|key| *key != "parameters")
         {
             let method = method.to_uppercase();
-            // Also for a body that cannot be read: a caller without access learns nothing else.
+            // This includes an invalid body: a caller without access learns nothing else.
             let reply = s.raw(&method, &format!("{at}?nonsense=1"), &[], "{").await;
             assert_eq!(reply.status, 401, "{method} {path}");
             if method != "HEAD" {
                 assert_eq!(reply.code(), (401, "unauthorized"), "{method} {path}");
             }
-            swept.push(format!("{method} {path}"));
+            checked_routes.push(format!("{method} {path}"));
         }
     }
     for endpoint in endpoints(package, "/", s.running().adapters())
         .iter()
-        .filter(|e| of(&e.path))
+        .filter(|e| is_below(&e.path))
     {
         let route = format!("{} {}", endpoint.method.as_str(), endpoint.path);
-        assert!(swept.contains(&route), "{route} is not in {swept:?}");
+        assert!(
+            checked_routes.contains(&route),
+            "{route} is not in {checked_routes:?}"
+        );
     }
-    swept
+    checked_routes
 }
 
 async fn every_closed_route_refuses_anonymous_callers(s: &Server) {
-    let swept = strangers_are_refused(s, &crate::fixture::BLOG, "/secrets").await;
+    let checked_routes = strangers_are_refused(s, &crate::fixture::BLOG, "/secrets").await;
     for expected in [
         "GET /secrets",
         "POST /secrets",
@@ -87,8 +90,8 @@ async fn every_closed_route_refuses_anonymous_callers(s: &Server) {
         "GET /secrets/feed",
     ] {
         assert!(
-            swept.iter().any(|s| s == expected),
-            "{expected} is not in {swept:?}"
+            checked_routes.iter().any(|s| s == expected),
+            "{expected} is not in {checked_routes:?}"
         );
     }
 }
@@ -221,12 +224,12 @@ async fn the_openapi_document_is_complete_and_stable(s: &Server) {
         "{} routes, {schemas} schemas",
         mounted.len()
     );
-    // The checks can fail.
+    // `against_routes` reports a path of the document that has no route.
     assert_eq!(against_routes(&document, &mounted[1..]).len(), 1);
     assert!(document["paths"]["/counters/{id}"]["delete"].is_null());
     assert!(
         !String::from_utf8_lossy(&first.body).contains("\"secret\""),
-        "a private field is nowhere"
+        "the document has no private field"
     );
 }
 
@@ -238,7 +241,7 @@ async fn the_document_is_the_same_on_every_start_and_store() {
         &crate::permissions::WORK,
         &crate::extensions::CLUBS,
     ] {
-        let with = |app: linchpin::App| app.plugin(crate::permissions::Judge);
+        let with = |app: linchpin::App| app.plugin(crate::permissions::RoleEvaluator);
         let mut servers = vec![
             Server::memory_with(package, with).await,
             Server::memory_with(package, with).await,

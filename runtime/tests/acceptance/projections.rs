@@ -71,7 +71,11 @@ pub static ESSAYS: Package = package!(
     entities = [entity(Author, []), entity(Essay, [OF, WRITE, KEEP])]
 );
 
-cases!(&super::ESSAYS => answers_hold_what_the_projection_names, what_is_included_as_well, one_schema_stands_for_all, in_code, what_is_hidden_orders_and_filters_nothing);
+cases!(&super::ESSAYS =>
+    responses_contain_the_projected_fields, included_records_are_projected,
+    projected_responses_share_one_schema, a_projection_converts_from_a_record,
+    omitted_fields_cannot_sort_or_filter,
+);
 
 async fn seed(s: &Server) -> String {
     let author = s
@@ -98,7 +102,7 @@ fn line() -> Json {
     json!({ "title": "One", "authorId": "a" })
 }
 
-async fn answers_hold_what_the_projection_names(s: &Server) {
+async fn responses_contain_the_projected_fields(s: &Server) {
     let id = seed(s).await;
     let read = s.get(&format!("/essays/{id}")).await;
     assert_eq!(
@@ -117,7 +121,7 @@ async fn answers_hold_what_the_projection_names(s: &Server) {
         .post("/essays/keep", json!({ "title": "One", "authorId": "a" }))
         .await;
     assert_eq!(kept.json(), json!({ "entity": line(), "created": false }));
-    // A list of fields on a route replaces the projection of all other routes.
+    // A list of fields on a route replaces the projection of the entity, for this route only.
     let named = s
         .patch("/authors/a", json!({ "name": "Anna" }))
         .await
@@ -132,7 +136,7 @@ async fn answers_hold_what_the_projection_names(s: &Server) {
     );
 }
 
-async fn what_is_included_as_well(s: &Server) {
+async fn included_records_are_projected(s: &Server) {
     seed(s).await;
     let author = s.get("/authors/a?include=essays").await.json();
     assert_eq!(author["essays"]["items"], json!([line()]));
@@ -143,7 +147,7 @@ async fn what_is_included_as_well(s: &Server) {
     );
 }
 
-async fn one_schema_stands_for_all(s: &Server) {
+async fn projected_responses_share_one_schema(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let schemas = &document["components"]["schemas"];
     let members = |name: &str| {
@@ -184,7 +188,7 @@ async fn one_schema_stands_for_all(s: &Server) {
     );
 }
 
-async fn in_code(s: &Server) {
+async fn a_projection_converts_from_a_record(s: &Server) {
     seed(s).await;
     let authors = s.running().adapter::<Author>().unwrap();
     let author = authors
@@ -208,9 +212,8 @@ async fn in_code(s: &Server) {
     );
 }
 
-/// A list that omits a field does not reveal it: neither by filters, nor by its order, nor by its
-/// cursors.
-async fn what_is_hidden_orders_and_filters_nothing(s: &Server) {
+/// A list that omits a field does not reveal it by filters, sorts or cursors.
+async fn omitted_fields_cannot_sort_or_filter(s: &Server) {
     seed(s).await;
     assert_eq!(
         s.post(
@@ -253,7 +256,7 @@ async fn what_is_hidden_orders_and_filters_nothing(s: &Server) {
     );
     let sort = parameters.iter().find(|p| p["name"] == "sort").unwrap();
     assert_eq!(sort["schema"]["enum"], json!(["id", "name"]));
-    // The order that is declared stays, sealed.
+    // The declared sort stays, and its cursor is encrypted.
     let page = s.get("/authors?limit=1").await.json();
     let cursor = page["nextCursor"].as_str().unwrap();
     let bytes =

@@ -9,20 +9,22 @@ use std::time::Duration;
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
-use crate::provider_fixture::{LIBRARY, Mood, Paper, PaperCreate, Secret, Words};
+use crate::provider_fixture::{Behaviour, LIBRARY, Paper, PaperCreate, Secret, Words};
 use crate::server::Server;
 
 mod following;
 mod untrusted;
 
 use following::{
-    an_index_goes_on_where_it_stopped, batches_of_many_records, every_mutation_is_followed,
-    expiry_and_soft_deletion_are_followed, rebuilding,
+    a_rebuild_corrects_the_index_during_writes, an_index_continues_after_a_restart,
+    the_index_follows_every_mutation, the_index_follows_expiry_and_soft_deletion,
+    the_index_follows_large_batches,
 };
 use untrusted::{
-    a_liar_is_told_apart_by_nothing, an_index_behind_the_store_shows_nothing_wrong,
-    failures_are_503, hostile_texts, others_records_are_never_shown,
-    pages_stay_whole_when_hits_are_dropped, what_a_provider_babbles_is_bounded,
+    a_stale_index_returns_no_wrong_records, a_wrong_provider_reveals_no_hidden_records,
+    hostile_search_texts_cause_no_error, long_responses_of_a_provider_are_cut,
+    pages_are_filled_after_hits_are_dropped, provider_failures_are_503,
+    records_of_others_are_never_returned,
 };
 
 struct Library {
@@ -101,42 +103,42 @@ cases!(
     search_finds_text_in_its_fields,
     search_requires_a_text,
     search_pages_through_its_hits,
-    best_first,
-    every_mutation_is_followed,
-    batches_of_many_records,
-    expiry_and_soft_deletion_are_followed,
-    others_records_are_never_shown,
-    a_liar_is_told_apart_by_nothing,
-    pages_stay_whole_when_hits_are_dropped,
-    what_a_provider_babbles_is_bounded,
-    an_index_behind_the_store_shows_nothing_wrong,
-    failures_are_503,
-    the_store_stands_in,
-    a_filter_holds,
-    rebuilding,
-    in_code,
-    hostile_texts,
+    hits_are_sorted_by_score,
+    the_index_follows_every_mutation,
+    the_index_follows_large_batches,
+    the_index_follows_expiry_and_soft_deletion,
+    records_of_others_are_never_returned,
+    a_wrong_provider_reveals_no_hidden_records,
+    pages_are_filled_after_hits_are_dropped,
+    long_responses_of_a_provider_are_cut,
+    a_stale_index_returns_no_wrong_records,
+    provider_failures_are_503,
+    a_small_entity_is_searched_in_the_store,
+    searches_apply_filters,
+    a_rebuild_corrects_the_index_during_writes,
+    code_calls_provider_searches,
+    hostile_search_texts_cause_no_error,
 );
 
 impl Library {
     /// Waits until the index of an entity is as expected.
-    async fn until(&self, index: &str, expected: &[(&str, &str)]) {
+    async fn wait_for_entries(&self, index: &str, expected: &[(&str, &str)]) {
         let expected: BTreeMap<String, String> = expected
             .iter()
             .map(|(id, text)| ((*id).to_owned(), (*text).to_owned()))
             .collect();
-        self.settled(index, |found| *found == expected).await;
+        self.wait_for_index(index, |found| *found == expected).await;
     }
 
-    async fn settled(&self, index: &str, done: impl Fn(&BTreeMap<String, String>) -> bool) {
-        let waited = tokio::time::timeout(Duration::from_secs(30), async {
+    async fn wait_for_index(&self, index: &str, done: impl Fn(&BTreeMap<String, String>) -> bool) {
+        let waited = tokio::time::timeout(Duration::from_mins(1), async {
             while !done(&self.words.indexed(index)) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         });
         assert!(
             waited.await.is_ok(),
-            "the index does not follow: {:?}",
+            "the index is not up to date: {:?}",
             self.words.indexed(index)
         );
     }
@@ -152,7 +154,7 @@ impl Library {
         assert_eq!(reply.status, 201, "{reply:?}");
     }
 
-    /// Records of a tenant, made one after another.
+    /// Creates records of a tenant one after another.
     async fn secrets(&self, team: &str, ids: impl Iterator<Item = String>, text: &str) {
         let secrets = self.s.running().adapter::<Secret>().unwrap();
         let actor = linchpin::Actor {
@@ -170,7 +172,7 @@ impl Library {
         }
     }
 
-    async fn as_of(
+    async fn send_as(
         &self,
         team: &str,
         method: &str,
@@ -214,7 +216,7 @@ async fn search_finds_text_in_its_fields(l: Library) {
     l.paper("a", "Needle doc", "").await;
     l.paper("b", "5000", "").await;
     l.paper("c", "50% off", "").await;
-    l.until(
+    l.wait_for_entries(
         "papers",
         &[("a", "Needle doc|"), ("b", "5000|"), ("c", "50% off|")],
     )
@@ -225,7 +227,7 @@ async fn search_finds_text_in_its_fields(l: Library) {
     assert_eq!(
         found[0],
         l.s.get("/papers/a").await.json(),
-        "a whole record"
+        "the hit is a whole record"
     );
     assert_eq!(ids(&l.s.get("/papers/find?q=50%25").await.json()), ["c"]);
     assert_eq!(l.words.queries.load(Ordering::SeqCst), before + 2);
@@ -265,7 +267,7 @@ async fn search_pages_through_its_hits(l: Library) {
     for n in 0..7 {
         l.paper(&format!("p{n}"), "a word", "").await;
     }
-    l.settled("papers", |found| found.len() == 7).await;
+    l.wait_for_index("papers", |found| found.len() == 7).await;
     let page = l.s.get("/papers/find-page?q=word&limit=1").await.json();
     assert_eq!(
         (ids(&page["items"]), &page["hasMore"]),
@@ -278,7 +280,7 @@ async fn search_pages_through_its_hits(l: Library) {
             .await
             .json();
     assert_eq!(ids(&next["items"]), ["p1", "p2", "p3"]);
-    // A cursor belongs to its text and its route, and cannot be made up.
+    // A cursor belongs to its text and its route, and cannot be forged.
     for wrong in [
         format!("/papers/find-page?q=other&cursor={cursor}"),
         format!("/papers/find-in?q=word&cursor={cursor}"),
@@ -304,7 +306,7 @@ async fn search_pages_through_its_hits(l: Library) {
             all
         );
     }
-    // The whole of it, to the bound of the entity.
+    // All hits, up to the limit of the entity.
     assert_eq!(ids(&l.s.get("/papers/find?q=word").await.json()).len(), 4);
     assert_eq!(
         ids(&l.s.get("/papers/find?q=word&limit=99").await.json()).len(),
@@ -327,12 +329,12 @@ async fn search_pages_through_its_hits(l: Library) {
     assert_eq!(ids(&next["items"]), ["p1", "p2"]);
 }
 
-async fn best_first(l: Library) {
+async fn hits_are_sorted_by_score(l: Library) {
     l.paper("a", "nothing", "word word word").await;
     l.paper("b", "word", "").await;
     l.paper("c", "word", "word word").await;
     l.paper("d", "none", "none").await;
-    l.settled("papers", |found| found.len() == 4).await;
+    l.wait_for_index("papers", |found| found.len() == 4).await;
     assert_eq!(
         ids(&l.s.get("/papers/find?q=WORD").await.json()),
         ["c", "a", "b"],
@@ -345,7 +347,7 @@ async fn best_first(l: Library) {
     );
 }
 
-async fn the_store_stands_in(l: Library) {
+async fn a_small_entity_is_searched_in_the_store(l: Library) {
     for id in 1..=5 {
         assert_eq!(
             l.s.post("/leaves", json!({"id": id.to_string(), "name": "a leaf"}))
@@ -354,11 +356,11 @@ async fn the_store_stands_in(l: Library) {
             201
         );
     }
-    l.settled("leaves", |found| found.len() == 5).await;
+    l.wait_for_index("leaves", |found| found.len() == 5).await;
     let page = l.s.get("/leaves/seek?q=leaf").await.json();
     assert_eq!(ids(&page["items"]), ["1", "2"]);
     let provided = page["nextCursor"].as_str().unwrap().to_owned();
-    l.words.mood(Mood::Fails);
+    l.words.behave(Behaviour::Fails);
     // The same response from the store, which continues after its own cursor.
     let page = l.s.get("/leaves/seek?q=leaf").await.json();
     assert_eq!(ids(&page["items"]), ["1", "2"]);
@@ -372,14 +374,14 @@ async fn the_store_stands_in(l: Library) {
         ["3", "4"]
     );
     assert_eq!(l.s.walk("/leaves/seek?q=leaf").await.len(), 5);
-    // Pages of one order are not continued in another.
+    // The store cannot continue after a cursor of the provider.
     assert_eq!(
         l.s.get(&format!("/leaves/seek?q=leaf&cursor={provided}"))
             .await
             .code(),
         (503, "unavailable")
     );
-    l.words.mood(Mood::Honest);
+    l.words.behave(Behaviour::Honest);
     assert_eq!(
         ids(&l
             .s
@@ -405,7 +407,7 @@ async fn the_store_stands_in(l: Library) {
         );
     }
     // Ids in another spelling match no record.
-    l.words.mood(Mood::Says(
+    l.words.behave(Behaviour::Returns(
         ["03", "+4", "4", "99", "x"].map(str::to_owned).to_vec(),
     ));
     assert_eq!(
@@ -414,7 +416,7 @@ async fn the_store_stands_in(l: Library) {
     );
 }
 
-async fn a_filter_holds(l: Library) {
+async fn searches_apply_filters(l: Library) {
     for n in 0..9 {
         let stage = if n % 3 == 0 { "published" } else { "draft" };
         let reply =
@@ -425,7 +427,7 @@ async fn a_filter_holds(l: Library) {
             .await;
         assert_eq!(reply.status, 201, "{reply:?}");
     }
-    l.settled("papers", |found| found.len() == 9).await;
+    l.wait_for_index("papers", |found| found.len() == 9).await;
     let page =
         l.s.get("/papers/find-in?q=word&stage=published&limit=2")
             .await
@@ -454,9 +456,9 @@ async fn a_filter_holds(l: Library) {
         .problem("enum", "query:stage");
 }
 
-async fn in_code(l: Library) {
+async fn code_calls_provider_searches(l: Library) {
     l.paper("a", "word", "").await;
-    l.settled("papers", |found| found.len() == 1).await;
+    l.wait_for_index("papers", |found| found.len() == 1).await;
     let papers = l.s.running().adapter::<Paper>().unwrap();
     let cx = linchpin::Cx::system("a test");
     let page = || linchpin::entity::PageArgs::default();
@@ -477,11 +479,11 @@ async fn in_code(l: Library) {
         papers.find(&cx, " ", page()).await.unwrap_err().code(),
         linchpin::Code::ValidationFailed
     );
-    // The application itself sees every tenant's.
+    // The application itself sees the records of every tenant.
     l.secrets("red", ["r".to_owned()].into_iter(), "word").await;
     l.secrets("blue", ["b".to_owned()].into_iter(), "word")
         .await;
-    l.settled("secrets", |found| found.len() == 2).await;
+    l.wait_for_index("secrets", |found| found.len() == 2).await;
     let secrets = l.s.running().adapter::<Secret>().unwrap();
     let cx = linchpin::Cx::system("a test").at(l.s.now());
     assert_eq!(secrets.hunt(&cx, "word", page()).await.unwrap().len(), 2);
@@ -491,18 +493,18 @@ async fn in_code(l: Library) {
 mod lasting {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn sqlite() {
-        super::an_index_goes_on_where_it_stopped(super::On::Sqlite).await;
+        super::an_index_continues_after_a_restart(super::On::Sqlite).await;
     }
 
     #[cfg(feature = "postgres")]
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn postgres() {
-        super::an_index_goes_on_where_it_stopped(super::On::Postgres).await;
+        super::an_index_continues_after_a_restart(super::On::Postgres).await;
     }
 }
 
 #[tokio::test]
-async fn a_provider_that_nobody_registers_stops_the_start() {
+async fn an_unregistered_provider_is_a_start_up_error() {
     let app = || {
         let config = Config::new()
             .signing_secret(crate::server::SECRET)
@@ -540,12 +542,12 @@ async fn a_provider_that_nobody_registers_stops_the_start() {
 }
 
 /// Forwards events.
-struct Told {
+struct EventForwarder {
     out: tokio::sync::mpsc::UnboundedSender<(String, usize, Json)>,
     records: bool,
 }
 
-impl linchpin::EventSink for Told {
+impl linchpin::EventSink for EventForwarder {
     fn publish<'a>(
         &'a self,
         batch: &'a linchpin::event::Batch,
@@ -566,7 +568,7 @@ impl linchpin::EventSink for Told {
 
 /// A consumer that needs records gets the keys of a batch, in chunks; all others get one event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_of_batches_are_for_those_who_need_them() {
+async fn keys_of_batches_reach_consumers_that_need_records_only() {
     for on in STORES {
         let (out, mut plain) = tokio::sync::mpsc::unbounded_channel();
         let (more_out, mut records) = tokio::sync::mpsc::unbounded_channel();
@@ -574,14 +576,14 @@ async fn keys_of_batches_are_for_those_who_need_them() {
             app.search_provider("words", Words::default())
                 .event_sink(
                     "plain",
-                    Told {
+                    EventForwarder {
                         out,
                         records: false,
                     },
                 )
                 .event_sink(
                     "records",
-                    Told {
+                    EventForwarder {
                         out: more_out,
                         records: true,
                     },
@@ -614,8 +616,8 @@ async fn keys_of_batches_are_for_those_who_need_them() {
             s.post("/papers/rename-all", json!({"rank": rank, "title": "new"}))
                 .await;
         }
-        // The removal of an expired record that conflicts with a write is an event for sinks that
-        // need records only.
+        // A write removes an expired record that conflicts with it. Only sinks that need records
+        // get an event of this removal.
         let token = s.token_in("ann", "red");
         let headers = [
             ("authorization", token.as_str()),
@@ -635,29 +637,29 @@ async fn keys_of_batches_are_for_those_who_need_them() {
         }
         s.post("/papers/clear", json!({"rank": 0})).await;
         let count = json!({"count": 1203});
-        let mut told = Vec::new();
-        while told
+        let mut received = Vec::new();
+        while received
             .last()
             .is_none_or(|(name, ..): &(String, usize, Json)| name != "papers.clear")
         {
-            told.push(
-                tokio::time::timeout(Duration::from_secs(30), plain.recv())
+            received.push(
+                tokio::time::timeout(Duration::from_mins(1), plain.recv())
                     .await
-                    .expect("told in time")
+                    .expect("an event in time")
                     .unwrap(),
             );
         }
         let event = |name: &str, keys: usize| (name.to_owned(), keys, count.clone());
         assert_eq!(
-            told,
+            received,
             [
                 event("papers.rename-all", 0),
                 event("papers.rename-all", 0),
                 event("papers.clear", 0)
             ]
         );
-        let mut told = Vec::new();
-        while told
+        let mut received = Vec::new();
+        while received
             .iter()
             .map(
                 |(name, keys, _): &(String, usize, Json)| {
@@ -667,10 +669,10 @@ async fn keys_of_batches_are_for_those_who_need_them() {
             .sum::<usize>()
             < 1203
         {
-            told.push(
-                tokio::time::timeout(Duration::from_secs(30), records.recv())
+            received.push(
+                tokio::time::timeout(Duration::from_mins(1), records.recv())
                     .await
-                    .expect("told in time")
+                    .expect("an event in time")
                     .unwrap(),
             );
         }
@@ -683,6 +685,6 @@ async fn keys_of_batches_are_for_those_who_need_them() {
             chunks("papers.clear"),
         ]
         .concat();
-        assert_eq!(told, expected);
+        assert_eq!(received, expected);
     }
 }

@@ -10,9 +10,9 @@ use linchpin::prelude::*;
 use linchpin::search::{Change, Document, Hit, Opened, SearchIndex, SearchProvider, SearchQuery};
 use linchpin::{BoxFuture, Result};
 
-/// Its next behaviour.
+/// The behaviour of the provider in its next calls.
 #[derive(Clone, Debug, Default)]
-pub enum Mood {
+pub enum Behaviour {
     #[default]
     Honest,
     Fails,
@@ -20,15 +20,15 @@ pub enum Mood {
     /// Never answers.
     Hangs,
     /// Always returns these ids.
-    Says(Vec<String>),
-    /// Answers these one after another, as a provider that does not know whose records they are.
-    Lists(Vec<String>),
+    Returns(Vec<String>),
+    /// Returns these hits one after another, like a provider that does not know their owners.
+    ReturnsInTurn(Vec<String>),
     /// Returns more unknown ids than requested.
-    Babbles,
+    ReturnsTooMany,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct StoredIndex {
     documents: BTreeMap<String, (u64, Document)>,
     generation: u64,
     complete: bool,
@@ -37,8 +37,8 @@ pub(crate) struct Kept {
 /// An index of words in memory; clones share it, as processes share a folder.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
-    pub(crate) indexes: Arc<Mutex<HashMap<String, Kept>>>,
-    pub mood: Arc<Mutex<Mood>>,
+    pub(crate) indexes: Arc<Mutex<HashMap<String, StoredIndex>>>,
+    pub behaviour: Arc<Mutex<Behaviour>>,
     /// Changes are refused.
     pub full: Arc<Mutex<bool>>,
     pub queries: Arc<AtomicUsize>,
@@ -46,8 +46,8 @@ pub struct Words {
 }
 
 impl Words {
-    pub fn mood(&self, mood: Mood) {
-        *self.mood.lock().unwrap() = mood;
+    pub fn behave(&self, behaviour: Behaviour) {
+        *self.behaviour.lock().unwrap() = behaviour;
     }
 
     /// The indexed texts of an entity, by id.
@@ -56,14 +56,14 @@ impl Words {
         let documents = indexes
             .get(index)
             .into_iter()
-            .flat_map(|kept| &kept.documents);
+            .flat_map(|stored_index| &stored_index.documents);
         documents
             .map(|(id, (_, document))| (id.clone(), document.texts.join("|")))
             .collect()
     }
 
     /// Adds an entry to an index without a change of a record.
-    pub fn plant(&self, index: &str, id: &str, text: &str) {
+    pub fn insert_entry(&self, index: &str, id: &str, text: &str) {
         let document = Document {
             id: id.to_owned(),
             texts: vec![text.to_owned(); 2],
@@ -79,7 +79,7 @@ impl Words {
     }
 
     /// Removes an entry from an index without a change of a record.
-    pub fn lose(&self, index: &str, id: &str) {
+    pub fn remove_entry(&self, index: &str, id: &str) {
         self.indexes
             .lock()
             .unwrap()
@@ -91,7 +91,7 @@ impl Words {
 
     fn answer(&self, index: &SearchIndex, query: &SearchQuery<'_>) -> Vec<Hit> {
         let (text, indexes) = (query.text.to_lowercase(), self.indexes.lock().unwrap());
-        let owned = |document: &Document| {
+        let has_owners = |document: &Document| {
             query
                 .owners
                 .iter()
@@ -109,9 +109,9 @@ impl Words {
         let documents = indexes
             .get(index.name)
             .into_iter()
-            .flat_map(|kept| kept.documents.values());
+            .flat_map(|stored_index| stored_index.documents.values());
         let mut hits: Vec<Hit> = documents
-            .filter(|(_, document)| owned(document))
+            .filter(|(_, document)| has_owners(document))
             .map(|(_, document)| Hit {
                 id: document.id.clone(),
                 score: score(document),
@@ -119,21 +119,24 @@ impl Words {
             .filter(|hit| hit.score > 0.0)
             .collect();
         hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
-        let behind = |hit: &Hit| {
+        let is_after = |hit: &Hit| {
             query.after.is_none_or(|after| {
                 hit.score < after.score
                     || (hit.score.total_cmp(&after.score).is_eq() && hit.id > after.id)
             })
         };
-        hits.into_iter().filter(behind).take(query.limit).collect()
+        hits.into_iter()
+            .filter(is_after)
+            .take(query.limit)
+            .collect()
     }
 }
 
 impl SearchProvider for Words {
     fn open<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Opened>> {
         let mut indexes = self.indexes.lock().unwrap();
-        let kept = indexes.entry(index.name.to_owned()).or_default();
-        let complete = kept.complete;
+        let stored_index = indexes.entry(index.name.to_owned()).or_default();
+        let complete = stored_index.complete;
         Box::pin(async move {
             Ok(Opened {
                 complete,
@@ -152,7 +155,7 @@ impl SearchProvider for Words {
                 return Err(linchpin::Error::internal("the disk is full"));
             }
             let mut indexes = self.indexes.lock().unwrap();
-            let kept = indexes.get_mut(index.name).unwrap();
+            let stored_index = indexes.get_mut(index.name).unwrap();
             for change in changes {
                 match change {
                     Change::Put(document) => {
@@ -160,10 +163,11 @@ impl SearchProvider for Words {
                             (document.texts.len(), document.owners.len()),
                             (index.fields.len(), index.owners.len())
                         );
-                        kept.documents
-                            .insert(document.id.clone(), (kept.generation, document));
+                        stored_index
+                            .documents
+                            .insert(document.id.clone(), (stored_index.generation, document));
                     }
-                    Change::Remove(id) => drop(kept.documents.remove(&id)),
+                    Change::Remove(id) => drop(stored_index.documents.remove(&id)),
                 }
             }
             Ok(())
@@ -173,8 +177,8 @@ impl SearchProvider for Words {
     fn begin<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let mut indexes = self.indexes.lock().unwrap();
-            let kept = indexes.get_mut(index.name).unwrap();
-            (kept.generation, kept.complete) = (kept.generation + 1, false);
+            let stored_index = indexes.get_mut(index.name).unwrap();
+            (stored_index.generation, stored_index.complete) = (stored_index.generation + 1, false);
             Ok(())
         })
     }
@@ -182,10 +186,12 @@ impl SearchProvider for Words {
     fn finish<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let mut indexes = self.indexes.lock().unwrap();
-            let kept = indexes.get_mut(index.name).unwrap();
-            let generation = kept.generation;
-            kept.documents.retain(|_, (of, _)| *of == generation);
-            kept.complete = true;
+            let stored_index = indexes.get_mut(index.name).unwrap();
+            let generation = stored_index.generation;
+            stored_index
+                .documents
+                .retain(|_, (entry_generation, _)| *entry_generation == generation);
+            stored_index.complete = true;
             Ok(())
         })
     }
@@ -195,8 +201,8 @@ impl SearchProvider for Words {
         index: &'a SearchIndex,
         query: &'a SearchQuery<'a>,
     ) -> BoxFuture<'a, Result<Vec<Hit>>> {
-        let asked = self.queries.fetch_add(1, Ordering::SeqCst);
-        let mood = self.mood.lock().unwrap().clone();
+        let query_number = self.queries.fetch_add(1, Ordering::SeqCst);
+        let behaviour = self.behaviour.lock().unwrap().clone();
         let hits = |ids: &[String]| {
             ids.iter()
                 .map(|id| Hit {
@@ -205,13 +211,13 @@ impl SearchProvider for Words {
                 })
                 .collect()
         };
-        let answer = match mood {
-            Mood::Honest => Ok(self.answer(index, query)),
-            Mood::Fails => Err(linchpin::Error::internal("out of order")),
-            Mood::Panics => panic!("out of order"),
-            Mood::Hangs => return Box::pin(std::future::pending()),
-            Mood::Says(ids) => Ok(hits(&ids)),
-            Mood::Lists(ids) => {
+        let answer = match behaviour {
+            Behaviour::Honest => Ok(self.answer(index, query)),
+            Behaviour::Fails => Err(linchpin::Error::internal("out of order")),
+            Behaviour::Panics => panic!("out of order"),
+            Behaviour::Hangs => return Box::pin(std::future::pending()),
+            Behaviour::Returns(ids) => Ok(hits(&ids)),
+            Behaviour::ReturnsInTurn(ids) => {
                 let from = query.after.map_or(0, |after| {
                     ids.iter()
                         .position(|id| *id == after.id)
@@ -219,9 +225,9 @@ impl SearchProvider for Words {
                 });
                 Ok(hits(&ids[from..ids.len().min(from + query.limit)]))
             }
-            Mood::Babbles => Ok((0..query.limit + 7)
+            Behaviour::ReturnsTooMany => Ok((0..query.limit + 7)
                 .map(|n| Hit {
-                    id: format!("nobody-{asked}-{n}"),
+                    id: format!("nobody-{query_number}-{n}"),
                     score: f64::NAN,
                 })
                 .collect()),
@@ -230,7 +236,7 @@ impl SearchProvider for Words {
     }
 
     fn patience(&self) -> Duration {
-        self.patience.unwrap_or(Duration::from_secs(20))
+        self.patience.unwrap_or(Duration::from_mins(1))
     }
 }
 
@@ -240,7 +246,7 @@ pub enum Stage {
     Published,
 }
 
-/// Everybody's.
+/// A record that every caller sees.
 #[entity(
     unique(slug),
     search(provider = "words", fields(title = 2, body = 1)),
@@ -293,7 +299,7 @@ pub const CLEAR: Operation<Paper>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "boolean")]
 pub const TAKE: Operation<Paper>;
 
-/// A tenant's, and gone after an hour.
+/// A record of a tenant that expires after an hour.
 #[entity(
     tenant(team),
     soft_delete(gone_at),
@@ -319,7 +325,7 @@ pub const HUNT: Operation<Secret>;
 #[operation(kind = "search", fields(text), paginate)]
 pub const HUNT_PAGE: Operation<Secret>;
 
-/// With an integer key, and searched by the store.
+/// A record with an integer key that the store searches.
 #[entity(search(provider = "words", fields(name = 1), fallback), pagination(default = 2, max = 4), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Leaf {

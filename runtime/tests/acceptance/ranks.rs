@@ -63,7 +63,7 @@ pub const ENSURE: Operation<Ban>;
 )]
 pub const NOTE: Operation<Ban>;
 
-#[allow(clippy::unused_async)] // what an operation runs is async
+#[allow(clippy::unused_async)] // the function of an operation must be async
 async fn note<S: linchpin::operation::CustomStore>(
     _: CustomCall<Ban, S>,
     _: String,
@@ -71,7 +71,7 @@ async fn note<S: linchpin::operation::CustomStore>(
     Ok("noted".to_owned())
 }
 
-/// Below a container in the path; it may refer to a user.
+/// A warning whose path contains its container; it may refer to a user.
 #[entity(
     parent_path = "containers/{container_id}",
     scope(container_id = param(container_id)),
@@ -95,7 +95,7 @@ pub static MODERATION: Package = package!(
     ]
 );
 
-struct Staff;
+struct StaffRanks;
 
 /// The rank of a user by name, or of an actor by role.
 fn level(name: &str) -> u8 {
@@ -107,7 +107,7 @@ fn level(name: &str) -> u8 {
     }
 }
 
-impl Evaluator for Staff {
+impl Evaluator for StaffRanks {
     fn decide<'a>(&'a self, request: AccessRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
         let decision = match request.actor {
             actor if actor.has_any_role(&["muted"]) => Decision::Deny,
@@ -127,7 +127,7 @@ impl Evaluator for Staff {
                 "the action that was granted"
             );
             if target == "broken" {
-                return Err(Error::internal("the ranks are not to be had"));
+                return Err(Error::internal("the ranks are unavailable"));
             }
             if access.actor.id.as_deref() == Some(target) {
                 return Ok(Decision::DenyWith(Error::new(
@@ -159,9 +159,9 @@ impl Evaluator for Staff {
     }
 }
 
-struct Judge<E>(fn() -> E);
+struct EvaluatorPlugin<E>(fn() -> E);
 
-impl<E: Evaluator> Plugin for Judge<E> {
+impl<E: Evaluator> Plugin for EvaluatorPlugin<E> {
     fn name(&self) -> &'static str {
         "judge"
     }
@@ -171,27 +171,31 @@ impl<E: Evaluator> Plugin for Judge<E> {
     }
 }
 
-fn judged(app: App) -> App {
-    app.plugin(Judge(|| Staff))
+fn with_ranks(app: App) -> App {
+    app.plugin(EvaluatorPlugin(|| StaffRanks))
 }
 
-cases!(&crate::ranks::MODERATION, crate::ranks::judged => created, changed, moved, upserted, owners, below_a_path, documented);
+cases!(&crate::ranks::MODERATION, crate::ranks::with_ranks =>
+    a_create_compares_ranks, changes_of_one_record_compare_ranks,
+    a_move_compares_the_ranks_of_both_targets, an_upsert_compares_ranks, owners_need_no_rank,
+    ranks_apply_below_a_parent_path, the_document_lists_ranks,
+);
 
-async fn asked(s: &Server, who: (&str, &[&str]), method: &str, path: &str, body: Json) -> Reply {
+async fn call_as(s: &Server, who: (&str, &[&str]), method: &str, path: &str, body: Json) -> Reply {
     call(s, &s.token(who.0, who.1), method, path, body).await
 }
 
 const MOD: (&str, &[&str]) = ("mod-1", &["mod"]);
 const OWNER: (&str, &[&str]) = ("owner-1", &["owner"]);
-const NOBODY: (&str, &[&str]) = ("x", &[]);
+const WITHOUT_GRANT: (&str, &[&str]) = ("x", &[]);
 
 fn ban(id: &str, container: &str, user: &str) -> Json {
     json!({"id": id, "containerId": container, "userId": user})
 }
 
-async fn created(s: &Server) {
+async fn a_create_compares_ranks(s: &Server) {
     assert_eq!(
-        asked(s, MOD, "POST", "/bans", ban("a", "c", "member"))
+        call_as(s, MOD, "POST", "/bans", ban("a", "c", "member"))
             .await
             .status,
         201
@@ -199,44 +203,44 @@ async fn created(s: &Server) {
     for (who, user) in [
         (MOD, "owner-9"),
         (MOD, "mod-2"),
-        (NOBODY, "member-2"),
+        (WITHOUT_GRANT, "member-2"),
         (("m", &["mod", "muted"][..]), "member-2"),
     ] {
         assert_eq!(
-            asked(s, who, "POST", "/bans", ban("b", "c", user))
+            call_as(s, who, "POST", "/bans", ban("b", "c", user))
                 .await
                 .code(),
             (403, "forbidden"),
             "{who:?} {user}"
         );
     }
-    let oneself = asked(s, MOD, "POST", "/bans", ban("b", "c", "mod-1")).await;
+    let oneself = call_as(s, MOD, "POST", "/bans", ban("b", "c", "mod-1")).await;
     assert_eq!(
         (oneself.status, &oneself.json()["error"]),
         (403, &json!("not oneself"))
     );
-    // The hook knows where.
+    // The evaluator gets the container: it is more permissive in this one.
     assert_eq!(
-        asked(s, MOD, "POST", "/bans", ban("b", "lenient", "mod-2"))
+        call_as(s, MOD, "POST", "/bans", ban("b", "lenient", "mod-2"))
             .await
             .status,
         201
     );
     assert_eq!(
-        asked(s, OWNER, "POST", "/bans", ban("c", "c", "mod-2"))
+        call_as(s, OWNER, "POST", "/bans", ban("c", "c", "mod-2"))
             .await
             .status,
         201
     );
-    // No answer is no permission.
+    // An error of the evaluator is no grant.
     assert_eq!(
-        asked(s, OWNER, "POST", "/bans", ban("d", "c", "broken"))
+        call_as(s, OWNER, "POST", "/bans", ban("d", "c", "broken"))
             .await
             .code(),
         (503, "unavailable")
     );
     // Invalid input is reported first, as everywhere.
-    asked(
+    call_as(
         s,
         MOD,
         "POST",
@@ -254,11 +258,12 @@ async fn created(s: &Server) {
     );
 }
 
-/// Routes on one record look at it first: 404, then 403; nothing of a refused call is written.
-async fn changed(s: &Server) {
+/// Routes on one record read it first: a missing record is 404, a refusal 403. A refused call
+/// writes nothing.
+async fn changes_of_one_record_compare_ranks(s: &Server) {
     for (id, user) in [("low", "member"), ("high", "mod-7")] {
         assert_eq!(
-            asked(s, OWNER, "POST", "/bans", ban(id, "c", user))
+            call_as(s, OWNER, "POST", "/bans", ban(id, "c", user))
                 .await
                 .status,
             201
@@ -273,32 +278,32 @@ async fn changed(s: &Server) {
         ("POST", "/note", Json::Null),
     ] {
         assert_eq!(
-            asked(s, MOD, method, &format!("/bans/high{path}"), body.clone())
+            call_as(s, MOD, method, &format!("/bans/high{path}"), body.clone())
                 .await
                 .code(),
             (403, "forbidden"),
             "{method} {path}"
         );
         assert_eq!(
-            asked(s, MOD, method, &format!("/bans/none{path}"), body.clone())
+            call_as(s, MOD, method, &format!("/bans/none{path}"), body.clone())
                 .await
                 .code(),
             (404, "not_found"),
             "{method} {path}"
         );
         assert_eq!(s.get("/bans/high").await.json(), before, "{method} {path}");
-        let done = asked(s, MOD, method, &format!("/bans/low{path}"), body).await;
+        let done = call_as(s, MOD, method, &format!("/bans/low{path}"), body).await;
         assert_eq!(done.status, 200, "{method} {path} {done:?}");
     }
-    // Hidden: as if there were none.
+    // With `hide`, the record looks missing.
     assert_eq!(
-        asked(s, MOD, "DELETE", "/bans/high", Json::Null)
+        call_as(s, MOD, "DELETE", "/bans/high", Json::Null)
             .await
             .code(),
         (404, "not_found")
     );
     assert_eq!(
-        asked(s, OWNER, "DELETE", "/bans/high", Json::Null)
+        call_as(s, OWNER, "DELETE", "/bans/high", Json::Null)
             .await
             .status,
         204
@@ -306,16 +311,16 @@ async fn changed(s: &Server) {
 }
 
 /// The new target of a record is compared too.
-async fn moved(s: &Server) {
+async fn a_move_compares_the_ranks_of_both_targets(s: &Server) {
     assert_eq!(
-        asked(s, MOD, "POST", "/bans", ban("a", "c", "member"))
+        call_as(s, MOD, "POST", "/bans", ban("a", "c", "member"))
             .await
             .status,
         201
     );
     for (method, path) in [("PATCH", "/bans/a"), ("PATCH", "/bans/a/move-to")] {
         assert_eq!(
-            asked(s, MOD, method, path, json!({"userId": "owner-2"}))
+            call_as(s, MOD, method, path, json!({"userId": "owner-2"}))
                 .await
                 .code(),
             (403, "forbidden"),
@@ -323,15 +328,15 @@ async fn moved(s: &Server) {
         );
         assert_eq!(s.get("/bans/a").await.json()["userId"], "member", "{path}");
         assert_eq!(
-            asked(s, MOD, method, path, json!({"userId": "member"}))
+            call_as(s, MOD, method, path, json!({"userId": "member"}))
                 .await
                 .status,
             200,
-            "{path}: as it is"
+            "{path}: the target stays"
         );
     }
     assert_eq!(
-        asked(
+        call_as(
             s,
             MOD,
             "PATCH",
@@ -343,51 +348,51 @@ async fn moved(s: &Server) {
         200
     );
     assert_eq!(
-        asked(s, MOD, "PATCH", "/bans/a", json!({"containerId": "c"}))
+        call_as(s, MOD, "PATCH", "/bans/a", json!({"containerId": "c"}))
             .await
             .code(),
         (403, "forbidden"),
-        "there it is too much"
+        "in this container, the rank of the caller is too low"
     );
 }
 
-async fn upserted(s: &Server) {
+async fn an_upsert_compares_ranks(s: &Server) {
     let body = |user: &str| json!({"containerId": "c", "userId": user, "reason": "r"});
     assert_eq!(
-        asked(s, MOD, "POST", "/bans/ensure", body("mod-2"))
+        call_as(s, MOD, "POST", "/bans/ensure", body("mod-2"))
             .await
             .code(),
         (403, "forbidden")
     );
     assert_eq!(
-        asked(s, MOD, "POST", "/bans/ensure", body("member"))
+        call_as(s, MOD, "POST", "/bans/ensure", body("member"))
             .await
             .status,
         201
     );
     assert_eq!(
-        asked(s, MOD, "POST", "/bans/ensure", body("member"))
+        call_as(s, MOD, "POST", "/bans/ensure", body("member"))
             .await
             .status,
         200
     );
     assert_eq!(
-        asked(s, OWNER, "POST", "/bans/ensure", body("mod-2"))
+        call_as(s, OWNER, "POST", "/bans/ensure", body("mod-2"))
             .await
             .status,
         201
     );
     assert_eq!(
-        asked(s, MOD, "POST", "/bans/ensure", body("mod-2"))
+        call_as(s, MOD, "POST", "/bans/ensure", body("mod-2"))
             .await
             .code(),
         (403, "forbidden")
     );
 }
 
-/// Own records need no rank: it restricts grants only.
-async fn owners(s: &Server) {
-    let own = asked(
+/// Callers need no rank for their own records: a rank restricts grants only.
+async fn owners_need_no_rank(s: &Server) {
+    let own = call_as(
         s,
         ("owner-5", &[]),
         "POST",
@@ -400,7 +405,7 @@ async fn owners(s: &Server) {
         (201, &json!("owner-5"))
     );
     assert_eq!(
-        asked(
+        call_as(
             s,
             ("owner-5", &[]),
             "PATCH",
@@ -412,14 +417,20 @@ async fn owners(s: &Server) {
         200
     );
     assert_eq!(
-        asked(s, NOBODY, "PATCH", "/bans/own", json!({"reason": "theirs"}))
-            .await
-            .code(),
+        call_as(
+            s,
+            WITHOUT_GRANT,
+            "PATCH",
+            "/bans/own",
+            json!({"reason": "theirs"})
+        )
+        .await
+        .code(),
         (403, "forbidden")
     );
     // A caller with a grant is compared, even for a record that they created.
     assert_eq!(
-        asked(
+        call_as(
             s,
             ("owner-5", &["mod"]),
             "PATCH",
@@ -432,23 +443,23 @@ async fn owners(s: &Server) {
     );
 }
 
-async fn below_a_path(s: &Server) {
+async fn ranks_apply_below_a_parent_path(s: &Server) {
     let at = "/containers/c/warnings";
     let warning = |id: &str, about: Json| json!({"id": id, "about": about, "text": "t"});
     assert_eq!(
-        asked(s, MOD, "POST", at, warning("a", json!("member")))
+        call_as(s, MOD, "POST", at, warning("a", json!("member")))
             .await
             .status,
         201
     );
     assert_eq!(
-        asked(s, MOD, "POST", at, warning("b", json!("owner-1")))
+        call_as(s, MOD, "POST", at, warning("b", json!("owner-1")))
             .await
             .code(),
         (403, "forbidden")
     );
     assert_eq!(
-        asked(
+        call_as(
             s,
             MOD,
             "POST",
@@ -460,14 +471,14 @@ async fn below_a_path(s: &Server) {
         201
     );
     assert_eq!(
-        asked(s, MOD, "POST", at, warning("d", Json::Null))
+        call_as(s, MOD, "POST", at, warning("d", Json::Null))
             .await
             .status,
         201,
         "about nobody"
     );
     assert_eq!(
-        asked(
+        call_as(
             s,
             MOD,
             "PATCH",
@@ -479,28 +490,34 @@ async fn below_a_path(s: &Server) {
         (403, "forbidden")
     );
     assert_eq!(
-        asked(s, MOD, "PATCH", &format!("{at}/a"), json!({"text": "u"}))
+        call_as(s, MOD, "PATCH", &format!("{at}/a"), json!({"text": "u"}))
             .await
             .status,
         200
     );
     assert_eq!(
-        asked(s, NOBODY, "PATCH", &format!("{at}/a"), json!({"text": "u"}))
-            .await
-            .code(),
+        call_as(
+            s,
+            WITHOUT_GRANT,
+            "PATCH",
+            &format!("{at}/a"),
+            json!({"text": "u"})
+        )
+        .await
+        .code(),
         (403, "forbidden")
     );
 }
 
-async fn documented(s: &Server) {
+async fn the_document_lists_ranks(s: &Server) {
     let document = s.get("/openapi.json").await.json();
-    let of = &document["paths"]["/bans"]["post"]["x-linchpin-permission"];
-    assert_eq!(of["rank"], "userId", "{of}");
+    let permission = &document["paths"]["/bans"]["post"]["x-linchpin-permission"];
+    assert_eq!(permission["rank"], "userId", "{permission}");
 }
 
-/// A policy that wants a comparison and an evaluator that makes none do not start.
+/// A policy with `rank` and an evaluator without ranks are a start-up error.
 #[tokio::test]
-async fn somebody_compares() {
+async fn a_policy_with_rank_needs_an_evaluator_with_ranks() {
     struct Plain;
     impl Evaluator for Plain {
         fn decide<'a>(&'a self, _: AccessRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
@@ -516,7 +533,7 @@ async fn somebody_compares() {
     let app = App::new(config())
         .plugin(JwtAuth::new())
         .package(&MODERATION)
-        .plugin(Judge(|| Plain));
+        .plugin(EvaluatorPlugin(|| Plain));
     let refused = app.start().await.unwrap_err().to_string();
     assert!(
         refused.contains("route `create` of `Ban`")

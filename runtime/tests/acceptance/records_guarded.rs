@@ -17,7 +17,7 @@ pub enum State {
     Gone,
 }
 
-/// The record that makes others visible.
+/// A room, whose visibility decides about its talks.
 #[entity(visible(open || owner_id == ctx(actor.id)), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Room {
@@ -28,7 +28,7 @@ pub struct Room {
     pub owner_id: Option<String>,
 }
 
-/// Seen through a room, until it expires or is marked.
+/// A talk that is visible through its room, until it expires or is marked as deleted.
 #[entity(
     gate(room_id -> Room),
     ttl(until),
@@ -83,7 +83,7 @@ macro_rules! everything {
             Ok(match wide {
                 0 => call.records("TRUE OR id IS NULL"),
                 1 => call.records("TRUE").order_by("id").limit(50),
-                // Twelve values in no order, some of them twice. The values of the row-level filter
+                // Twelve values, unsorted, some of them twice. The values of the row-level filter
                 // and of the limit follow them.
                 _ => call
                     .records("($12 = 12 AND $1 = 1 AND $11 = 11 AND $10=$2+8 AND $3+$4 = 7 AND $6-$5 = $8-$7 AND $9=9) OR $12 = $1")
@@ -108,9 +108,12 @@ pub static HOUSE: Package = package!(
     ],
 );
 
-cases!(&crate::records_guarded::HOUSE => behind_others, of_a_number);
+cases!(&crate::records_guarded::HOUSE =>
+    conditions_of_functions_apply_gates_and_visibility,
+    conditions_of_functions_apply_numeric_tenants,
+);
 
-async fn by(
+async fn send_as(
     s: &Server,
     token: Option<&str>,
     method: &str,
@@ -127,10 +130,11 @@ async fn by(
     s.raw(method, path, &headers, &body).await
 }
 
+/// The ids in the responses of the three conditions.
 async fn ids(s: &Server, token: Option<&str>, path: &str) -> Vec<Vec<String>> {
     let mut out = Vec::new();
     for wide in 0..3 {
-        let reply = by(
+        let reply = send_as(
             s,
             token,
             "GET",
@@ -152,7 +156,7 @@ async fn ids(s: &Server, token: Option<&str>, path: &str) -> Vec<Vec<String>> {
     out
 }
 
-async fn behind_others(s: &Server) {
+async fn conditions_of_functions_apply_gates_and_visibility(s: &Server) {
     for room in [
         json!({"id": "open"}),
         json!({"id": "shut", "open": false, "ownerId": "ada"}),
@@ -172,11 +176,11 @@ async fn behind_others(s: &Server) {
         body.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        let made = by(s, Some(&ada), "POST", "/talks", &body).await;
+        let made = send_as(s, Some(&ada), "POST", "/talks", &body).await;
         assert_eq!(made.status, 201, "{made:?}");
     }
     assert_eq!(
-        by(s, Some(&ada), "DELETE", "/talks/f", &json!(null))
+        send_as(s, Some(&ada), "DELETE", "/talks/f", &json!(null))
             .await
             .status,
         204
@@ -193,9 +197,9 @@ async fn behind_others(s: &Server) {
     assert_eq!(ids(s, None, "/talks/talks").await, vec![vec!["a", "e"]; 3]);
 }
 
-async fn of_a_number(s: &Server) {
+async fn conditions_of_functions_apply_numeric_tenants(s: &Server) {
     for (owner, tenant, id) in [("ada", "1", "a"), ("bob", "1", "b"), ("ada", "2", "c")] {
-        let made = by(
+        let made = send_as(
             s,
             Some(&s.token_in(owner, tenant)),
             "POST",
@@ -218,7 +222,7 @@ async fn of_a_number(s: &Server) {
         vec![Vec::<String>::new(); 3]
     );
     for tenant in ["x", "1 OR 1", ""] {
-        let reply = by(
+        let reply = send_as(
             s,
             Some(&s.token_in("ada", tenant)),
             "GET",

@@ -1,5 +1,5 @@
-//! The cost of an `include`: one further statement per path, whatever the page contains. A store in
-//! front of each one counts.
+//! The cost of an `include`: one further statement per path, regardless of the contents of the
+//! page. A wrapper around each store counts the statements.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::around::Around;
 use crate::relations::LETTERS;
 use crate::server::Server;
 
-async fn cost(store: Arc<dyn Store>) {
+async fn an_include_takes_one_statement_for_each_path(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&LETTERS, |app| app.store(Arc::new(counting))).await;
@@ -65,20 +65,23 @@ async fn cost(store: Arc<dyn Store>) {
         .get("/essays?limit=50&include=writer,remarks")
         .await
         .json();
-    let whole = |item: &serde_json::Value| {
+    let is_complete = |item: &serde_json::Value| {
         item["writer"]["name"] == "Ada" && item["remarks"]["items"].is_array()
     };
     assert!(
         page["items"]
             .as_array()
-            .is_some_and(|items| items.len() == 50 && items.iter().all(whole))
+            .is_some_and(|items| items.len() == 50 && items.iter().all(is_complete))
     );
 }
 
 mod memory {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn cost() {
-        super::cost(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    async fn an_include_takes_one_statement_for_each_path() {
+        super::an_include_takes_one_statement_for_each_path(std::sync::Arc::new(
+            linchpin::store::memory::Memory::new(),
+        ))
+        .await;
     }
 }
 
@@ -86,10 +89,10 @@ mod sqlite {
     use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn cost() {
+    async fn an_include_takes_one_statement_for_each_path() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
-        super::cost(std::sync::Arc::new(store)).await;
+        super::an_include_takes_one_statement_for_each_path(std::sync::Arc::new(store)).await;
     }
 }
 
@@ -98,11 +101,11 @@ mod postgres {
     use linchpin::store::postgres::{PostgresOptions, PostgresStore};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn cost() {
+    async fn an_include_takes_one_statement_for_each_path() {
         let store = PostgresStore::open(PostgresOptions::new(
             crate::server::postgres_server::fresh_url(),
         ))
         .unwrap();
-        super::cost(std::sync::Arc::new(store)).await;
+        super::an_include_takes_one_statement_for_each_path(std::sync::Arc::new(store)).await;
     }
 }

@@ -1,6 +1,7 @@
 //! An `include` checks the list permission of the included entity.
 //!
-//! With the permission a caller sees all. Without it the caller sees own records or gets 403.
+//! With the permission, a caller sees all records. Without it, the caller sees its own records or
+//! gets 403.
 
 #![allow(missing_docs)] // a fixture
 
@@ -74,9 +75,11 @@ impl Evaluator for Readers {
     }
 }
 
-crate::cases!(&crate::relation_permissions::FOLDERS, |app| app.plugin(crate::relation_permissions::Readers) => asked);
+crate::cases!(&crate::relation_permissions::FOLDERS, |app| app.plugin(crate::relation_permissions::Readers) =>
+    includes_apply_permissions,
+);
 
-async fn asked(s: &Server) {
+async fn includes_apply_permissions(s: &Server) {
     for (path, body) in [
         ("/folders", json!({"id": "f"})),
         (
@@ -124,7 +127,7 @@ async fn asked(s: &Server) {
         get(&ann, "/folders?include=papers,notes").await.code(),
         (403, "forbidden")
     );
-    // A restriction on the listed papers does not apply to their related records, nor the reverse.
+    // The listed papers and their related records are checked separately.
     let own = get(&ann, "/papers?include=answerTo,folder").await.json();
     assert_eq!(ids(&own), ["a", "c"]);
     assert_eq!(
@@ -133,7 +136,7 @@ async fn asked(s: &Server) {
             &own["items"][1]["folder"]["id"]
         ),
         (&Json::Null, &json!("f")),
-        "b is bob's"
+        "`b` belongs to bob"
     );
     let all = get(&reader, "/papers?include=answerTo.folder").await.json();
     assert_eq!(

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::Server;
 
-/// Writes; leaves a mark when gone.
+/// A writer with soft delete.
 #[entity(soft_delete(deleted_at), routes(auth = none, get(output(id, name))))]
 #[derive(Clone, Debug)]
 pub struct Writer {
@@ -25,7 +25,7 @@ pub struct Writer {
     pub deleted_at: Option<Timestamp>,
 }
 
-/// For admins alone; whole numbers as ids.
+/// An editor: visible to admins only, with integers as ids.
 #[entity(routes(auth = none, get(auth = "userAuth", roles = ["admin"]), list(auth = "userAuth")))]
 #[derive(Clone, Debug)]
 pub struct Editor {
@@ -63,7 +63,7 @@ pub const FIND: Operation<Essay>;
 #[operation(kind = "search", fields(title), paginate)]
 pub const BROWSE: Operation<Essay>;
 
-/// On an essay, or on another remark.
+/// A remark on an essay or on another remark.
 #[entity(
     belongs_to(essay: Essay, key = essay_id),
     belongs_to(writer: Writer, key = writer_id),
@@ -83,7 +83,7 @@ pub struct Remark {
     pub rank: i64,
 }
 
-/// Lives below its essay.
+/// A leaf, whose path contains its essay.
 #[entity(parent_path = "essays/{essay_id}", scope(essay_id = param(essay_id)), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Leaf {
@@ -127,16 +127,23 @@ pub static LETTERS: Package = package!(
 );
 
 cases!(&super::LETTERS =>
-    one, one_on_every_read, one_that_is_not_there, hidden_and_narrowed, many, many_go_on, two_deep, itself, below_its_parent,
-    names, closed_targets, tenants, owners, pages_go_on_with_and_without, versions_are_of_the_record, from_code, described);
+    belongs_to_includes_one_record, belongs_to_is_included_on_every_read,
+    a_missing_related_record_is_null, hidden_related_records_are_omitted,
+    has_many_includes_the_first_records, has_many_pages_continue,
+    includes_may_be_two_relations_deep, an_entity_may_relate_to_itself,
+    has_many_continues_below_its_parent_path, unknown_include_names_are_refused,
+    includes_apply_the_policy_of_their_target, includes_stay_within_the_tenant,
+    includes_apply_scopes, pages_continue_with_other_includes, includes_do_not_change_the_etag,
+    code_reads_related_records, the_document_describes_relations,
+);
 
 async fn post(s: &Server, path: &str, body: Json) {
     let reply = s.post(path, body).await;
     assert_eq!(reply.status, 201, "{reply:?}");
 }
 
-/// Two writers, two essays, five remarks on the first.
-async fn filled(s: &Server) {
+/// Creates two writers, two essays, and five remarks on the first essay.
+async fn create_letters(s: &Server) {
     post(
         s,
         "/writers",
@@ -168,15 +175,15 @@ async fn filled(s: &Server) {
     }
 }
 
-async fn read(s: &Server, path: &str) -> Json {
+async fn get_json(s: &Server, path: &str) -> Json {
     let reply = s.get(path).await;
     assert_eq!(reply.status, 200, "{path} {reply:?}");
     reply.json()
 }
 
-async fn one(s: &Server) {
-    filled(s).await;
-    let essay = read(s, "/essays/e1?include=writer").await;
+async fn belongs_to_includes_one_record(s: &Server) {
+    create_letters(s).await;
+    let essay = get_json(s, "/essays/e1?include=writer").await;
     let expected = json!({
         "id": "e1", "title": "On notes", "writerId": "w1", "editorId": 7, "version": 1,
         "writer": {"id": "w1", "name": "Ada"},
@@ -189,10 +196,10 @@ async fn one(s: &Server) {
     );
 }
 
-async fn one_on_every_read(s: &Server) {
-    filled(s).await;
+async fn belongs_to_is_included_on_every_read(s: &Server) {
+    create_letters(s).await;
     let ada = json!({"id": "w1", "name": "Ada"});
-    let page = read(s, "/essays?include=writer").await;
+    let page = get_json(s, "/essays?include=writer").await;
     assert_eq!(
         (&page["items"][0]["writer"], &page["items"][1]["writer"]),
         (&ada, &Json::Null)
@@ -202,37 +209,37 @@ async fn one_on_every_read(s: &Server) {
         (&Json::Null, &json!(false))
     );
     assert_eq!(
-        read(s, "/essays/by-title?title=On%20notes&include=writer").await["writer"],
+        get_json(s, "/essays/by-title?title=On%20notes&include=writer").await["writer"],
         ada
     );
     assert_eq!(
-        read(s, "/essays/by-title/On%20notes?include=writer").await["writer"],
+        get_json(s, "/essays/by-title/On%20notes?include=writer").await["writer"],
         ada
     );
     assert_eq!(
-        read(s, "/essays/by-title?title=none&include=writer").await,
+        get_json(s, "/essays/by-title?title=none&include=writer").await,
         Json::Null
     );
     assert_eq!(
-        read(s, "/essays/by-writer?writerId=w1&include=writer").await["items"][0]["writer"],
+        get_json(s, "/essays/by-writer?writerId=w1&include=writer").await["items"][0]["writer"],
         ada
     );
     assert_eq!(
-        read(s, "/essays/find?q=notes&include=writer").await[0]["writer"],
+        get_json(s, "/essays/find?q=notes&include=writer").await[0]["writer"],
         ada
     );
     assert_eq!(
-        read(s, "/essays/find?q=nothing&include=writer").await,
+        get_json(s, "/essays/find?q=nothing&include=writer").await,
         json!([])
     );
     assert_eq!(
-        read(s, "/essays/browse?q=NOTES&include=writer").await["items"][0]["writer"],
+        get_json(s, "/essays/browse?q=NOTES&include=writer").await["items"][0]["writer"],
         ada
     );
 }
 
-async fn one_that_is_not_there(s: &Server) {
-    filled(s).await;
+async fn a_missing_related_record_is_null(s: &Server) {
+    create_letters(s).await;
     post(
         s,
         "/essays",
@@ -240,11 +247,11 @@ async fn one_that_is_not_there(s: &Server) {
     )
     .await;
     assert_eq!(
-        read(s, "/essays/e3?include=writer").await["writer"],
+        get_json(s, "/essays/e3?include=writer").await["writer"],
         Json::Null
     );
     assert_eq!(s.delete("/writers/w1").await.status, 204);
-    let essay = read(s, "/essays/e1?include=writer,remarks.writer").await;
+    let essay = get_json(s, "/essays/e1?include=writer,remarks.writer").await;
     assert_eq!(
         (&essay["writer"], &essay["writerId"]),
         (&Json::Null, &json!("w1"))
@@ -261,14 +268,14 @@ async fn one_that_is_not_there(s: &Server) {
     );
 }
 
-async fn hidden_and_narrowed(s: &Server) {
-    filled(s).await;
+async fn hidden_related_records_are_omitted(s: &Server) {
+    create_letters(s).await;
     for path in [
         "/essays/e1?include=writer,remarks.writer",
         "/essays?include=remarks.writer,writer",
         "/remarks?include=essay.writer",
     ] {
-        let text = read(s, path).await.to_string();
+        let text = get_json(s, path).await.to_string();
         for hidden in ["secret", "pin", "1234", "city", "London", "deletedAt"] {
             assert!(!text.contains(hidden), "{hidden} in {text}");
         }
@@ -276,9 +283,9 @@ async fn hidden_and_narrowed(s: &Server) {
     }
 }
 
-async fn many(s: &Server) {
-    filled(s).await;
-    let essay = read(s, "/essays/e1?include=remarks").await;
+async fn has_many_includes_the_first_records(s: &Server) {
+    create_letters(s).await;
+    let essay = get_json(s, "/essays/e1?include=remarks").await;
     let remarks = &essay["remarks"];
     let ids: Vec<&str> = remarks["items"]
         .as_array()
@@ -293,32 +300,32 @@ async fn many(s: &Server) {
     assert_eq!(remarks.as_object().unwrap().len(), 3);
     let empty = json!({"items": [], "nextCursor": null, "hasMore": false});
     assert_eq!(
-        read(s, "/essays/e2?include=remarks").await["remarks"],
+        get_json(s, "/essays/e2?include=remarks").await["remarks"],
         empty
     );
-    let all = read(s, "/essays?include=remarks").await;
+    let all = get_json(s, "/essays?include=remarks").await;
     assert_eq!(all["items"][0]["remarks"]["items"], remarks["items"]);
     assert_eq!(all["items"][1]["remarks"], empty);
 }
 
-async fn many_go_on(s: &Server) {
-    filled(s).await;
+async fn has_many_pages_continue(s: &Server) {
+    create_letters(s).await;
     post(
         s,
         "/remarks",
         json!({"id": "other", "essayId": "e2", "rank": 1}),
     )
     .await;
-    let shown = read(s, "/essays/e1?include=remarks").await["remarks"].clone();
-    let mut seen: Vec<Json> = shown["items"].as_array().unwrap().clone();
-    let cursor = shown["nextCursor"].as_str().unwrap();
+    let included = get_json(s, "/essays/e1?include=remarks").await["remarks"].clone();
+    let mut seen: Vec<Json> = included["items"].as_array().unwrap().clone();
+    let cursor = included["nextCursor"].as_str().unwrap();
     let rest = s
         .walk(&format!("/remarks?essayId=e1&limit=2&cursor={cursor}"))
         .await;
     assert_eq!(rest.len(), 3);
     seen.extend(rest);
     assert_eq!(seen, s.walk("/remarks?essayId=e1").await);
-    // It continues there and nowhere else.
+    // The cursor is valid for that list only.
     for path in [
         "/remarks?essayId=e2",
         "/remarks",
@@ -334,28 +341,28 @@ async fn many_go_on(s: &Server) {
     }
 }
 
-async fn two_deep(s: &Server) {
-    filled(s).await;
-    let essay = read(s, "/essays/e1?include=remarks.writer,remarks.essay,writer").await;
+async fn includes_may_be_two_relations_deep(s: &Server) {
+    create_letters(s).await;
+    let essay = get_json(s, "/essays/e1?include=remarks.writer,remarks.essay,writer").await;
     let first = &essay["remarks"]["items"][0];
     assert_eq!(first["writer"], json!({"id": "w1", "name": "Ada"}));
     assert_eq!(first["essay"]["title"], "On notes");
     assert_eq!(first["essay"].get("remarks"), None);
     // A path includes the relations that lead to it, in any order.
-    let named = read(
+    let named = get_json(
         s,
         "/essays/e1?include=remarks,writer,remarks.essay,remarks.writer",
     )
     .await;
     assert_eq!(named["remarks"]["items"][0]["writer"], first["writer"]);
     assert_eq!(
-        read(s, "/remarks/r0?include=essay.remarks").await["essay"]["remarks"]["items"][0]["id"],
+        get_json(s, "/remarks/r0?include=essay.remarks").await["essay"]["remarks"]["items"][0]["id"],
         "r4"
     );
 }
 
-async fn itself(s: &Server) {
-    filled(s).await;
+async fn an_entity_may_relate_to_itself(s: &Server) {
+    create_letters(s).await;
     post(
         s,
         "/remarks",
@@ -368,7 +375,7 @@ async fn itself(s: &Server) {
         json!({"id": "a2", "essayId": "e1", "parentId": "r0"}),
     )
     .await;
-    let remark = read(s, "/remarks/r0?include=answers.parent,parent").await;
+    let remark = get_json(s, "/remarks/r0?include=answers.parent,parent").await;
     assert_eq!(remark["parent"], Json::Null);
     assert_eq!(
         (
@@ -380,15 +387,15 @@ async fn itself(s: &Server) {
     assert_eq!(remark["answers"]["items"][0]["parent"]["id"], "r0");
 }
 
-async fn below_its_parent(s: &Server) {
-    filled(s).await;
+async fn has_many_continues_below_its_parent_path(s: &Server) {
+    create_letters(s).await;
     for n in 0..3 {
         post(s, "/essays/e1/leaves", json!({"id": format!("p{n}")})).await;
         post(s, "/essays/e2/leaves", json!({"id": format!("q{n}")})).await;
     }
-    let shown = read(s, "/essays/e1?include=pages").await["pages"].clone();
-    assert_eq!(shown["items"], json!([{"id": "p0", "essayId": "e1"}]));
-    let cursor = shown["nextCursor"].as_str().unwrap();
+    let included = get_json(s, "/essays/e1?include=pages").await["pages"].clone();
+    assert_eq!(included["items"], json!([{"id": "p0", "essayId": "e1"}]));
+    let cursor = included["nextCursor"].as_str().unwrap();
     let rest = s.walk(&format!("/essays/e1/leaves?cursor={cursor}")).await;
     assert_eq!(
         rest.iter()
@@ -404,8 +411,8 @@ async fn below_its_parent(s: &Server) {
     );
 }
 
-async fn names(s: &Server) {
-    filled(s).await;
+async fn unknown_include_names_are_refused(s: &Server) {
+    create_letters(s).await;
     let unknown = [
         "nobody",
         "writer,nobody",
@@ -493,8 +500,8 @@ async fn names(s: &Server) {
     );
 }
 
-async fn closed_targets(s: &Server) {
-    filled(s).await;
+async fn includes_apply_the_policy_of_their_target(s: &Server) {
+    create_letters(s).await;
     let admin = s.token("root", &["admin"]);
     let user = s.token("joe", &["user"]);
     for path in [
@@ -518,7 +525,7 @@ async fn closed_targets(s: &Server) {
             "{path}"
         );
     }
-    // Also where nothing would be shown.
+    // The check also runs if there is no record to include.
     assert_eq!(s.get("/essays/e2?include=editor").await.status, 401);
     let essay = s
         .raw(
@@ -535,7 +542,7 @@ async fn closed_targets(s: &Server) {
     );
 }
 
-async fn tenants(s: &Server) {
+async fn includes_stay_within_the_tenant(s: &Server) {
     let (ann, bob) = (s.token_in("ann", "t1"), s.token_in("bob", "t2"));
     let call = async |token: &str, method: &str, path: &str, body: Json| {
         let text = if body.is_null() {
@@ -597,7 +604,7 @@ async fn tenants(s: &Server) {
     };
     let (theirs, absent, own) = (deal("d1").await, deal("d2").await, deal("d3").await);
     assert_eq!(theirs["client"], Json::Null);
-    let told = |deal: &Json| {
+    let without_ids = |deal: &Json| {
         deal.to_string()
             .replace("theirs", "X")
             .replace("absent", "X")
@@ -605,9 +612,9 @@ async fn tenants(s: &Server) {
             .replace("d2", "D")
     };
     assert_eq!(
-        told(&theirs),
-        told(&absent),
-        "a stranger's client and none are one"
+        without_ids(&theirs),
+        without_ids(&absent),
+        "a client of another tenant looks like a missing one"
     );
     assert_eq!(own["client"]["name"], "A");
     // Deals of other owners are not included in a client either.
@@ -629,7 +636,7 @@ async fn tenants(s: &Server) {
     assert_eq!(client["deals"]["items"][0]["id"], "d3");
 }
 
-async fn owners(s: &Server) {
+async fn includes_apply_scopes(s: &Server) {
     let (ann, cid) = (s.token_in("ann", "t1"), s.token_in("cid", "t1"));
     let json_type = ("content-type", "application/json");
     let send = async |token: &str, path: &str, body: Json| {
@@ -677,7 +684,7 @@ async fn owners(s: &Server) {
             .collect();
         assert_eq!(deals, [own]);
     }
-    // Without a tenant, or without a name.
+    // Callers without a tenant, and anonymous callers.
     let nobody = s.token("zoe", &[]);
     assert_eq!(
         s.raw(
@@ -693,16 +700,16 @@ async fn owners(s: &Server) {
     assert_eq!(s.get("/clients?include=deals").await.status, 401);
 }
 
-async fn pages_go_on_with_and_without(s: &Server) {
-    filled(s).await;
-    let first = read(s, "/essays?limit=1&include=writer").await;
+async fn pages_continue_with_other_includes(s: &Server) {
+    create_letters(s).await;
+    let first = get_json(s, "/essays?limit=1&include=writer").await;
     let cursor = first["nextCursor"].as_str().unwrap();
-    let with = read(
+    let with = get_json(
         s,
         &format!("/essays?limit=1&include=remarks&cursor={cursor}"),
     )
     .await;
-    let without = read(s, &format!("/essays?cursor={cursor}")).await;
+    let without = get_json(s, &format!("/essays?cursor={cursor}")).await;
     assert_eq!(
         (&with["items"][0]["id"], &without["items"][0]["id"]),
         (&json!("e2"), &json!("e2"))
@@ -716,8 +723,8 @@ async fn pages_go_on_with_and_without(s: &Server) {
     );
 }
 
-async fn versions_are_of_the_record(s: &Server) {
-    filled(s).await;
+async fn includes_do_not_change_the_etag(s: &Server) {
+    create_letters(s).await;
     let tag = s.get("/essays/e1").await.header("etag");
     let same = [("if-none-match", tag.as_str())];
     assert_eq!(s.raw("GET", "/essays/e1", &same, "").await.status, 304);
@@ -737,8 +744,8 @@ async fn versions_are_of_the_record(s: &Server) {
     );
 }
 
-async fn from_code(s: &Server) {
-    filled(s).await;
+async fn code_reads_related_records(s: &Server) {
+    create_letters(s).await;
     let (essays, remarks) = (
         s.running().adapter::<Essay>().unwrap(),
         s.running().adapter::<Remark>().unwrap(),
@@ -788,9 +795,9 @@ async fn from_code(s: &Server) {
 }
 
 /// The document describes the relations, and the responses match it.
-async fn described(s: &Server) {
-    filled(s).await;
-    let document = read(s, "/openapi.json").await;
+async fn the_document_describes_relations(s: &Server) {
+    create_letters(s).await;
+    let document = get_json(s, "/openapi.json").await;
     let parameter = |path: &str| {
         let all = document["paths"][path]["get"]["parameters"]
             .as_array()
@@ -822,7 +829,7 @@ async fn described(s: &Server) {
         document["paths"]["/essays"]["get"]["responses"]
             .get("401")
             .is_some(),
-        "an editor asks for a user"
+        "an included editor requires authentication"
     );
     let schema = |name: &str| {
         let mut schema = json!({"$ref": format!("#/components/schemas/{name}"), "components": document["components"]});
@@ -834,9 +841,9 @@ async fn described(s: &Server) {
             ["schema"]["$ref"]
             .clone();
     let essay = schema(essay.as_str().unwrap().rsplit('/').next().unwrap());
-    let mut answer = read(s, "/essays/e1?include=writer,remarks.writer").await;
+    let mut answer = get_json(s, "/essays/e1?include=writer,remarks.writer").await;
     assert!(essay.is_valid(&answer), "{answer}");
-    assert!(essay.is_valid(&read(s, "/essays/e1").await));
+    assert!(essay.is_valid(&get_json(s, "/essays/e1").await));
     answer["remarks"]["items"][0]["writer"] = json!(5);
     assert!(!essay.is_valid(&answer));
 }

@@ -12,9 +12,11 @@ use crate::server::{Reply, Server};
 
 mod functions;
 
-use functions::{a_client_that_leaves, act, functions};
+use functions::{
+    a_call_continues_after_its_client_disconnects, act, responses_of_functions_are_replayed,
+};
 
-/// An order: money moves, so it must not be made twice.
+/// An order, which must not be created twice.
 #[entity(
     namespace = "shop",
     version(required_on_write = false),
@@ -49,18 +51,18 @@ pub static SHOP: Package = package!(
 cases!(&crate::repeats::SHOP =>
     repeated_idempotent_calls_have_one_effect,
     concurrent_idempotent_calls_have_one_effect,
-    refusals_are_answers_too,
-    what_may_pass_is_tried_again,
-    keys_are_read_strictly,
-    routes_that_do_not_ask_for_it_ignore_it,
-    callers_are_told_apart,
-    everything_asked_for_counts,
-    a_required_key,
-    functions,
-    a_client_that_leaves,
-    many_at_once,
-    it_ends,
-    documented,
+    refusals_are_stored_and_replayed,
+    refused_calls_can_be_repeated,
+    invalid_keys_are_refused,
+    other_routes_ignore_the_idempotency_key,
+    keys_of_different_callers_are_separate,
+    every_part_of_the_request_is_compared,
+    a_required_key_must_be_sent,
+    responses_of_functions_are_replayed,
+    a_call_continues_after_its_client_disconnects,
+    concurrent_repeats_have_one_effect,
+    stored_responses_expire_after_24_hours,
+    the_document_lists_idempotency_keys,
 );
 
 /// A key that no other test uses.
@@ -87,13 +89,13 @@ async fn post(s: &Server, key: &str, body: &Json) -> Reply {
 }
 
 fn replayed(reply: &Reply) -> bool {
-    let said = reply.header("idempotency-replayed");
-    assert!(["", "true"].contains(&&*said), "{reply:?}");
-    said == "true"
+    let header_value = reply.header("idempotency-replayed");
+    assert!(["", "true"].contains(&&*header_value), "{reply:?}");
+    header_value == "true"
 }
 
-/// Whether one reply is the other again.
-fn same(first: &Reply, again: &Reply) {
+/// Checks that two responses are equal.
+fn check_equal(first: &Reply, again: &Reply) {
     assert!(!replayed(first) && replayed(again), "{first:?} {again:?}");
     assert_eq!((first.status, &first.body), (again.status, &again.body));
     for name in ["content-type", "location", "etag", "x-event-id"] {
@@ -112,10 +114,10 @@ async fn repeated_idempotent_calls_have_one_effect(s: &Server) {
     assert_eq!(first.status, 201, "{first:?}");
     assert!(first.header("location").starts_with("/orders/") && first.header("etag") == "\"1\"");
     assert!(!first.header("x-event-id").is_empty());
-    same(&first, &post(s, "k-1", &body).await);
-    same(&first, &post(s, "k-1", &body).await);
+    check_equal(&first, &post(s, "k-1", &body).await);
+    check_equal(&first, &post(s, "k-1", &body).await);
     assert_eq!(count(s).await, 1);
-    // Another body, even one that would do the same.
+    // Another body is a conflict, even if it has the same meaning.
     for other in [r#"{"number":"two"}"#.to_owned(), format!("{body} ")] {
         let reply = s
             .raw(
@@ -131,7 +133,7 @@ async fn repeated_idempotent_calls_have_one_effect(s: &Server) {
         assert_eq!(reply.code(), (409, "idempotency_conflict"));
         assert!(!reply.headers.contains_key("retry-after") && !replayed(&reply));
     }
-    // Without a key, and under another: calls of their own.
+    // Calls without a key, or with another key, are separate calls.
     assert_eq!(
         s.post("/orders", json!({"number": "two"})).await.status,
         201
@@ -141,7 +143,7 @@ async fn repeated_idempotent_calls_have_one_effect(s: &Server) {
         201
     );
     assert_eq!(count(s).await, 3);
-    // A call without a response stores nothing.
+    // Neither the response nor its stored copy contains the `write_only` value.
     assert!(!String::from_utf8_lossy(&first.body).contains("4111"));
     if let Some(file) = s.file() {
         use base64::Engine;
@@ -184,7 +186,7 @@ async fn concurrent_idempotent_calls_have_one_effect(s: &Server) {
     assert_eq!(first.len(), 1, "{replies:?}");
     for other in replies.iter().filter(|r| !std::ptr::eq(*r, first[0])) {
         if other.status == 201 {
-            same(first[0], other);
+            check_equal(first[0], other);
         } else {
             assert_eq!(
                 (other.code(), &*other.header("retry-after")),
@@ -195,7 +197,7 @@ async fn concurrent_idempotent_calls_have_one_effect(s: &Server) {
     assert_eq!(count(s).await, 1);
 }
 
-async fn many_at_once(s: &Server) {
+async fn concurrent_repeats_have_one_effect(s: &Server) {
     for round in 0..10 {
         let (key, body) = (key("round"), json!({"number": format!("n{round}")}));
         let replies = s.parallel(12, |_| post(s, &key, &body)).await;
@@ -217,11 +219,11 @@ async fn many_at_once(s: &Server) {
     }
 }
 
-async fn refusals_are_answers_too(s: &Server) {
+async fn refusals_are_stored_and_replayed(s: &Server) {
     let (bad, taken) = (json!({"number": 5}), json!({"number": "one"}));
     let refused = post(s, "bad", &bad).await;
     refused.problem("type", "number");
-    same(&refused, &post(s, "bad", &bad).await);
+    check_equal(&refused, &post(s, "bad", &bad).await);
     s.post("/orders", taken.clone()).await;
     let conflict = post(s, "taken", &taken).await;
     assert_eq!(conflict.code(), (409, "conflict"));
@@ -229,10 +231,10 @@ async fn refusals_are_answers_too(s: &Server) {
         .as_str()
         .unwrap()
         .to_owned();
-    // The value is free now, and the answer is the same.
+    // The value is free now, and the response is still the same.
     s.patch(&format!("/orders/{id}"), json!({"number": "two"}))
         .await;
-    same(&conflict, &post(s, "taken", &taken).await);
+    check_equal(&conflict, &post(s, "taken", &taken).await);
     let missing = send(
         s,
         "PATCH",
@@ -242,7 +244,7 @@ async fn refusals_are_answers_too(s: &Server) {
     )
     .await;
     assert_eq!(missing.code(), (404, "not_found"));
-    same(
+    check_equal(
         &missing,
         &send(
             s,
@@ -253,7 +255,7 @@ async fn refusals_are_answers_too(s: &Server) {
         )
         .await,
     );
-    // Broken JSON is an answer, too.
+    // The response to invalid JSON is stored, too.
     let broken = s
         .raw(
             "POST",
@@ -266,7 +268,7 @@ async fn refusals_are_answers_too(s: &Server) {
         )
         .await;
     assert_eq!(broken.code(), (400, "malformed_json"));
-    same(
+    check_equal(
         &broken,
         &s.raw(
             "POST",
@@ -281,7 +283,7 @@ async fn refusals_are_answers_too(s: &Server) {
     );
 }
 
-async fn what_may_pass_is_tried_again(s: &Server) {
+async fn refused_calls_can_be_repeated(s: &Server) {
     let id = s.post("/orders", json!({"number": "one"})).await.json()["id"]
         .as_str()
         .unwrap()
@@ -302,7 +304,7 @@ async fn what_may_pass_is_tried_again(s: &Server) {
     let admin = s.token("root", &["admin"]);
     let gone = delete(&admin).await;
     assert_eq!((gone.status, gone.body.len()), (204, 0));
-    same(&gone, &delete(&admin).await);
+    check_equal(&gone, &delete(&admin).await);
     // A refused caller does not get the stored response.
     assert_eq!(delete(&user).await.code(), (403, "forbidden"));
     for (how, status) in [("panic", 500), ("fail", 503)] {
@@ -314,11 +316,11 @@ async fn what_may_pass_is_tried_again(s: &Server) {
             (again.status, again.json(), replayed(&again)),
             (200, json!({"times": 2}), false)
         );
-        same(&again, &send(s, "POST", "/orders/act", &key, &body).await);
+        check_equal(&again, &send(s, "POST", "/orders/act", &key, &body).await);
     }
 }
 
-async fn keys_are_read_strictly(s: &Server) {
+async fn invalid_keys_are_refused(s: &Server) {
     let body = json!({"number": "one"}).to_string();
     let json = ("content-type", "application/json");
     let longest = "k".repeat(255);
@@ -367,9 +369,9 @@ async fn keys_are_read_strictly(s: &Server) {
     ));
 }
 
-async fn routes_that_do_not_ask_for_it_ignore_it(s: &Server) {
+async fn other_routes_ignore_the_idempotency_key(s: &Server) {
     s.post("/orders", json!({"number": "one"})).await;
-    // Reads have no use for it, whatever it looks like.
+    // Reads ignore the key, even an invalid one.
     for (method, path, body) in [
         ("GET", "/orders", ""),
         ("POST", "/orders/by-number", r#"{"number":"one"}"#),
@@ -395,7 +397,7 @@ async fn routes_that_do_not_ask_for_it_ignore_it(s: &Server) {
     }
 }
 
-async fn callers_are_told_apart(s: &Server) {
+async fn keys_of_different_callers_are_separate(s: &Server) {
     let (a, b) = (s.token("a", &[]), s.token("b", &[]));
     let (red, blue) = (s.token_in("a", "red"), s.token_in("a", "blue"));
     let mut seen = Vec::new();
@@ -412,24 +414,24 @@ async fn callers_are_told_apart(s: &Server) {
         let reply = s.raw("POST", "/orders", &headers, &body).await;
         // Neither a replay nor a conflict: callers do not learn the keys of others.
         assert_eq!((reply.status, replayed(&reply)), (201, false), "{n}");
-        same(&reply, &s.raw("POST", "/orders", &headers, &body).await);
+        check_equal(&reply, &s.raw("POST", "/orders", &headers, &body).await);
         seen.push(reply.body);
     }
     seen.dedup();
     assert_eq!((seen.len(), count(s).await), (5, 5));
-    // Each route has keys of its own.
+    // Each route has its own keys.
     let cleared = send(s, "POST", "/orders/clear", "same", &json!({"amount": 0})).await;
     assert_eq!(
         (cleared.status, cleared.json(), replayed(&cleared)),
         (200, json!(5), false)
     );
-    same(
+    check_equal(
         &cleared,
         &send(s, "POST", "/orders/clear", "same", &json!({"amount": 0})).await,
     );
 }
 
-async fn everything_asked_for_counts(s: &Server) {
+async fn every_part_of_the_request_is_compared(s: &Server) {
     let ids: Vec<String> = futures_util::future::join_all(["one", "two"].map(|n| async move {
         s.post("/orders", json!({"number": n})).await.json()["id"]
             .as_str()
@@ -456,11 +458,11 @@ async fn everything_asked_for_counts(s: &Server) {
     for other in others {
         assert_eq!(other.code(), (409, "idempotency_conflict"));
     }
-    same(&first, &patch(&one, "application/json", None, body).await);
+    check_equal(&first, &patch(&one, "application/json", None, body).await);
     assert_eq!(s.get(&two).await.json()["amount"], 0);
 }
 
-async fn a_required_key(s: &Server) {
+async fn a_required_key_must_be_sent(s: &Server) {
     let id = s.post("/orders", json!({"number": "one"})).await.json()["id"]
         .as_str()
         .unwrap()
@@ -471,24 +473,24 @@ async fn a_required_key(s: &Server) {
         .problem("required", "header:Idempotency-Key");
     let first = s.raw("POST", &path, &[("idempotency-key", "k")], "").await;
     assert_eq!((first.status, &first.json()["amount"]), (200, &json!(5)));
-    same(
+    check_equal(
         &first,
         &s.raw("POST", &path, &[("idempotency-key", "k")], "").await,
     );
     assert_eq!(s.get(&format!("/orders/{id}")).await.json()["amount"], 5);
 }
 
-async fn it_ends(s: &Server) {
+async fn stored_responses_expire_after_24_hours(s: &Server) {
     let body = json!({"number": "one"});
     let first = post(s, "k", &body).await;
     s.advance(24 * 3_600_000 - 1);
-    same(&first, &post(s, "k", &body).await);
+    check_equal(&first, &post(s, "k", &body).await);
     s.advance(1);
-    // A call of its own again, which meets the record of the first.
+    // This is a new call. It conflicts with the order that the first call created.
     assert_eq!(post(s, "k", &body).await.code(), (409, "conflict"));
 }
 
-async fn documented(s: &Server) {
+async fn the_document_lists_idempotency_keys(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let create = &document["paths"]["/orders"]["post"];
     let header = |operation: &Json| {
@@ -528,9 +530,9 @@ async fn documented(s: &Server) {
     );
 }
 
-/// Keys are in the store: another process, or the same one after a restart, knows them.
+/// Keys are in the store, so another process, or the same one after a restart, finds them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_forgets_nothing() {
+async fn keys_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("test.db").display());
     let body = json!({"number": "one"});
@@ -538,6 +540,6 @@ async fn a_restart_forgets_nothing() {
     let first = post(&before, "k", &body).await;
     before.stop().await;
     let after = Server::at(&SHOP, url).await;
-    same(&first, &post(&after, "k", &body).await);
+    check_equal(&first, &post(&after, "k", &body).await);
     assert_eq!(count(&after).await, 1);
 }

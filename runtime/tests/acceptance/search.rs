@@ -51,7 +51,11 @@ pub static DOCS: Package = package!(
     entities = [entity(Doc, [FIND, FIND_PAGE, FIND_IN, HUNT])]
 );
 
-cases!(&crate::search::DOCS => search_finds_text_in_its_fields, search_requires_a_text, search_pages_through_its_hits, texts_are_plain, limits, filters, as_post, in_code);
+cases!(&crate::search::DOCS =>
+    search_finds_text_in_its_fields, search_requires_a_text, search_pages_through_its_hits,
+    search_texts_have_no_wildcards, a_search_limits_its_hits, a_search_applies_filters,
+    a_search_may_be_a_post, code_calls_searches,
+);
 
 async fn seed(s: &Server, titles: &[&str]) {
     for (rank, title) in titles.iter().enumerate() {
@@ -103,7 +107,7 @@ async fn search_pages_through_its_hits(s: &Server) {
         .await
         .json();
     assert_eq!(titles(&next["items"]), ["two a"]);
-    // A cursor belongs to its text.
+    // A cursor belongs to its search text.
     assert_eq!(
         s.get(&format!("/docs/find-page?q=one&cursor={cursor}"))
             .await
@@ -113,7 +117,7 @@ async fn search_pages_through_its_hits(s: &Server) {
     assert_eq!(s.walk("/docs/find-page?q=a").await.len(), 3);
 }
 
-async fn texts_are_plain(s: &Server) {
+async fn search_texts_have_no_wildcards(s: &Server) {
     seed(s, &["a_b", "axb", "a\\b", "a*b", "ΟΔΟΣ", "it's \"so\""]).await;
     for (q, hits) in [
         ("a_b", &["a_b"][..]),
@@ -133,7 +137,7 @@ async fn texts_are_plain(s: &Server) {
     }
 }
 
-async fn limits(s: &Server) {
+async fn a_search_limits_its_hits(s: &Server) {
     seed(s, &["a0", "a1", "a2", "a3", "a4", "a5"]).await;
     assert_eq!(
         titles(&s.get("/docs/find?q=a").await.json()),
@@ -172,7 +176,7 @@ async fn limits(s: &Server) {
     s.get(&format!("/docs/find?q={}", text(513)))
         .await
         .problem("max_length", "query:q");
-    // Characters, not bytes.
+    // The limit counts characters, not bytes.
     assert_eq!(
         s.get(&format!("/docs/find?q={}", "%C3%A9".repeat(512)))
             .await
@@ -187,7 +191,7 @@ async fn limits(s: &Server) {
         .problem("duplicate", "query:q");
 }
 
-async fn filters(s: &Server) {
+async fn a_search_applies_filters(s: &Server) {
     for (title, status, tags) in [
         ("a draft", "draft", json!(["x"])),
         ("a post", "published", json!(["x", "y"])),
@@ -217,7 +221,7 @@ async fn filters(s: &Server) {
         .problem("enum", "query:status");
 }
 
-async fn as_post(s: &Server) {
+async fn a_search_may_be_a_post(s: &Server) {
     seed(s, &["a0", "a1", "a2"]).await;
     let page = s
         .post("/docs/hunt", json!({"q": "A", "limit": 2}))
@@ -246,7 +250,7 @@ async fn as_post(s: &Server) {
         .problem("format", "q");
 }
 
-async fn in_code(s: &Server) {
+async fn code_calls_searches(s: &Server) {
     seed(s, &["a0", "a1", "b"]).await;
     let docs = s.running().adapter::<Doc>().unwrap();
     let cx = Cx::system("a test");

@@ -1,5 +1,4 @@
-//! A fresh app on a free port, and a small client that reads answers the way the cases talk about
-//! them.
+//! A new app on a free port, and a small HTTP client with the checks that the tests need.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -29,7 +28,7 @@ pub struct Server {
     pub url: String,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -46,12 +45,12 @@ impl Server {
         Self::sqlite_with(package, |app| app).await
     }
 
-    /// With more than the package in the app.
+    /// A new app with the package and further setup.
     pub async fn memory_with(package: &'static Package, more: impl FnOnce(App) -> App) -> Self {
         Self::start(package, "memory:".to_owned(), None, more).await
     }
 
-    /// With more than the package in the app.
+    /// A new app with the package and further setup.
     pub async fn sqlite_with(package: &'static Package, more: impl FnOnce(App) -> App) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("test.db").display());
@@ -64,15 +63,14 @@ impl Server {
         Self::postgres_with(package, |app| app).await
     }
 
-    /// With more than the package in the app.
+    /// A new app with the package and further setup.
     #[cfg(feature = "postgres")]
     #[allow(dead_code)] // the acceptance cases use it
     pub async fn postgres_with(package: &'static Package, more: impl FnOnce(App) -> App) -> Self {
         Self::start(package, postgres_server::fresh_url(), None, more).await
     }
 
-    /// On a server that works on several transactions of one process at a time, as on those of
-    /// several processes.
+    /// A new app on a store that runs up to 12 transactions concurrently, like several processes.
     #[cfg(feature = "postgres")]
     #[allow(dead_code)] // the acceptance cases use it
     pub async fn postgres_at_once(package: &'static Package) -> Self {
@@ -85,7 +83,7 @@ impl Server {
         Self::memory_with(package, |app| app.store(store)).await
     }
 
-    /// On a database of the caller's, with more than the package in the app.
+    /// A new app on a given database, with the package and further setup.
     #[cfg(feature = "postgres")]
     #[allow(dead_code)] // the tests of one store use it
     pub async fn at_with(
@@ -96,7 +94,7 @@ impl Server {
         Self::start(package, url, None, more).await
     }
 
-    /// On a database of the caller's.
+    /// A new app on a given database.
     #[allow(dead_code)] // some of the suites that share this file use it
     pub async fn at(package: &'static Package, url: String) -> Self {
         Self::start(package, url, None, |app| app).await
@@ -113,13 +111,13 @@ impl Server {
                 .unwrap()
                 .millis(),
         ));
-        let reading = Arc::clone(&clock);
+        let clock_of_app = Arc::clone(&clock);
         let config = Config::new()
             .signing_secret(SECRET)
             .port(0)
             .database(url.clone())
-            // No case pulls the plug, and hundreds of apps start: a wait for the disk at each
-            // write, or 30 connections at each start, would be most of their time.
+            // No test cuts the power, and hundreds of apps start. Waiting for the disk at each
+            // write, or opening 30 connections at each start, would take most of the time.
             .durability(linchpin::Durability::Normal)
             .postgres(linchpin::Postgres {
                 scans: Some(2),
@@ -130,7 +128,7 @@ impl Server {
         let app = App::new(config)
             .plugin(JwtAuth::new())
             .package(package)
-            .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)));
+            .clock(move || Timestamp::from_millis(clock_of_app.load(Ordering::SeqCst)));
         let running = more(app).start().await.unwrap();
         let address = running.address();
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
@@ -144,13 +142,13 @@ impl Server {
         }
     }
 
-    /// Stops the app as a signal would.
+    /// Stops the app like a signal.
     #[allow(dead_code)] // some of the suites that share this file use it
     pub async fn stop(self) {
         self.running.stop().await.unwrap();
     }
 
-    /// The app itself, for calls from code.
+    /// The running app, for calls from code.
     pub fn running(&self) -> &linchpin::Running {
         &self.running
     }
@@ -168,7 +166,7 @@ impl Server {
         &self.url
     }
 
-    /// Moves the application clock.
+    /// Moves the clock of the app forward, in milliseconds.
     pub fn advance(&self, millis: i64) {
         self.clock.fetch_add(millis, Ordering::SeqCst);
     }
@@ -213,7 +211,8 @@ impl Server {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Reply {
-        // Brackets are not URI characters, but people type them, and the client library insists.
+        // Brackets are not allowed in a URI, but people type them. The client library refuses them,
+        // so they are encoded.
         let path = path
             .replace('[', "%5B")
             .replace(']', "%5D")
@@ -274,7 +273,7 @@ impl Server {
         .await
     }
 
-    /// A post with this slug, as answered.
+    /// Creates a post with this slug and returns the response.
     pub async fn create(&self, slug: &str) -> Json {
         let reply = self
             .post("/posts", json!({"slug": slug, "title": "A title"}))
@@ -303,7 +302,7 @@ impl Server {
             let Some(cursor) = page["nextCursor"].as_str() else {
                 return seen;
             };
-            assert!(seen.len() < 500_000, "the walk does not end");
+            assert!(seen.len() < 500_000, "the pages do not end");
             let kept: Vec<&str> = query
                 .split('&')
                 .filter(|p| !p.is_empty() && !p.starts_with("cursor="))
@@ -339,10 +338,10 @@ impl Reply {
             .to_owned()
     }
 
-    /// Status and stable code of an error.
+    /// The status and the code of an error.
     pub fn code(&self) -> (u16, &'static str) {
         let code = self.json()["code"].as_str().unwrap_or_default().to_owned();
-        // Codes are a small closed set; leaking them keeps comparisons readable.
+        // There are few codes, so they are leaked: comparisons with `&str` stay short.
         (self.status, Box::leak(code.into_boxed_str()))
     }
 

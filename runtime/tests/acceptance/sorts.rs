@@ -1,4 +1,4 @@
-//! Lookups with named orders.
+//! Lookups with named sorts.
 
 #![allow(missing_docs)] // test entities
 
@@ -46,7 +46,7 @@ pub struct Topic {
 )]
 pub const OF_CONTAINER: Operation<Topic>;
 
-/// The same by number, from the body.
+/// The same with numbered pages and parameters in the body.
 #[operation(
     kind = "lookup",
     fields(container_id = param(container_id)),
@@ -58,7 +58,7 @@ pub const OF_CONTAINER: Operation<Topic>;
 )]
 pub const PAGES: Operation<Topic>;
 
-/// Those that were made by an instant of the caller's, and by the clock.
+/// The topics that were created before an instant of the caller and before now.
 #[operation(
     kind = "lookup",
     fields(container_id = param(container_id)),
@@ -78,9 +78,15 @@ pub static BOARD: Package = package!(
     entities = [entity(Topic, [OF_CONTAINER, PAGES, UNTIL, PLAIN])]
 );
 
-cases!(&crate::sorts::BOARD => a_lookup_offers_named_sorts, nulls_and_ties, the_first_page_s_clock, a_caller_s_instant, default_of_several, from_the_body, in_code, described);
+cases!(&crate::sorts::BOARD =>
+    a_lookup_offers_named_sorts, pages_continue_at_nulls_and_ties,
+    later_pages_use_the_clock_of_the_first_page, an_instant_of_the_caller_is_not_replaced,
+    a_default_sort_may_have_several_fields, sorts_may_be_sent_in_the_body, code_calls_named_sorts,
+    the_document_lists_sorts,
+);
 
-/// Every mixture of pinned, date and title, nulls among them, with ties that only the key breaks.
+/// Creates every combination of pinned, date and title, including nulls, with ties that only the
+/// key breaks.
 async fn seed(s: &Server) -> Vec<Json> {
     let mut all = Vec::new();
     for n in 0..36 {
@@ -106,8 +112,8 @@ async fn seed(s: &Server) -> Vec<Json> {
     all
 }
 
-/// Their ids in an order: null is the smallest, and the key breaks ties in the direction of the
-/// last field.
+/// The ids of topics in an order: null is the smallest, and the key breaks ties in the direction of
+/// the last field.
 fn ordered(topics: &[Json], keys: &[(&str, bool)]) -> Vec<String> {
     let last = keys.last().unwrap().1;
     let mut all: Vec<&Json> = topics.iter().collect();
@@ -159,7 +165,7 @@ async fn a_lookup_offers_named_sorts(s: &Server) {
             "{sort}"
         );
     }
-    // Without a name it is the first.
+    // Without a name, the first sort is used.
     assert_eq!(
         ids(&s.walk("/topics/of-container?containerId=c").await),
         ordered(&topics, NEW)
@@ -198,7 +204,7 @@ async fn a_lookup_offers_named_sorts(s: &Server) {
         .code(),
         (400, "invalid_cursor")
     );
-    // The first is the first, named or not.
+    // A cursor of the first sort is also valid without the name of the sort.
     assert_eq!(
         s.get(&format!("/topics/of-container/c?cursor={cursor}"))
             .await
@@ -207,8 +213,8 @@ async fn a_lookup_offers_named_sorts(s: &Server) {
     );
 }
 
-/// From every position, nulls among them, the rest of the walk is the rest of the order.
-async fn nulls_and_ties(s: &Server) {
+/// From every position, including nulls, the next pages are the rest of the order.
+async fn pages_continue_at_nulls_and_ties(s: &Server) {
     let topics = seed(s).await;
     for (sort, keys) in [("new", NEW), ("top", TOP)] {
         let all = ordered(&topics, keys);
@@ -234,12 +240,12 @@ async fn nulls_and_ties(s: &Server) {
 }
 
 /// Comparisons with the clock keep the instant of the first page.
-async fn the_first_page_s_clock(s: &Server) {
+async fn later_pages_use_the_clock_of_the_first_page(s: &Server) {
     let mut topics = seed(s).await;
     let path = "/topics/of-container/c?sort=new&limit=4";
     let first = s.get(path).await.json();
     let cursor = first["nextCursor"].as_str().unwrap().to_owned();
-    // Made after the first page: not in this walk, wherever its place is.
+    // These topics are created after the first page, so no later page contains them.
     s.advance(60_000);
     for n in 0..4 {
         let made_at = s.now().to_string();
@@ -254,8 +260,8 @@ async fn the_first_page_s_clock(s: &Server) {
     assert_eq!(ids(&s.walk(path).await), ordered(&topics, NEW));
 }
 
-/// An instant that a caller has said is no clock's, on whichever page it is the same.
-async fn a_caller_s_instant(s: &Server) {
+/// An instant that the caller sends is not replaced by the clock: it is the same on every page.
+async fn an_instant_of_the_caller_is_not_replaced(s: &Server) {
     let topics = seed(s).await;
     let adapter = s.running().adapter::<Topic>().unwrap();
     let start = s.now();
@@ -287,31 +293,31 @@ async fn a_caller_s_instant(s: &Server) {
     }
 }
 
-async fn default_of_several(s: &Server) {
+async fn a_default_sort_may_have_several_fields(s: &Server) {
     let mut topics = seed(s).await;
     for other in ["x", "y"] {
         topics.push(json!({"id": other, "pinned": true, "title": "first"}));
     }
-    let (forth, back): (&[_], &[_]) = (
+    let (default_order, reversed_order): (&[_], &[_]) = (
         &[("pinned", true), ("title", false)],
         &[("pinned", false), ("title", true)],
     );
     assert_eq!(
         ids(&s.walk("/topics?limit=4").await),
-        ordered(&topics, forth)
+        ordered(&topics, default_order)
     );
-    // A direction alone is that of the first field, and the others turn with it.
+    // `sortDir` alone is the direction of the first field, and reverses the others with it.
     assert_eq!(
         ids(&s.walk("/topics?sortDir=desc").await),
-        ordered(&topics, forth)
+        ordered(&topics, default_order)
     );
     assert_eq!(
         ids(&s.walk("/topics?sortDir=asc").await),
-        ordered(&topics, back)
+        ordered(&topics, reversed_order)
     );
     assert_eq!(
         ids(&s.walk("/topics?sort=pinned&limit=7").await),
-        ordered(&topics, back)
+        ordered(&topics, reversed_order)
     );
     assert_eq!(
         ids(&s.walk("/topics?sort=id&sortDir=desc&limit=9").await),
@@ -322,24 +328,24 @@ async fn default_of_several(s: &Server) {
             all
         }
     );
-    // A lookup without an order of its own has it too.
+    // A lookup without a sort uses the default sort, too.
     assert_eq!(
         ids(&s.walk("/topics/plain/c?limit=5").await),
-        ordered(&topics[..36], forth)
+        ordered(&topics[..36], default_order)
     );
 }
 
-async fn from_the_body(s: &Server) {
+async fn sorts_may_be_sent_in_the_body(s: &Server) {
     let topics = seed(s).await;
-    let ask = |body: Json| s.post("/topics/pages", body);
-    let second = ask(json!({"containerId": "c", "sort": "new", "page": 2, "pageSize": 10}))
+    let post_pages = |body: Json| s.post("/topics/pages", body);
+    let second = post_pages(json!({"containerId": "c", "sort": "new", "page": 2, "pageSize": 10}))
         .await
         .json();
     assert_eq!(
         ids(second["items"].as_array().unwrap()),
         ordered(&topics, NEW)[10..20]
     );
-    let next = ask(
+    let next = post_pages(
         json!({"containerId": "c", "sort": "new", "pageSize": 3, "cursor": second["nextCursor"]}),
     )
     .await
@@ -348,44 +354,45 @@ async fn from_the_body(s: &Server) {
         ids(next["items"].as_array().unwrap()),
         ordered(&topics, NEW)[20..23]
     );
-    let first = ask(json!({"containerId": "c", "pageSize": 40}))
+    let first = post_pages(json!({"containerId": "c", "pageSize": 40}))
         .await
         .json();
     assert_eq!(
         ids(first["items"].as_array().unwrap()),
         ordered(&topics, &[("title", false)])
     );
-    ask(json!({"containerId": "c", "sort": "zzz"}))
+    post_pages(json!({"containerId": "c", "sort": "zzz"}))
         .await
         .problem("enum", "sort");
-    ask(json!({"containerId": "c", "sort": 1}))
+    post_pages(json!({"containerId": "c", "sort": 1}))
         .await
         .problem("type", "sort");
     let other =
-        ask(json!({"containerId": "c", "sort": "byTitle", "cursor": second["nextCursor"]})).await;
+        post_pages(json!({"containerId": "c", "sort": "byTitle", "cursor": second["nextCursor"]}))
+            .await;
     assert_eq!(other.code(), (400, "invalid_cursor"));
 }
 
-async fn in_code(s: &Server) {
+async fn code_calls_named_sorts(s: &Server) {
     let topics = seed(s).await;
     let adapter = s.running().adapter::<Topic>().unwrap();
     let cx = Cx::system("test");
-    let names = |page: Page<Topic>| page.items.into_iter().map(|t| t.id).collect::<Vec<_>>();
-    let by = |sort: &str| PageArgs {
+    let ids_of_page = |page: Page<Topic>| page.items.into_iter().map(|t| t.id).collect::<Vec<_>>();
+    let sorted_by = |sort: &str| PageArgs {
         limit: Some(50),
         sort: Some(sort.to_owned()),
         ..PageArgs::default()
     };
     assert_eq!(
-        names(
+        ids_of_page(
             adapter
-                .of_container(&cx, "c".to_owned(), by("top"))
+                .of_container(&cx, "c".to_owned(), sorted_by("top"))
                 .await
                 .unwrap()
         ),
         ordered(&topics, TOP)
     );
-    let refused = |error: Error| {
+    let problems_of = |error: Error| {
         error
             .details()
             .iter()
@@ -393,15 +400,18 @@ async fn in_code(s: &Server) {
             .collect::<Vec<_>>()
     };
     let unknown = adapter
-        .of_container(&cx, "c".to_owned(), by("zzz"))
+        .of_container(&cx, "c".to_owned(), sorted_by("zzz"))
         .await
         .unwrap_err();
-    assert_eq!(refused(unknown), [("query:sort".to_owned(), "enum")]);
+    assert_eq!(problems_of(unknown), [("query:sort".to_owned(), "enum")]);
     let plain = adapter
-        .plain(&cx, "c".to_owned(), by("top"))
+        .plain(&cx, "c".to_owned(), sorted_by("top"))
         .await
         .unwrap_err();
-    assert_eq!(refused(plain), [("query:sort".to_owned(), "not_allowed")]);
+    assert_eq!(
+        problems_of(plain),
+        [("query:sort".to_owned(), "not_allowed")]
+    );
     let several = adapter
         .list(
             &cx,
@@ -414,7 +424,7 @@ async fn in_code(s: &Server) {
     assert_eq!(several.items.len(), 38);
 }
 
-async fn described(s: &Server) {
+async fn the_document_lists_sorts(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let parameters = document["paths"]["/topics/of-container"]["get"]["parameters"]
         .as_array()

@@ -1,4 +1,4 @@
-//! Whose records they are: tenants, data scope, parents, values of the context.
+//! Owners of records: tenants, scopes, parents in the path, context values.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,17 @@ use crate::visibility_fixture::{
 };
 
 cases!(&crate::visibility_fixture::SEEN =>
-    every_closed_route_refuses_anonymous_callers, records_of_another_owner_are_not_found, the_owner_is_written_by_the_server, a_client_cannot_supply_context_values, tenants_never_see_each_other, a_context_default_is_written_by_the_server, records_without_a_tenant_are_public,
-    tenants_share_nothing, uniques_are_per_tenant, cursors_belong_to_their_caller, records_of_no_tenant_are_their_own,
-    scopes_that_are_lifted, scopes_of_some_routes, tenants_that_are_numbers, parents_are_in_the_path, the_application_itself,
-    the_document_says_who_writes, a_transaction_has_one_tenant,
+    every_closed_route_refuses_anonymous_callers, records_of_another_owner_are_not_found,
+    the_owner_is_written_by_the_server, a_client_cannot_supply_context_values,
+    tenants_never_see_each_other, a_context_default_is_written_by_the_server,
+    records_without_a_tenant_are_public, writes_reach_no_record_of_another_tenant, uniques_are_per_tenant,
+    cursors_belong_to_their_caller, records_without_a_tenant_have_their_own_uniques,
+    unscoped_routes_return_all_records, apply_to_scopes_the_named_routes_only,
+    tenants_may_be_numbers, parents_come_from_the_path, the_application_reads_all_tenants,
+    the_document_marks_server_written_fields, a_transaction_has_one_tenant,
 );
 
-/// A request as a caller.
+/// Sends a request as a caller.
 pub async fn call(s: &Server, token: &str, method: &str, path: &str, body: Json) -> Reply {
     let body = if body.is_null() {
         String::new()
@@ -58,8 +62,8 @@ pub fn slugs(reply: &Reply) -> Vec<String> {
 /// Routes of entities with an owner, a tenant or a gate refuse anonymous callers.
 async fn every_closed_route_refuses_anonymous_callers(s: &Server) {
     for (below, least) in [("/tasks", 15), ("/accounts", 20), ("/slips", 15)] {
-        let swept = strangers_are_refused(s, &SEEN, below).await;
-        assert!(swept.len() >= least, "{swept:?}");
+        let checked_routes = strangers_are_refused(s, &SEEN, below).await;
+        assert!(checked_routes.len() >= least, "{checked_routes:?}");
     }
 }
 
@@ -203,7 +207,8 @@ async fn tenants_never_see_each_other(s: &Server) {
             .len(),
         2
     );
-    // A known caller without a tenant, and an anonymous one, for every request, valid or not.
+    // An authenticated caller without a tenant and an anonymous one, with valid and invalid
+    // requests.
     for (method, path) in [
         ("GET", "/accounts"),
         ("POST", "/accounts"),
@@ -222,7 +227,7 @@ async fn tenants_never_see_each_other(s: &Server) {
     }
 }
 
-async fn tenants_share_nothing(s: &Server) {
+async fn writes_reach_no_record_of_another_tenant(s: &Server) {
     let (one, two) = (s.token_in("a", "t1"), s.token_in("b", "t2"));
     let theirs = made(s, &two, "/accounts", json!({"slug": "x", "title": "T"})).await;
     let path = format!("/accounts/{}", id(&theirs));
@@ -323,7 +328,7 @@ async fn uniques_are_per_tenant(s: &Server) {
         )
     );
     made(s, &two, "/accounts", json!({"slug": "x", "title": "T"})).await;
-    // But for those across tenants.
+    // Uniques across tenants are an exception.
     let refused = call(
         s,
         &two,
@@ -408,7 +413,7 @@ async fn records_without_a_tenant_are_public(s: &Server) {
         (&theirs["tenantId"], &open["tenantId"]),
         (&json!("t1"), &Json::Null)
     );
-    // Anonymous callers read what belongs to no tenant.
+    // Anonymous callers read the records without a tenant.
     assert_eq!(slugs(&s.get("/sheets").await), ["open"]);
     assert_eq!(s.get(&format!("/sheets/{}", id(&open))).await.status, 200);
     assert_eq!(
@@ -423,7 +428,7 @@ async fn records_without_a_tenant_are_public(s: &Server) {
         s.get("/sheets/sheet-taken?slug=open").await.json(),
         json!({"exists": true})
     );
-    // And write nothing.
+    // Anonymous callers write nothing.
     let path = format!("/sheets/{}", id(&open));
     for (method, path) in [
         ("POST", "/sheets"),
@@ -439,7 +444,7 @@ async fn records_without_a_tenant_are_public(s: &Server) {
     }
 }
 
-async fn records_of_no_tenant_are_their_own(s: &Server) {
+async fn records_without_a_tenant_have_their_own_uniques(s: &Server) {
     let (one, nobody) = (s.token_in("a", "t1"), s.token("c", &[]));
     let theirs = made(s, &one, "/sheets", json!({"slug": "x"})).await;
     let open = made(s, &nobody, "/sheets", json!({"slug": "x"})).await;
@@ -494,7 +499,7 @@ async fn records_of_no_tenant_are_their_own(s: &Server) {
     }
 }
 
-async fn scopes_that_are_lifted(s: &Server) {
+async fn unscoped_routes_return_all_records(s: &Server) {
     let (a, b) = (s.token("a", &[]), s.token("b", &[]));
     for (token, slug) in [(&a, "1"), (&b, "2")] {
         made(s, token, "/tasks", json!({"slug": slug, "title": "T"})).await;
@@ -506,16 +511,16 @@ async fn scopes_that_are_lifted(s: &Server) {
     assert_eq!(
         slugs(&call(s, &a, "GET", "/tasks?title=T", Json::Null).await),
         ["1"],
-        "and no other route"
+        "all other routes are scoped"
     );
 }
 
-async fn scopes_of_some_routes(s: &Server) {
+async fn apply_to_scopes_the_named_routes_only(s: &Server) {
     let (a, b) = (s.token("a", &[]), s.token("b", &[]));
     let record = made(s, &a, "/boards", json!({"slug": "x"})).await;
     assert_eq!(record["ownerId"], "a");
     let path = format!("/boards/{}", id(&record));
-    // Everybody reads, and only the owner writes.
+    // Every caller reads, and only the owner writes.
     assert_eq!(slugs(&s.get("/boards").await), ["x"]);
     assert_eq!(s.get(&path).await.json(), record);
     for (method, below) in [("PATCH", ""), ("DELETE", ""), ("POST", "/board-view")] {
@@ -542,7 +547,7 @@ async fn scopes_of_some_routes(s: &Server) {
             .json()["views"],
         1
     );
-    // A page of everybody's is a page of everybody's.
+    // A cursor of a list without scope is valid for every caller.
     made(s, &b, "/boards", json!({"slug": "y"})).await;
     let cursor = call(s, &a, "GET", "/boards?limit=1", Json::Null)
         .await
@@ -564,7 +569,7 @@ async fn scopes_of_some_routes(s: &Server) {
     );
 }
 
-async fn tenants_that_are_numbers(s: &Server) {
+async fn tenants_may_be_numbers(s: &Server) {
     let (one, two, none) = (
         s.token_in("a", "17"),
         s.token_in("b", "18"),
@@ -595,7 +600,7 @@ async fn tenants_that_are_numbers(s: &Server) {
         .status,
         404
     );
-    // A tenant that is no number owns nothing here, and neither does one in another spelling.
+    // A tenant that is not a number, or a number in another spelling, has no records here.
     assert_eq!(
         call(s, &none, "GET", "/ledgers", Json::Null).await.code(),
         (403, "forbidden")
@@ -623,7 +628,7 @@ async fn tenants_that_are_numbers(s: &Server) {
     );
 }
 
-async fn parents_are_in_the_path(s: &Server) {
+async fn parents_come_from_the_path(s: &Server) {
     let here = "/teams/7/documents/d%201/comments";
     let created = s.post(here, json!({"text": "hello"})).await;
     assert_eq!(created.status, 201, "{created:?}");
@@ -678,10 +683,10 @@ async fn parents_are_in_the_path(s: &Server) {
     assert_eq!(
         s.get("/teams/x/documents/d%201/comments").await.code(),
         (404, "not_found"),
-        "no team can be called so"
+        "no team can have this id"
     );
     assert_eq!(s.get("/comments").await.status, 404);
-    // From code, the call says which.
+    // A call from code sets the parent.
     let comments = s.running().adapter::<Comment>().unwrap();
     let actor = Cx::actor(Actor::user("u"));
     let inside = actor
@@ -734,15 +739,15 @@ async fn a_context_default_is_written_by_the_server(s: &Server) {
     call(s, &a, "PATCH", &path, json!({"authorId": "b"}))
         .await
         .problem("read_only", "authorId");
-    // Everybody may read it: it is a default, no scope.
+    // Every caller may read the record: the field has a default, not a scope.
     assert_eq!(
         call(s, &s.token("b", &[]), "GET", &path, Json::Null)
             .await
             .status,
         200
     );
-    // Null is no value of a context, not even for an optional field: known callers are refused
-    // before their body is read.
+    // A context value is never null, not even for an optional field: authenticated callers without
+    // the value are refused before their body is read.
     assert_eq!(
         s.raw("POST", "/visits", &[("authorization", &a)], "{")
             .await
@@ -772,7 +777,7 @@ async fn a_context_default_is_written_by_the_server(s: &Server) {
             .code(),
         linchpin::Code::Unauthorized
     );
-    // The application itself has no context: null where that is allowed.
+    // The application itself has no context: the default is null if the field is optional.
     assert_eq!(
         visits
             .create(&Cx::system("seed"), input())
@@ -793,7 +798,7 @@ async fn a_context_default_is_written_by_the_server(s: &Server) {
     );
 }
 
-async fn the_application_itself(s: &Server) {
+async fn the_application_reads_all_tenants(s: &Server) {
     let (one, two) = (s.token_in("a", "t1"), s.token_in("b", "t2"));
     let theirs = made(s, &one, "/accounts", json!({"slug": "x", "title": "T"})).await;
     made(s, &two, "/accounts", json!({"slug": "x", "title": "T"})).await;
@@ -817,8 +822,8 @@ async fn the_application_itself(s: &Server) {
             .tenant_id,
         "t1"
     );
-    // A value that is unique within a tenant matches no record for a call without a tenant, so
-    // nothing is changed by chance.
+    // Without a tenant, a write by a value that is unique per tenant is refused, so no record of a
+    // wrong tenant is changed. A write by id and a lookup are allowed.
     let error = accounts.rename(&system, "x", "new").await.unwrap_err();
     assert_eq!(error.code(), linchpin::Code::Internal, "{error}");
     assert_eq!(accounts.count(&system, id(&theirs)).await.unwrap().views, 1);
@@ -829,7 +834,7 @@ async fn the_application_itself(s: &Server) {
             .unwrap()
             .is_some()
     );
-    // It has no tenant to create for; on behalf of an actor it has.
+    // The application has no tenant for a new record, unless it acts on behalf of an actor.
     let input = || AccountCreate {
         slug: "y".into(),
         title: "T".into(),
@@ -863,15 +868,23 @@ async fn the_application_itself(s: &Server) {
         )
         .await
         .unwrap();
-    assert_eq!(seeded.tenant_id, "t9", "it can say for whom it creates");
-    within_a_tenant(&accounts, &system, &seeded, id(&theirs)).await;
-    // Deleted is deleted for it as well.
+    assert_eq!(
+        seeded.tenant_id, "t9",
+        "the application can name the tenant of a new record"
+    );
+    the_application_acts_within_a_named_tenant(&accounts, &system, &seeded, id(&theirs)).await;
+    // Deleted records are hidden from the application, too.
     accounts.delete(&system, id(&theirs), None).await.unwrap();
     assert!(accounts.get(&system, id(&theirs)).await.unwrap().is_none());
 }
 
 /// The application acts in the tenant that it names, and in no other one.
-async fn within_a_tenant(accounts: &AccountAdapter, system: &Cx, seeded: &Account, theirs: &str) {
+async fn the_application_acts_within_a_named_tenant(
+    accounts: &AccountAdapter,
+    system: &Cx,
+    seeded: &Account,
+    theirs: &str,
+) {
     let inside = system.clone().within(account::tenant_id, "t9");
     let seen = accounts
         .list(&inside, ListQuery::new())
@@ -891,7 +904,7 @@ async fn within_a_tenant(accounts: &AccountAdapter, system: &Cx, seeded: &Accoun
             .code(),
         linchpin::Code::NotFound
     );
-    // There a value that is unique within a tenant names one record.
+    // Within a tenant, a value that is unique per tenant names one record.
     assert_eq!(
         accounts.rename(&inside, "z", "new").await.unwrap().id,
         seeded.id
@@ -915,7 +928,7 @@ async fn within_a_tenant(accounts: &AccountAdapter, system: &Cx, seeded: &Accoun
         1
     );
 
-    // An actor acts in its own.
+    // An actor acts in its own tenant.
     let actor = Cx::actor(Actor {
         tenant_id: Some("t9".into()),
         ..Actor::user("job")
@@ -937,14 +950,15 @@ async fn within_a_tenant(accounts: &AccountAdapter, system: &Cx, seeded: &Accoun
         accounts.list(&other, ListQuery::new()).await.map(drop),
         accounts.create(&other, second()).await.map(drop),
     ] {
-        assert!(format!("{:?}", refused.unwrap_err()).contains("an actor acts in its own"));
+        assert!(format!("{:?}", refused.unwrap_err()).contains("an actor acts in its own tenant"));
     }
 }
 
-/// A transaction has one tenant: what would wait for its end is refused at once, and says why.
+/// A transaction of an actor has one tenant. A call that would wait for the end of the transaction
+/// is refused at once, with the reason.
 async fn a_transaction_has_one_tenant(s: &Server) {
     let accounts = s.running().adapter::<Account>().unwrap();
-    let of = |tenant: &str| {
+    let cx_of_tenant = |tenant: &str| {
         Cx::actor(Actor {
             tenant_id: Some(tenant.into()),
             ..Actor::user("job")
@@ -957,10 +971,13 @@ async fn a_transaction_has_one_tenant(s: &Server) {
     };
     let begun = Instant::now();
     for (other, text) in [
-        (of("t2"), "in another tenant than that of the transaction"),
-        (of("t1"), "with a context of its own"),
+        (
+            cx_of_tenant("t2"),
+            "in another tenant than that of the transaction",
+        ),
+        (cx_of_tenant("t1"), "used another context"),
     ] {
-        let refused = of("t1")
+        let refused = cx_of_tenant("t1")
             .transaction(async |cx| {
                 accounts.create(cx, input("x")).await?;
                 accounts.create(&other, input("y")).await
@@ -970,7 +987,7 @@ async fn a_transaction_has_one_tenant(s: &Server) {
             format!("{:?}", refused.unwrap_err()).contains(text),
             "{text}"
         );
-        let nested = of("t1")
+        let nested = cx_of_tenant("t1")
             .transaction(async |cx| {
                 accounts.create(cx, input("x")).await?;
                 other
@@ -997,7 +1014,7 @@ async fn a_transaction_has_one_tenant(s: &Server) {
             .is_empty()
     );
 
-    // The application writes in several at once, and other tasks write meanwhile.
+    // The application writes in several tenants in one transaction.
     let both = Cx::system("move")
         .transaction(async |cx| {
             let within = |tenant: &str| cx.clone().within(account::tenant_id, tenant);
@@ -1008,7 +1025,7 @@ async fn a_transaction_has_one_tenant(s: &Server) {
     assert_eq!(both.unwrap().tenant_id, "t2");
     assert_eq!(
         accounts
-            .list(&of("t1"), ListQuery::new())
+            .list(&cx_of_tenant("t1"), ListQuery::new())
             .await
             .unwrap()
             .items
@@ -1030,7 +1047,7 @@ fn nothing() -> AccountCreate {
     }
 }
 
-async fn the_document_says_who_writes(s: &Server) {
+async fn the_document_marks_server_written_fields(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let schemas = &document["components"]["schemas"];
     assert_eq!(

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cases;
 use crate::server::Server;
 
-/// Made within a moment, or not at all.
+/// An entity whose create route has a short time limit.
 #[entity(routes(auth = none, create(timeout = "300ms")))]
 #[derive(Clone, Debug)]
 pub struct Moment {
@@ -21,32 +21,33 @@ pub struct Moment {
 
 pub static MOMENTS: Package = package!(name = "moments", entities = [entity(Moment)]);
 
-cases!(&crate::timeouts::MOMENTS => a_write_that_waits);
+cases!(&crate::timeouts::MOMENTS => a_waiting_write_times_out);
 
-async fn a_write_that_waits(s: &Server) {
+async fn a_waiting_write_times_out(s: &Server) {
     let moments = s.running().adapter::<Moment>().unwrap();
     let cx = Cx::system("a test");
-    // The first caller leaves, so that only the timeout stops the second.
-    let over = AtomicBool::new(false);
-    let held = cx.transaction(async |cx| {
+    // The first write blocks the second one for 900 ms and is then rolled back, so that only the
+    // time limit ends the second one.
+    let has_ended = AtomicBool::new(false);
+    let blocking = cx.transaction(async |cx| {
         moments
             .create(cx, MomentCreate { id: "m".to_owned() })
             .await?;
         tokio::time::sleep(Duration::from_millis(900)).await;
-        over.store(true, Ordering::SeqCst);
+        has_ended.store(true, Ordering::SeqCst);
         Err::<(), _>(linchpin::Error::not_found())
     });
-    let asked = async {
+    let waiting = async {
         tokio::time::sleep(Duration::from_millis(150)).await;
         let reply = s.post("/moments", json!({"id": "m"})).await;
-        (reply, over.load(Ordering::SeqCst))
+        (reply, has_ended.load(Ordering::SeqCst))
     };
-    let (held, (asked, was_over)) = tokio::join!(held, asked);
-    assert!(held.is_err());
-    assert_eq!(asked.code(), (504, "timeout"));
+    let (blocking, (waiting, was_over)) = tokio::join!(blocking, waiting);
+    assert!(blocking.is_err());
+    assert_eq!(waiting.code(), (504, "timeout"));
     assert!(
         !was_over,
-        "it is answered while the first still stands in its way"
+        "the response comes while the first write still blocks the second"
     );
     // A write that has not begun is dropped. PostgreSQL finishes a write that was sent, as
     // docs/decisions.md says.

@@ -50,7 +50,14 @@ pub static BANK: Package = package!(
     ]
 );
 
-cases!(&super::BANK => together, undone_together, undone_and_let_go, dropped, refused_and_going_on, sees_itself, transfers, ended, nested, reads_alone, after_the_commit);
+cases!(&super::BANK =>
+    a_transaction_commits_all_writes, a_failed_transaction_is_rolled_back,
+    a_rolled_back_transaction_holds_no_locks, a_dropped_transaction_is_rolled_back,
+    a_transaction_continues_after_a_refused_call, a_transaction_reads_its_own_writes,
+    concurrent_transfers_keep_the_total, the_context_of_an_ended_transaction_is_refused,
+    a_nested_transaction_joins_the_outer_one, a_transaction_of_reads_can_be_spawned,
+    after_commit_functions_run_after_the_commit,
+);
 
 struct Bank {
     accounts: AccountAdapter,
@@ -79,7 +86,7 @@ async fn accounts(s: &Server) -> Bank {
     bank(s)
 }
 
-fn changed_my_mind() -> linchpin::Error {
+fn rollback_error() -> linchpin::Error {
     linchpin::Error::new(linchpin::Code::Conflict, "changed my mind")
 }
 
@@ -96,7 +103,7 @@ async fn balance(s: &Server, id: &str) -> i64 {
         .unwrap()
 }
 
-async fn together(s: &Server) {
+async fn a_transaction_commits_all_writes(s: &Server) {
     let bank = accounts(s).await;
     let made = bank.cx.transaction(async |cx| {
         bank.accounts.take(cx, "a").await?;
@@ -110,7 +117,7 @@ async fn together(s: &Server) {
 
 // After a rolled-back transaction no lock remains: a consume skips records that another transaction
 // holds.
-async fn undone_and_let_go(s: &Server) {
+async fn a_rolled_back_transaction_holds_no_locks(s: &Server) {
     let bank = bank(s);
     for number in 0..20 {
         let entry = EntryCreate {
@@ -133,7 +140,7 @@ async fn undone_and_let_go(s: &Server) {
     }
 }
 
-async fn undone_together(s: &Server) {
+async fn a_failed_transaction_is_rolled_back(s: &Server) {
     let bank = accounts(s).await;
     let outcome: linchpin::Result<()> = bank
         .cx
@@ -150,8 +157,8 @@ async fn undone_together(s: &Server) {
     assert!(s.walk("/entries").await.is_empty());
 }
 
-// A caller that is dropped in the middle, like a cancelled request.
-async fn dropped(s: &Server) {
+// The call is dropped in the middle, like a cancelled request.
+async fn a_dropped_transaction_is_rolled_back(s: &Server) {
     let bank = accounts(s).await;
     let work = bank.cx.transaction(async |cx| {
         bank.accounts.take(cx, "a").await?;
@@ -171,7 +178,7 @@ async fn dropped(s: &Server) {
     assert_eq!(balance(s, "a").await, 100);
 }
 
-async fn refused_and_going_on(s: &Server) {
+async fn a_transaction_continues_after_a_refused_call(s: &Server) {
     let bank = bank(s);
     let outcome = bank.cx.transaction(async |cx| {
         bank.entries.create(cx, entry(1)).await?;
@@ -183,11 +190,11 @@ async fn refused_and_going_on(s: &Server) {
     assert_eq!(s.walk("/entries").await.len(), 2);
 }
 
-async fn sees_itself(s: &Server) {
+async fn a_transaction_reads_its_own_writes(s: &Server) {
     let bank = bank(s);
     let outcome = bank.cx.transaction(async |cx| {
         let made = bank.entries.create(cx, entry(7)).await?;
-        // By key, by a filter that needs a function of ours, and in a list.
+        // By key, by a filter that needs a function of the framework, and in a list.
         assert_eq!(
             bank.entries
                 .get(cx, made.id.clone())
@@ -209,9 +216,9 @@ async fn sees_itself(s: &Server) {
     assert_eq!(outcome.await.unwrap(), 1);
 }
 
-async fn transfers(s: &Server) {
+async fn concurrent_transfers_keep_the_total(s: &Server) {
     let bank = accounts(s).await;
-    let one = |i: usize| {
+    let transfer = |i: usize| {
         let bank = &bank;
         let (from, to) = if i.is_multiple_of(2) {
             ("a", "b")
@@ -225,7 +232,7 @@ async fn transfers(s: &Server) {
                     tokio::task::yield_now().await;
                     bank.accounts.give(cx, to).await?;
                     if i.is_multiple_of(5) {
-                        Err(changed_my_mind())
+                        Err(rollback_error())
                     } else {
                         Ok(())
                     }
@@ -233,14 +240,14 @@ async fn transfers(s: &Server) {
                 .await
         }
     };
-    let outcomes = futures_util::future::join_all((0..60).map(one)).await;
+    let outcomes = futures_util::future::join_all((0..60).map(transfer)).await;
     assert_eq!(outcomes.iter().filter(|o| o.is_ok()).count(), 48);
     assert_eq!(balance(s, "a").await + balance(s, "b").await, 200);
 }
 
 // A context that is used after its transaction is refused, because its writes could not be rolled
 // back.
-async fn ended(s: &Server) {
+async fn the_context_of_an_ended_transaction_is_refused(s: &Server) {
     let bank = accounts(s).await;
     let kept = bank
         .cx
@@ -254,22 +261,22 @@ async fn ended(s: &Server) {
     assert_eq!(balance(s, "a").await, 100);
 }
 
-async fn nested(s: &Server) {
+async fn a_nested_transaction_joins_the_outer_one(s: &Server) {
     let bank = accounts(s).await;
     let outcome: linchpin::Result<()> = bank
         .cx
         .transaction(async |cx| {
             cx.transaction(async |cx| bank.accounts.take(cx, "a").await)
                 .await?;
-            Err(changed_my_mind())
+            Err(rollback_error())
         })
         .await;
     assert!(outcome.is_err());
     assert_eq!(balance(s, "a").await, 100);
 }
 
-// A handler is spawned by the server: the future must be able to move between threads.
-async fn reads_alone(s: &Server) {
+// The server spawns handlers, so the future must be `Send`.
+async fn a_transaction_of_reads_can_be_spawned(s: &Server) {
     let bank = accounts(s).await;
     let work = async move {
         bank.cx
@@ -286,9 +293,9 @@ async fn reads_alone(s: &Server) {
     );
 }
 
-// The function sees what the transaction wrote: it runs after the commit, in order, and never after
-// a rollback.
-async fn after_the_commit(s: &Server) {
+// A function of `after_commit` runs after the commit, so it sees what the transaction wrote. The
+// functions run in order, and never after a rollback.
+async fn after_commit_functions_run_after_the_commit(s: &Server) {
     let bank = accounts(s).await;
     let calls = Arc::new(Mutex::new(Vec::new()));
     let note = |name: &'static str| {
@@ -318,7 +325,7 @@ async fn after_the_commit(s: &Server) {
         .transaction(async |cx| {
             cx.after_commit(note("undone"));
             bank.accounts.take(cx, "a").await?;
-            Err(changed_my_mind())
+            Err(rollback_error())
         })
         .await;
     assert!(undone.is_err());

@@ -1,5 +1,5 @@
-//! Included records without a `list` or `get` route of their own: the checks of that route still
-//! apply.
+//! Included records of entities whose `list` or `get` route is disabled: the checks of that route
+//! still apply.
 
 #![allow(missing_docs, dead_code)] // a fixture
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cases;
 use crate::server::{Reply, Server};
 
-/// Below a guard of the app.
+/// Its path has a guard of the app.
 #[entity(path = "inside/vaults", routes(auth = none, list(disabled), get(disabled)))]
 #[derive(Clone, Debug)]
 pub struct Vault {
@@ -19,7 +19,7 @@ pub struct Vault {
     pub id: String,
 }
 
-/// With a middleware of its package, and a guard of the app on a neighbouring path.
+/// Its package has a middleware, and the path of another of its routes has a guard of the app.
 #[entity(path = "chests", routes(auth = none, create(path = "inside/put"), list(disabled, path = "outside"), get(disabled)))]
 #[derive(Clone, Debug)]
 pub struct Chest {
@@ -27,7 +27,7 @@ pub struct Chest {
     pub id: String,
 }
 
-/// Anybody's.
+/// A record that every caller sees.
 #[entity(
     path = "open",
     belongs_to(vault: Vault, key = vault_id),
@@ -48,7 +48,7 @@ pub const VAULTS: Operation<Open>;
 #[operation(kind = "derive", source(Chest), merge = "union")]
 pub const CHESTS: Operation<Open>;
 
-/// Refuses calls from outside.
+/// A middleware that refuses calls without the header `x-office`.
 async fn office(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     match call.parts.headers.get("x-office") {
         Some(_) => next.await,
@@ -68,16 +68,18 @@ static INNER: Package = package!(
     middleware = [office]
 );
 
-fn kept(app: App) -> App {
+fn with_guards(app: App) -> App {
     let insider = || require_role(["insider"]);
     app.package(&INNER)
         .guard("/o/inside/{*rest}", insider())
         .guard("/i/chests/inside/put", insider())
 }
 
-cases!(&crate::unlisted::OUTER, crate::unlisted::kept => guards_of_the_app, middleware_of_the_package);
+cases!(&crate::unlisted::OUTER, crate::unlisted::with_guards =>
+    guards_of_the_app_protect_included_records, middleware_of_the_package_runs_for_included_records,
+);
 
-async fn ask(s: &Server, roles: Option<&[&str]>, office: bool, path: &str) -> Reply {
+async fn get_as(s: &Server, roles: Option<&[&str]>, office: bool, path: &str) -> Reply {
     let token = roles.map(|roles| s.token("someone", roles));
     let mut headers: Vec<_> = token
         .as_deref()
@@ -88,7 +90,7 @@ async fn ask(s: &Server, roles: Option<&[&str]>, office: bool, path: &str) -> Re
     s.raw("GET", path, &headers, "").await
 }
 
-async fn guards_of_the_app(s: &Server) {
+async fn guards_of_the_app_protect_included_records(s: &Server) {
     assert_eq!(s.post("/o/open", json!({ "id": "a" })).await.status, 201);
     for path in [
         "/o/open/vaults",
@@ -96,16 +98,16 @@ async fn guards_of_the_app(s: &Server) {
         "/o/open?include=vault",
     ] {
         assert_eq!(
-            ask(s, None, false, path).await.code(),
+            get_as(s, None, false, path).await.code(),
             (401, "unauthorized"),
             "{path}"
         );
         assert_eq!(
-            ask(s, Some(&[]), false, path).await.code(),
+            get_as(s, Some(&[]), false, path).await.code(),
             (403, "forbidden"),
             "{path}"
         );
-        let reply = ask(s, Some(&["insider"]), false, path).await;
+        let reply = get_as(s, Some(&["insider"]), false, path).await;
         assert_eq!(
             (reply.status, reply.header("cache-control").as_str()),
             (200, "no-store"),
@@ -114,7 +116,7 @@ async fn guards_of_the_app(s: &Server) {
     }
 }
 
-async fn middleware_of_the_package(s: &Server) {
+async fn middleware_of_the_package_runs_for_included_records(s: &Server) {
     assert_eq!(s.post("/o/open", json!({ "id": "a" })).await.status, 201);
     for path in [
         "/o/open/chests",
@@ -122,11 +124,11 @@ async fn middleware_of_the_package(s: &Server) {
         "/o/open?include=chest",
     ] {
         assert_eq!(
-            ask(s, Some(&["insider"]), false, path).await.code(),
+            get_as(s, Some(&["insider"]), false, path).await.code(),
             (403, "not_here"),
             "{path}"
         );
-        // The guard before another of its routes is not before this one.
-        assert_eq!(ask(s, None, true, path).await.status, 200, "{path}");
+        // A guard of another route of this entity does not apply here.
+        assert_eq!(get_as(s, None, true, path).await.status, 200, "{path}");
     }
 }

@@ -21,11 +21,11 @@ use crate::fixture::BLOG;
 const CAUSE: &str = "connection to 10.1.2.3:5432 as blog/hunter2 refused";
 
 #[derive(Default)]
-struct Cut {
-    off: AtomicBool,
+struct Outage {
+    active: AtomicBool,
 }
 
-impl Watch for Arc<Cut> {
+impl Watch for Arc<Outage> {
     fn run<'a>(
         &'a self,
         store: &'a dyn Store,
@@ -33,14 +33,14 @@ impl Watch for Arc<Cut> {
         args: Vec<Value>,
         rows: Rows,
     ) -> Reply<'a> {
-        if self.off.load(Ordering::SeqCst) {
+        if self.active.load(Ordering::SeqCst) {
             return Reply::Ready(Err(Error::unavailable(CAUSE)));
         }
         store.run(statement, args, rows)
     }
 }
 
-/// Status, `Retry-After` and text of an answer.
+/// The status, `Retry-After` and body of a response.
 async fn get(service: &HttpService, path: &str) -> (u16, bool, String) {
     let Ok(response) = service
         .clone()
@@ -57,8 +57,8 @@ async fn get(service: &HttpService, path: &str) -> (u16, bool, String) {
 
 async fn an_unreachable_store_is_unavailable(store: Arc<dyn Store>) {
     let post = BLOG.entities[0].desc;
-    let cut = Arc::<Cut>::default();
-    let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&cut)));
+    let outage = Arc::<Outage>::default();
+    let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&outage)));
     create_tables(&*store, &[post]).await.unwrap();
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
     let adapters = Adapters::new([Arc::new(Table::new(post, store, key).unwrap())]);
@@ -69,7 +69,7 @@ async fn an_unreachable_store_is_unavailable(store: Arc<dyn Store>) {
     .unwrap();
 
     assert_eq!(get(&service, "/posts").await.0, 200);
-    cut.off.store(true, Ordering::SeqCst);
+    outage.active.store(true, Ordering::SeqCst);
     for path in [
         "/posts",
         "/posts/x",
@@ -84,14 +84,14 @@ async fn an_unreachable_store_is_unavailable(store: Arc<dyn Store>) {
         );
         assert!(
             !text.contains("10.1.2.3") && !text.contains("hunter2"),
-            "no internals: {text}"
+            "the response contains the cause: {text}"
         );
     }
-    cut.off.store(false, Ordering::SeqCst);
+    outage.active.store(false, Ordering::SeqCst);
     assert_eq!(
         get(&service, "/posts").await.0,
         200,
-        "it goes on when the store is back"
+        "requests succeed when the store is back"
     );
 }
 

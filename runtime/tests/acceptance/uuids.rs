@@ -59,17 +59,17 @@ const DEVICE: &str = "0193E7A0-0000-7000-8000-00000000000B";
 const OTHER: &str = "0193E7A0-0000-7000-8000-00000000000C";
 
 async fn uuids_ignore_case_in_requests_and_in_code(s: &Server) {
-    let small = str::to_ascii_lowercase;
+    let lower = str::to_ascii_lowercase;
     let (badges, cx) = (s.running().adapter::<Badge>().unwrap(), Cx::system("test"));
     let new = BadgeCreate {
         id: ID.to_owned(),
         device: DEVICE.to_owned(),
         doors: Some(vec![OTHER.to_owned()]),
     };
-    let made = badges.create(&cx, new).await.unwrap();
+    let created = badges.create(&cx, new).await.unwrap();
     assert_eq!(
-        (made.id, made.device, made.doors),
-        (small(ID), small(DEVICE), vec![small(OTHER)])
+        (created.id, created.device, created.doors),
+        (lower(ID), lower(DEVICE), vec![lower(OTHER)])
     );
     // Lookups by an upper-case UUID find the record.
     assert!(badges.get(&cx, ID).await.unwrap().is_some());
@@ -78,11 +78,11 @@ async fn uuids_ignore_case_in_requests_and_in_code(s: &Server) {
     assert_eq!(badges.list(&cx, query).await.unwrap().items.len(), 1);
     assert_eq!(
         badges.put_on(&cx, ID, OTHER).await.unwrap().device,
-        small(OTHER)
+        lower(OTHER)
     );
     assert_eq!(
         s.get(&format!("/badges/shown?key={ID}")).await.json()["id"],
-        small(ID)
+        lower(ID)
     );
     let patch = BadgePatch {
         device: Some(DEVICE.to_owned()),
@@ -90,7 +90,7 @@ async fn uuids_ignore_case_in_requests_and_in_code(s: &Server) {
     };
     assert_eq!(
         badges.update(&cx, ID, patch, None).await.unwrap().device,
-        small(DEVICE)
+        lower(DEVICE)
     );
     let again = badges
         .issue(&cx, DEVICE, [OTHER, ID].map(str::to_owned).to_vec())
@@ -98,9 +98,9 @@ async fn uuids_ignore_case_in_requests_and_in_code(s: &Server) {
         .unwrap();
     assert_eq!(
         (again.id, again.doors),
-        (small(ID), vec![small(OTHER), small(ID)])
+        (lower(ID), vec![lower(OTHER), lower(ID)])
     );
-    let taken = badges
+    let conflict = badges
         .create(
             &cx,
             BadgeCreate {
@@ -111,22 +111,22 @@ async fn uuids_ignore_case_in_requests_and_in_code(s: &Server) {
         )
         .await
         .unwrap_err();
-    assert_eq!(taken.code(), linchpin::Code::Conflict);
+    assert_eq!(conflict.code(), linchpin::Code::Conflict);
     badges.delete(&cx, ID, None).await.unwrap();
     assert_eq!(
         s.post("/badges", json!({"id": ID, "device": DEVICE, "doors": []}))
             .await
             .json()["id"],
-        small(ID)
+        lower(ID)
     );
     // An invalid UUID is refused.
-    let wrong = BadgeCreate {
+    let invalid = BadgeCreate {
         id: OTHER.to_owned(),
         device: "0193E7A".to_owned(),
         doors: None,
     };
     assert_eq!(
-        badges.create(&cx, wrong).await.unwrap_err().code(),
+        badges.create(&cx, invalid).await.unwrap_err().code(),
         linchpin::Code::ValidationFailed
     );
 }

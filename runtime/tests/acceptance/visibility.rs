@@ -7,13 +7,18 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::Server;
 use crate::tenancy::{call, id, made};
-use crate::visibility_fixture::{Flagged, Note, NoteCreate, Session, SessionCreate, Status};
+use crate::visibility_fixture::{
+    Flagged, Note, NoteCreate, Parcel, Session, SessionCreate, Status,
+};
 
 cases!(&crate::visibility_fixture::SEEN =>
-    a_soft_deleted_record_is_hidden, a_soft_deleted_record_frees_its_unique_values, a_record_expires_after_its_ttl, lookups_hide_deleted_records,
-    deleted_records_are_missing_everywhere, deleting_is_a_change, the_mark_is_not_for_clients, a_key_stays_reserved,
-    deleted_records_are_for_the_application, expired_records_are_missing_everywhere, expired_records_never_block,
-    expired_records_never_block_a_transaction, expiry_is_put_off_by_every_change, the_sweeper_removes_what_has_expired,
+    a_soft_deleted_record_is_hidden, a_soft_deleted_record_frees_its_unique_values,
+    a_record_expires_after_its_ttl, lookups_hide_deleted_records,
+    deleted_records_are_missing_everywhere, a_soft_delete_checks_and_changes_the_version,
+    clients_cannot_write_the_deletion_mark, a_deleted_record_keeps_its_key,
+    only_the_application_reads_deleted_records, expired_records_are_missing_everywhere,
+    expired_records_free_keys_and_uniques, expired_records_free_keys_within_a_transaction,
+    every_change_extends_the_expiry, the_sweeper_removes_expired_records,
 );
 
 async fn note(s: &Server, slug: &str) -> String {
@@ -102,18 +107,18 @@ async fn deleted_records_are_missing_everywhere(s: &Server) {
         s.post("/notes/clear", json!({"title": "T"})).await.json(),
         json!(0)
     );
-    // No query parameter reaches them.
+    // No query parameter finds deleted records.
     assert_eq!(
         s.get("/notes?includeDeleted=true").await.code(),
         (400, "unknown_parameter")
     );
-    // Deleting by batch and by consume marks as well.
-    let kept = note(s, "b").await;
+    // A batch and a consume mark records as deleted, too.
+    let cleared = note(s, "b").await;
     assert_eq!(
         s.post("/notes/clear", json!({"title": "T"})).await.json(),
         json!(1)
     );
-    assert_eq!(s.get(&kept).await.status, 404);
+    assert_eq!(s.get(&cleared).await.status, 404);
     let taken = note(s, "c").await;
     assert_eq!(
         s.post("/notes/take", json!({"slug": "c"})).await.json()["slug"],
@@ -151,7 +156,7 @@ async fn deleted_records_are_missing_everywhere(s: &Server) {
         (200, &json!(false))
     );
     assert_ne!(format!("/notes/{}", id(&ensured.json()["entity"])), path);
-    // Pages are full in spite of what has been deleted between their records.
+    // Pages are full although records between theirs are deleted.
     for slug in ["p", "q", "r", "t"] {
         let path = note(s, slug).await;
         s.delete(&note(s, &format!("{slug}-gone")).await).await;
@@ -160,7 +165,7 @@ async fn deleted_records_are_missing_everywhere(s: &Server) {
     assert_eq!(s.walk("/notes?sort=title&limit=3").await.len(), 5);
 }
 
-async fn deleting_is_a_change(s: &Server) {
+async fn a_soft_delete_checks_and_changes_the_version(s: &Server) {
     let record = made(s, "", "/flaggeds", json!({"name": "n"})).await;
     let path = format!("/flaggeds/{}", id(&record));
     assert_eq!(s.delete(&path).await.code(), (428, "precondition_required"));
@@ -202,7 +207,7 @@ async fn deleting_is_a_change(s: &Server) {
     assert_eq!(all.items[0].updated_at, s.now());
 }
 
-async fn the_mark_is_not_for_clients(s: &Server) {
+async fn clients_cannot_write_the_deletion_mark(s: &Server) {
     s.post("/flaggeds", json!({"name": "n", "status": "gone"}))
         .await
         .problem("not_allowed", "status");
@@ -241,7 +246,7 @@ async fn the_mark_is_not_for_clients(s: &Server) {
             .status,
         200
     );
-    // The date is the server's.
+    // The server sets the date.
     let note = note(s, "a").await;
     s.post(
         "/notes",
@@ -254,16 +259,18 @@ async fn the_mark_is_not_for_clients(s: &Server) {
         .problem("read_only", "deletedAt");
 }
 
-async fn a_key_stays_reserved(s: &Server) {
-    let sessions = s.running().adapter::<Session>().unwrap();
-    made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
+async fn a_deleted_record_keeps_its_key(s: &Server) {
+    let parcels = s.running().adapter::<Parcel>().unwrap();
+    made(s, "", "/parcels", json!({"id": "x"})).await;
+    assert_eq!(s.delete("/parcels/x").await.status, 204);
+    assert_eq!(s.get("/parcels/x").await.status, 404);
     assert_eq!(
-        s.post("/sessions", json!({"id": "x", "code": "2"}))
-            .await
-            .problems(),
+        s.post("/parcels", json!({"id": "x"})).await.problems(),
         [("id".to_owned(), "unique".to_owned())]
     );
-    // Also for a deleted record; only purging frees the value.
+    parcels.purge(&Cx::system("test"), "x").await.unwrap();
+    made(s, "", "/parcels", json!({"id": "x"})).await;
+    // A purge removes a deleted record from the store. Only the application may purge.
     let notes = s.running().adapter::<Note>().unwrap();
     let system = Cx::system("test").at(s.now());
     let made = notes
@@ -288,13 +295,9 @@ async fn a_key_stays_reserved(s: &Server) {
         notes.purge(&actor, &*made.id).await.unwrap_err().code(),
         linchpin::Code::Forbidden
     );
-    assert_eq!(
-        sessions.purge(&Cx::system("test"), "x").await.ok(),
-        Some(())
-    );
 }
 
-async fn deleted_records_are_for_the_application(s: &Server) {
+async fn only_the_application_reads_deleted_records(s: &Server) {
     s.delete(&note(s, "a").await).await;
     note(s, "b").await;
     let notes = s.running().adapter::<Note>().unwrap();
@@ -303,7 +306,7 @@ async fn deleted_records_are_for_the_application(s: &Server) {
     assert_eq!(
         notes.list(&system, query()).await.unwrap().items.len(),
         1,
-        "not by itself"
+        "the application does not see deleted records by default"
     );
     let first = notes
         .list(&system, query().include_deleted().limit(1))
@@ -319,7 +322,7 @@ async fn deleted_records_are_for_the_application(s: &Server) {
             .len(),
         1
     );
-    // A cursor over deleted records is none over the others.
+    // A cursor over deleted records is refused without them.
     assert_eq!(
         notes
             .list(&system, query().limit(1).cursor(&cursor))
@@ -372,7 +375,7 @@ async fn expired_records_are_missing_everywhere(s: &Server) {
         json!({"code": "soon", "expiresAt": s.now().to_string()}),
     )
     .await;
-    // Expired at the very instant.
+    // The record expires exactly at this instant.
     assert_eq!(
         s.get("/invites").await.json()["items"]
             .as_array()
@@ -403,7 +406,7 @@ async fn expired_records_are_missing_everywhere(s: &Server) {
         );
     }
     assert_eq!(s.get("/sessions").await.json()["items"], json!([]));
-    // The hidden expiry is nowhere.
+    // No response contains the hidden expiry field.
     let live = s.post("/sessions", json!({"id": "y", "code": "2"})).await;
     assert!(!String::from_utf8_lossy(&live.body).contains("xpiry"));
     s.post(
@@ -418,11 +421,11 @@ async fn expired_records_are_missing_everywhere(s: &Server) {
     );
 }
 
-async fn expired_records_never_block(s: &Server) {
+async fn expired_records_free_keys_and_uniques(s: &Server) {
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
     made(s, "", "/sessions", json!({"id": "y", "code": "2"})).await;
     s.advance(1000);
-    // The key, a unique, and both at once.
+    // A conflict on the key, on a unique, and on both at once.
     made(s, "", "/sessions", json!({"id": "x", "code": "2"})).await;
     made(s, "", "/sessions", json!({"id": "y", "code": "3"})).await;
     assert_eq!(
@@ -430,7 +433,7 @@ async fn expired_records_never_block(s: &Server) {
             .await
             .code(),
         (409, "conflict"),
-        "a live one does"
+        "a live record blocks the value"
     );
     made(s, "", "/sessions", json!({"id": "old", "code": "4"})).await;
     s.advance(900);
@@ -439,7 +442,7 @@ async fn expired_records_never_block(s: &Server) {
         200
     );
     s.advance(200);
-    // By a change, and by an upsert.
+    // The same by an update, and by an upsert.
     assert_eq!(
         s.patch("/sessions/x", json!({"code": "4"})).await.status,
         200
@@ -460,7 +463,7 @@ async fn expired_records_never_block(s: &Server) {
     assert_eq!((login.status, &login.json()["id"]), (200, &json!("y")));
 }
 
-async fn expired_records_never_block_a_transaction(s: &Server) {
+async fn expired_records_free_keys_within_a_transaction(s: &Server) {
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
     s.advance(1000);
     let sessions = s.running().adapter::<Session>().unwrap();
@@ -495,7 +498,7 @@ async fn expired_records_never_block_a_transaction(s: &Server) {
     );
 }
 
-async fn expiry_is_put_off_by_every_change(s: &Server) {
+async fn every_change_extends_the_expiry(s: &Server) {
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
     for _ in 0..3 {
         s.advance(900);
@@ -518,8 +521,8 @@ async fn expiry_is_put_off_by_every_change(s: &Server) {
     assert_eq!(s.get("/sessions/x").await.status, 404);
 }
 
-async fn the_sweeper_removes_what_has_expired(s: &Server) {
-    let stored = |s: &Server| {
+async fn the_sweeper_removes_expired_records(s: &Server) {
+    let sweep_once = |s: &Server| {
         let table = std::sync::Arc::clone(s.running().adapters().table("sessions").unwrap());
         let now = s.now();
         async move { table.sweep(now).await.unwrap() }
@@ -528,27 +531,27 @@ async fn the_sweeper_removes_what_has_expired(s: &Server) {
         let body = json!({"id": format!("s{n}"), "code": format!("c{n}")});
         assert_eq!(s.post("/sessions", body).await.status, 201);
         if n == 600 {
-            assert_eq!(stored(s).await, 0, "nothing has expired yet");
+            assert_eq!(sweep_once(s).await, 0, "nothing has expired yet");
         }
     }
     s.advance(1000);
     made(s, "", "/sessions", json!({"id": "live", "code": "live"})).await;
     // The first sweep of the app itself may have run in between.
-    assert_eq!(stored(s).await, 1203);
-    assert_eq!(stored(s).await, 0);
+    assert_eq!(sweep_once(s).await, 1203);
+    assert_eq!(sweep_once(s).await, 0);
     assert_eq!(s.get("/sessions/live").await.status, 200);
 }
 
 /// The app sweeps by itself, with its own clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_app_sweeps_by_itself() {
+async fn the_app_runs_the_sweeper() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicI64, Ordering};
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sweep.db");
     let clock = Arc::new(AtomicI64::new(1_000_000));
-    let reading = Arc::clone(&clock);
+    let clock_of_app = Arc::clone(&clock);
     let config = Config::new()
         .signing_secret(crate::server::SECRET)
         .port(0)
@@ -556,7 +559,7 @@ async fn the_app_sweeps_by_itself() {
     let running = App::new(config)
         .plugin(JwtAuth::new())
         .package(&crate::visibility_fixture::SEEN)
-        .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)))
+        .clock(move || Timestamp::from_millis(clock_of_app.load(Ordering::SeqCst)))
         .sweep_every(std::time::Duration::from_millis(20))
         .start()
         .await
@@ -588,19 +591,19 @@ async fn the_app_sweeps_by_itself() {
             .map(Result::unwrap)
             .collect()
     };
-    let swept = async |gone: &str| {
-        for _ in 0..200 {
-            if stored().iter().all(|id| id != gone) {
+    let wait_for_removal = async |removed: &str| {
+        for _ in 0..3_000 {
+            if stored().iter().all(|id| id != removed) {
                 return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         panic!("still stored: {:?}", stored());
     };
-    swept("expired").await;
+    wait_for_removal("expired").await;
     assert_eq!(stored(), ["old", "young"], "nothing else has expired yet");
     clock.store(1_001_000, Ordering::SeqCst);
-    swept("old").await;
+    wait_for_removal("old").await;
     assert_eq!(stored(), ["young"]);
     running.stop().await.unwrap();
 }

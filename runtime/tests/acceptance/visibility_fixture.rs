@@ -1,4 +1,4 @@
-//! Entities that not everybody sees: soft delete, expiry, tenants, data scope, parents.
+//! Entities with restricted visibility: soft delete, expiry, tenants, scopes, parents in the path.
 #![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
@@ -12,7 +12,7 @@ pub enum Status {
     Gone,
 }
 
-/// Deleted records keep a date.
+/// Soft delete by a date.
 #[entity(soft_delete(deleted_at), unique(slug), index(title), pagination(default = 2, max = 3), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Note {
@@ -49,7 +49,7 @@ pub const CLEAR: Operation<Note>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity")]
 pub const TAKE: Operation<Note>;
 
-/// Deleted records hold a value; they have versions.
+/// Soft delete by an enum variant, with versions.
 #[entity(soft_delete(status = Status::Gone), version, unique(name), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Flagged {
@@ -69,7 +69,16 @@ pub const RESTATE_ALL: Operation<Flagged>;
 #[operation(kind = "upsert", match(name), set(status))]
 pub const DECLARE: Operation<Flagged>;
 
-/// Expires a second after the last change.
+/// A record with soft delete whose key the caller chooses.
+#[entity(soft_delete(deleted_at), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    #[field(primary)]
+    pub id: String,
+    pub deleted_at: Option<Timestamp>,
+}
+
+/// A session that expires a second after its last change.
 #[entity(ttl("1s"), unique(code), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -87,7 +96,7 @@ pub const HIT: Operation<Session>;
 #[operation(kind = "upsert", match(code), set(note), on_create(id = param(id)))]
 pub const LOGIN: Operation<Session>;
 
-/// Expires when it says.
+/// An invitation with its own expiry date.
 #[entity(ttl(expires_at), unique(code), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Invite {
@@ -100,7 +109,7 @@ pub struct Invite {
 #[operation(kind = "exists", fields(code = param(code)))]
 pub const CODE_TAKEN: Operation<Invite>;
 
-/// "Scoped" of the cases.
+/// A task of an owner, by a scope.
 #[entity(
     scope(owner_id = ctx(actor.id)),
     unique(slug),
@@ -155,7 +164,7 @@ pub const TASK_ENSURE: Operation<Task>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "boolean")]
 pub const TASK_TAKE: Operation<Task>;
 
-/// How many views there are, whosesoever.
+/// The tasks of all owners with a title.
 #[operation(kind = "lookup", fields(title = param(title)), returns = "many", unscoped = "titles are public within the house")]
 pub const ANYBODYS: Operation<Task>;
 
@@ -167,8 +176,8 @@ pub struct Line {
     pub note: String,
 }
 
-/// Everything at once: a tenant's, versioned, deleted softly, with a serial number that no other
-/// tenant may have.
+/// All options at once: tenant, version, soft delete, and a serial number that is unique across
+/// tenants.
 #[entity(
     tenant(tenant_id),
     soft_delete(deleted_at),
@@ -255,7 +264,7 @@ pub const ENROL: Operation<Account>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity")]
 pub const CLOSE: Operation<Account>;
 
-/// Some are everybody's.
+/// Records of a tenant, and public ones without a tenant.
 #[entity(
     tenant(tenant_id, optional, anonymous_read),
     unique(slug),
@@ -280,7 +289,7 @@ pub const SHEET_VIEW: Operation<Sheet>;
 #[operation(kind = "upsert", match(slug), set(views), returns = "created")]
 pub const SHEET_ENSURE: Operation<Sheet>;
 
-/// Everybody reads, the owner writes.
+/// A board that every caller reads and only the owner writes.
 #[entity(
     scope(owner_id = ctx(actor.id), apply_to(create, update, delete, board_view)),
     unique(slug),
@@ -310,7 +319,7 @@ pub struct Ledger {
     pub slug: String,
 }
 
-/// Lives below a document of a team.
+/// A comment, whose path contains a team and a document.
 #[entity(
     parent_path = "teams/{team_id}/documents/{doc_id}",
     scope(team_id = param(team_id)),
@@ -334,7 +343,7 @@ pub const LIKE: Operation<Comment>;
 #[operation(kind = "lookup", fields(text = param(text)), returns = "many")]
 pub const SAYING: Operation<Comment>;
 
-/// Knows its author.
+/// An article that stores its author.
 #[entity]
 #[derive(Clone, Debug)]
 pub struct Article {
@@ -345,7 +354,7 @@ pub struct Article {
     pub title: String,
 }
 
-/// Knows the session it was made in.
+/// A visit that stores the session in which it was created.
 #[entity]
 #[derive(Clone, Debug)]
 pub struct Visit {
@@ -363,6 +372,7 @@ pub static SEEN: Package = package!(
             [BY_SLUG, BY_TITLE, SLUG_TAKEN, BUMP, ENSURE, CLEAR, TAKE]
         ),
         entity(Flagged, [RESTATE, RESTATE_ALL, DECLARE]),
+        entity(Parcel),
         entity(Session, [HIT, LOGIN]),
         entity(Invite, [CODE_TAKEN]),
         entity(

@@ -1,5 +1,5 @@
-//! For the isolation sweep: records that are seen by way of others, and kinds that reach records by
-//! other ways than a list or a key.
+//! Fixture of the isolation sweep: records that are visible through others, and kinds of operations
+//! that reach records neither by a list nor by a key.
 #![allow(missing_docs, dead_code)] // a fixture, which is called over HTTP alone
 
 use linchpin::entity::Entity;
@@ -18,7 +18,7 @@ pub struct Vault {
     pub owner_id: String,
 }
 
-/// It has no owner field; the record that contains it decides.
+/// A slip without an owner field; its container decides about its visibility.
 #[entity(gate(vault_id -> Vault), unique(slug), index(title), version(required_on_write = false), routes(idempotent))]
 #[derive(Clone, Debug)]
 pub struct Slip {
@@ -109,7 +109,7 @@ pub const ACCOUNT_RESTORE: Operation<Account>;
 #[operation(kind = "lookup", fields(slug = param(slug)), returns = "one", deleted = "only", route(roles = ["admin"]))]
 pub const ACCOUNT_LOST: Operation<Account>;
 
-/// Functions of the user that find and change a record by its slug.
+/// Entities whose custom operations find and change a record by its slug.
 trait Named: Entity {
     fn slug(&self) -> &str;
 }
@@ -172,7 +172,7 @@ async fn tally<E: Named, S: SqlStore>(call: CustomCall<E, S>, slug: String) -> R
         Ok(seen)
     } else {
         Err(Error::internal(
-            "the guard says one thing here, and another there",
+            "`{visible}` and `{guard}` match different records",
         ))
     }
 }

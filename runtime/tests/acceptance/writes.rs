@@ -12,7 +12,7 @@ use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
 use self::array::{
-    arr_bounds, array_pull_removes_all_equal_values, array_push_adds_a_value_once,
+    array_limits_are_enforced, array_pull_removes_all_equal_values, array_push_adds_a_value_once,
     array_push_creates_an_optional_list, array_push_of_a_context_value,
     array_push_without_dedupe_repeats_values, array_set_replaces_the_list,
     concurrent_pushes_all_arrive,
@@ -23,8 +23,9 @@ use self::batch::{
     a_batch_without_a_match_changes_nothing, a_void_batch_returns_nothing,
 };
 use self::consume::{
-    concurrent_consumes_succeed_once, cons_in_use, cons_many, consume_ignores_expired_records,
-    consume_may_return_a_boolean, consume_returns_a_record_once, consume_takes_the_first_in_order,
+    concurrent_consumes_return_different_records, concurrent_consumes_succeed_once,
+    consume_ignores_expired_records, consume_may_return_a_boolean, consume_returns_a_record_once,
+    consume_skips_records_in_use, consume_takes_the_first_in_order,
 };
 use self::field_update::{
     field_update_refuses_other_fields, field_update_validates_its_fields,
@@ -32,14 +33,15 @@ use self::field_update::{
     nullable_fields_may_be_cleared, partial_fields_may_be_omitted,
 };
 use self::upsert::{
-    concurrent_upserts_create_once, ups_by_key, ups_checked, ups_other_unique, ups_out_of_reach,
-    upsert_creates_then_updates, upsert_keeps_omitted_fields,
+    concurrent_upserts_create_once, upsert_cannot_change_hidden_records,
+    upsert_creates_then_updates, upsert_keeps_omitted_fields, upsert_matches_by_key,
+    upsert_refuses_a_key_that_the_server_generates, upsert_validates_its_fields,
 };
 use crate::cases;
 use crate::fixture::Status;
 use crate::server::Server;
 
-/// An article with whatever the writing kinds touch.
+/// An article with fields for every writing kind.
 #[entity(unique(slug), index(category), sort = asc(slug), pagination(default = 50, max = 100), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Article {
@@ -181,7 +183,7 @@ fn small(setting: &Setting) -> std::result::Result<(), Problem> {
 #[operation(kind = "upsert", match(id), set(low, high))]
 pub const PUT_SETTING: Operation<Setting>;
 
-/// One that stays after its deletion, under the same key.
+/// A drawer with soft delete: a deleted record keeps its key.
 #[entity(check = tidy, soft_delete(deleted_at), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Drawer {
@@ -238,20 +240,31 @@ pub static WRITES: Package = package!(
 );
 
 cases!(&super::WRITES =>
-    field_update_writes_its_fields, field_update_refuses_other_fields, field_update_validates_its_fields, partial_fields_may_be_omitted, nullable_fields_may_be_cleared, match_conditions_restrict_a_field_update,
-    array_push_adds_a_value_once, array_push_without_dedupe_repeats_values, array_pull_removes_all_equal_values, array_set_replaces_the_list, array_push_creates_an_optional_list, array_push_of_a_context_value, concurrent_pushes_all_arrive, arr_bounds,
-    a_batch_updates_all_matches, a_batch_deletes_all_matches, a_batch_without_a_match_changes_nothing, a_batch_applies_every_condition, a_void_batch_returns_nothing, a_batch_that_violates_a_unique_changes_nothing,
-    upsert_creates_then_updates, upsert_keeps_omitted_fields, concurrent_upserts_create_once, ups_by_key, ups_other_unique, ups_checked, ups_out_of_reach,
-    consume_returns_a_record_once, consume_may_return_a_boolean, consume_ignores_expired_records, consume_takes_the_first_in_order, concurrent_consumes_succeed_once, cons_many, cons_in_use,
+    field_update_writes_its_fields, field_update_refuses_other_fields,
+    field_update_validates_its_fields, partial_fields_may_be_omitted,
+    nullable_fields_may_be_cleared, match_conditions_restrict_a_field_update,
+    array_push_adds_a_value_once, array_push_without_dedupe_repeats_values,
+    array_pull_removes_all_equal_values, array_set_replaces_the_list,
+    array_push_creates_an_optional_list, array_push_of_a_context_value,
+    concurrent_pushes_all_arrive, array_limits_are_enforced, a_batch_updates_all_matches,
+    a_batch_deletes_all_matches, a_batch_without_a_match_changes_nothing,
+    a_batch_applies_every_condition, a_void_batch_returns_nothing,
+    a_batch_that_violates_a_unique_changes_nothing, upsert_creates_then_updates,
+    upsert_keeps_omitted_fields, concurrent_upserts_create_once, upsert_matches_by_key,
+    upsert_refuses_a_key_that_the_server_generates, upsert_validates_its_fields,
+    upsert_cannot_change_hidden_records, consume_returns_a_record_once,
+    consume_may_return_a_boolean, consume_ignores_expired_records, consume_takes_the_first_in_order,
+    concurrent_consumes_succeed_once, concurrent_consumes_return_different_records,
+    consume_skips_records_in_use,
 );
 
 async fn article(s: &Server, body: Json) -> String {
-    let mut whole = json!({"slug": "a", "title": "A title"});
-    whole
+    let mut record = json!({"slug": "a", "title": "A title"});
+    record
         .as_object_mut()
         .unwrap()
         .extend(body.as_object().unwrap().clone());
-    let reply = s.post("/articles", whole).await;
+    let reply = s.post("/articles", record).await;
     assert_eq!(reply.status, 201, "{reply:?}");
     format!("/articles/{}", reply.json()["id"].as_str().unwrap())
 }

@@ -1,7 +1,7 @@
-//! Clients that leave before they are answered, and clients that only close their side.
+//! Clients that disconnect before the response, and clients that only close their side of the
+//! connection.
 //!
-//! The test clock advances only for timers: it shows durations exactly, however busy the machine
-//! is.
+//! The test clock advances only for timers: it measures durations exactly, even on a busy machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,9 +31,9 @@ struct Signals {
     dropped: Arc<Notify>,
 }
 
-/// `/never` is never answered, `/late` after three seconds, `/parts` in four parts three seconds
-/// apart, `/begun` has an answer without an end.
-fn slow(signals: &Signals) -> impl Plugin + use<> {
+/// `/never` sends no response, `/late` responds after three seconds, `/parts` responds in four
+/// parts three seconds apart, and the response of `/begun` has no end.
+fn slow_routes(signals: &Signals) -> impl Plugin + use<> {
     let signals = signals.clone();
     Routes(move |cx: &mut RoutesCx| {
         let never = signals.clone();
@@ -71,22 +71,25 @@ fn slow(signals: &Signals) -> impl Plugin + use<> {
         cx.route(
             "/begun",
             on_get(move || async move {
-                let held = Dropped(begun.dropped);
+                let drop_signal = Dropped(begun.dropped);
                 begun.reached.notify_one();
-                Body::from_stream(futures_util::stream::unfold(held, |held| async move {
-                    std::future::pending::<()>().await;
-                    Some((Ok::<_, std::io::Error>(Bytes::new()), held))
-                }))
+                Body::from_stream(futures_util::stream::unfold(
+                    drop_signal,
+                    |drop_signal| async move {
+                        std::future::pending::<()>().await;
+                        Some((Ok::<_, std::io::Error>(Bytes::new()), drop_signal))
+                    },
+                ))
             }),
         );
     })
 }
 
 async fn started(signals: &Signals) -> Running {
-    notes().plugin(slow(signals)).start().await.unwrap()
+    notes().plugin(slow_routes(signals)).start().await.unwrap()
 }
 
-async fn ask(app: &Running, path: &str) -> TcpStream {
+async fn send_request(app: &Running, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream
         .write_all(
@@ -98,19 +101,19 @@ async fn ask(app: &Running, path: &str) -> TcpStream {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_client_has_left_is_dropped() {
+async fn a_request_of_a_disconnected_client_is_dropped() {
     let signals = Signals::default();
     let app = started(&signals).await;
     for path in ["/never", "/begun"] {
-        // A client that has left, and a client that looks to the server as if it had.
+        // A client that has disconnected, and a client that only seems disconnected to the server.
         for closes_only_its_side in [false, true] {
             let began = Instant::now();
-            let mut stream = ask(&app, path).await;
+            let mut stream = send_request(&app, path).await;
             signals.reached.notified().await;
-            let mut kept = None;
+            let mut open_stream = None;
             if closes_only_its_side {
                 stream.shutdown().await.unwrap();
-                kept = Some(stream);
+                open_stream = Some(stream);
             } else {
                 drop(stream);
             }
@@ -120,18 +123,18 @@ async fn a_request_whose_client_has_left_is_dropped() {
                 took < Duration::from_secs(8),
                 "{path} was kept for {took:?}"
             );
-            drop(kept);
+            drop(open_stream);
         }
     }
     app.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_whose_connection_breaks_is_known_to_have_left_at_once() {
+async fn a_reset_connection_is_noticed_at_once() {
     let signals = Signals::default();
     let app = started(&signals).await;
     let began = Instant::now();
-    let stream = ask(&app, "/never").await;
+    let stream = send_request(&app, "/never").await;
     signals.reached.notified().await;
     // The other side sees a reset instead of an end.
     stream.set_zero_linger().unwrap();
@@ -146,11 +149,11 @@ async fn a_client_whose_connection_breaks_is_known_to_have_left_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_closes_its_side_is_answered_as_long_as_the_answer_comes() {
+async fn a_client_that_closes_its_side_gets_the_whole_response() {
     let signals = Signals::default();
     let app = started(&signals).await;
     for (path, expected) in [("/late", "late"), ("/parts", "<3>")] {
-        let mut stream = ask(&app, path).await;
+        let mut stream = send_request(&app, path).await;
         stream.shutdown().await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -163,21 +166,21 @@ async fn a_client_that_closes_its_side_is_answered_as_long_as_the_answer_comes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_waits_is_not_taken_for_one_that_left() {
+async fn a_waiting_client_is_not_treated_as_disconnected() {
     let signals = Signals::default();
     let app = started(&signals).await;
-    // With and without something sent ahead of its turn.
-    for ahead in [
+    // With and without a request that is sent before the response to the first one.
+    for next_request in [
         "",
         "GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
     ] {
         let mut stream = TcpStream::connect(app.address()).await.unwrap();
         stream
-            .write_all(format!("GET /parts HTTP/1.1\r\nhost: a\r\n\r\n{ahead}").as_bytes())
+            .write_all(format!("GET /parts HTTP/1.1\r\nhost: a\r\n\r\n{next_request}").as_bytes())
             .await
             .unwrap();
-        // The answer has an end of its own, and so has the one after it.
-        let answered = if ahead.is_empty() { 1 } else { 2 };
+        // The connection stays open until all responses have arrived.
+        let answered = if next_request.is_empty() { 1 } else { 2 };
         let mut seen = Vec::new();
         while !String::from_utf8_lossy(&seen).contains("<3>")
             || String::from_utf8_lossy(&seen)

@@ -1,4 +1,4 @@
-//! Mistakes about counters that only several declarations together show.
+//! Mistakes about counters that are visible only in several declarations together.
 
 #![allow(missing_docs, dead_code)] // fixtures
 
@@ -57,17 +57,17 @@ static LISTS: Package = package!(
 );
 
 #[tokio::test]
-async fn numbers_of_others_are_nobodys_to_write() {
+async fn operations_cannot_write_counters_of_other_entities() {
     let text = refused(App::new(config()).package(&LISTS).start().await);
     for part in [
         "`Shelf.lists`, which counts records of `Checklist`",
         "`Shelf` is in no package of this app",
-        "whether a record of `Checklist` counts cannot depend on it",
+        "a counter that counts records of `Checklist` cannot depend on it",
         "operation `add_one` writes it",
         "`Checklist.odd`, which counts records of `Entry`",
         "it does not begin at 0; give it `default = 0`",
         "`Checklist.items`, which counts records of `Draft`",
-        "it counts other records already",
+        "another counter uses this field already",
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }

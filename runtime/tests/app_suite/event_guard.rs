@@ -1,4 +1,4 @@
-//! Who may see the record of an event: memory and the store say the same.
+//! Visibility of records of events: the check in memory agrees with the store.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::fixture::config;
 
-/// Where posts are: open to everyone, or visible to its owner only.
+/// A hall of speeches: visible to every caller, or to its owner only.
 #[entity(
     visible(open || owner_id == ctx(actor.id)),
     action("write", owner_id == ctx(actor.id)),
@@ -26,7 +26,7 @@ pub struct Hall {
     pub owner_id: Option<String>,
 }
 
-/// What is said in a hall.
+/// A speech in a hall.
 #[entity(
     gate(hall_id -> Hall),
     index(hall_id),
@@ -48,7 +48,7 @@ pub struct Speech {
     pub expires_at: Option<Timestamp>,
 }
 
-/// What only those see who may write in a hall.
+/// A draft, which is visible to callers who may write in its hall.
 #[entity(gate(hall_id -> Hall, "write"), index(hall_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -57,7 +57,7 @@ pub struct Draft {
     pub hall_id: String,
 }
 
-/// A paper that its author reads, and everyone with a permission.
+/// A paper, which its author and callers with a permission may read.
 #[entity(
     tenant(team_id),
     scope(desk = ctx(actor.kind)),
@@ -73,7 +73,7 @@ pub struct Paper {
     pub author_id: String,
 }
 
-/// A number that routes take in upper case, too.
+/// A badge, whose key routes also accept in upper case.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Badge {
@@ -101,7 +101,8 @@ static TALKS: Package = package!(
     ]
 );
 
-/// Takes the caller of routes, and grants readers every paper.
+/// Stores the `RouteCaller` of the app, and grants all permissions to actors with the
+/// role `reader`.
 #[derive(Clone, Default)]
 struct Rooms(Arc<OnceLock<RouteCaller>>);
 
@@ -144,7 +145,7 @@ fn in_team(user: &str, team: Option<&str>) -> Actor {
     }
 }
 
-/// A record that is not there, and one that is out of the caller's reach, look the same.
+/// Whether a response contains the record. A missing and a hidden record look the same.
 fn visible<T>(found: Result<Option<T>>) -> bool {
     match found {
         Ok(found) => found.is_some(),
@@ -234,12 +235,12 @@ async fn memory_and_store_agree_about_every_caller_and_record() {
             let id = state["id"].as_str().unwrap();
             let stored = visible(speeches.get(&cx, id).await);
             let enters = settled.settles(&cx, "hall_id", hall).await.unwrap();
-            let judged = settled.state(state).unwrap();
-            let admitted = enters && settled.admits(&tuple, &judged, now);
+            let event_state = settled.state(state).unwrap();
+            let admitted = enters && settled.admits(&tuple, &event_state, now);
             assert_eq!(admitted, stored, "{state:?} for {:?}", cx.get_actor());
-            let judged = closed.state(state).unwrap();
-            let unsettled = closed.admits(&closed.tuple(&cx).unwrap(), &judged, now);
-            assert!(!unsettled, "nobody has checked the hall");
+            let event_state = closed.state(state).unwrap();
+            let unsettled = closed.admits(&closed.tuple(&cx).unwrap(), &event_state, now);
+            assert!(!unsettled, "no caller was checked against the hall");
             seen += usize::from(stored);
         }
         tuples.insert(tuple);
@@ -250,7 +251,7 @@ async fn memory_and_store_agree_about_every_caller_and_record() {
 }
 
 #[tokio::test]
-async fn a_gate_with_an_action_is_settled_by_who_may_perform_it() {
+async fn a_gate_with_an_action_depends_on_the_permission_for_it() {
     let (app, _) = started().await;
     let (halls, drafts) = (
         app.adapter::<Hall>().unwrap(),
@@ -304,7 +305,7 @@ async fn a_key_has_one_spelling_in_events() {
 }
 
 #[tokio::test]
-async fn a_permission_admits_owners_or_everyone() {
+async fn a_permission_admits_owners_or_all_callers() {
     let (app, caller) = started().await;
     let guard = guard::<Paper>(&app, EventScope::Collection, &[]);
     let fields: Vec<&str> = guard.fields().map(|field| field.wire).collect();
@@ -329,7 +330,7 @@ async fn a_permission_admits_owners_or_everyone() {
         assert_eq!(guard.admits(&tuple, &state("red", "bob"), now), foreign);
         assert!(!guard.admits(&tuple, &state("blue", "ada"), now));
     }
-    // Callers whose values are equal are judged once.
+    // Callers with equal values are checked once.
     assert_eq!(tuple(&reader), tuple(&other));
     assert_ne!(tuple(&reader), tuple(&ada));
     // A collection has one stream for each team and desk.
@@ -342,17 +343,17 @@ async fn a_permission_admits_owners_or_everyone() {
 }
 
 #[tokio::test]
-async fn a_state_without_a_value_is_seen_by_nobody() {
+async fn a_state_with_an_unreadable_value_is_visible_to_no_caller() {
     let (app, _) = started().await;
     let guard = guard::<Paper>(&app, EventScope::Record, &[]);
-    let whole = members(json!({ "teamId": "red", "desk": "user", "authorId": null }));
-    assert!(guard.state(&whole).is_some());
+    let valid = members(json!({ "teamId": "red", "desk": "user", "authorId": null }));
+    assert!(guard.state(&valid).is_some());
     for (name, value) in [("teamId", json!(7)), ("desk", json!(["user"]))] {
-        let mut wrong = whole.clone();
-        wrong.insert(name.to_owned(), value);
-        assert!(guard.state(&wrong).is_none(), "{name}");
-        wrong.remove(name);
-        assert!(guard.state(&wrong).is_none(), "{name}");
+        let mut invalid = valid.clone();
+        invalid.insert(name.to_owned(), value);
+        assert!(guard.state(&invalid).is_none(), "{name}");
+        invalid.remove(name);
+        assert!(guard.state(&invalid).is_none(), "{name}");
     }
     app.stop().await.unwrap();
 }

@@ -1,5 +1,5 @@
-//! Packages declared by hand, a plugin that writes down what happens to it, and a client that shows
-//! bytes.
+//! Packages without macros, a plugin that records the calls of its methods, and a client that
+//! returns raw responses.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -58,9 +58,9 @@ pub const NOTE_BASE: EntityDesc = EntityDesc {
     ..EntityDesc::new("", "", "", &[])
 };
 
-/// Open to everybody.
+/// A public entity.
 pub static NOTE: EntityDesc = NOTE_BASE;
-/// Deleting needs a role, the rest a user.
+/// An entity whose `delete` route requires a role; all other routes require a user.
 pub static SECRET: EntityDesc = EntityDesc {
     name: "Secret",
     path: "secrets",
@@ -78,7 +78,7 @@ pub static SECRET: EntityDesc = EntityDesc {
     ],
     ..NOTE_BASE
 };
-/// The same paths as `Note`, stored elsewhere.
+/// An entity with the paths of `Note` and another table.
 pub static TWIN: EntityDesc = EntityDesc {
     name: "Twin",
     storage_name: "twins",
@@ -128,7 +128,7 @@ pub static TWINS: Package = package(
 
 pub const KEY: &str = "a signing secret for tests of at least 32 bytes";
 
-/// A free port, nothing on disk.
+/// A configuration with a free port and a store in memory.
 pub fn config() -> Config {
     Config::new()
         .port(0)
@@ -136,7 +136,7 @@ pub fn config() -> Config {
         .signing_secret(KEY)
 }
 
-/// The text of a start-up that fails.
+/// The message of a start-up error.
 #[track_caller]
 pub fn refused(result: Result<linchpin::Running>) -> String {
     match result {
@@ -154,13 +154,13 @@ impl Diary {
         self.0.lock().unwrap().push(text.into());
     }
 
-    /// Everything since the last look.
+    /// All steps since the last read.
     pub fn read(&self) -> String {
         std::mem::take(&mut *self.0.lock().unwrap()).join(" ")
     }
 }
 
-/// Writes down what happens to it, and fails at a step.
+/// A plugin that records the calls of its methods, and fails at a given step.
 pub struct Recorder {
     pub name: &'static str,
     pub needs: &'static [&'static str],
@@ -224,7 +224,7 @@ impl Plugin for Recorder {
     }
 }
 
-/// A plugin of routes alone.
+/// A plugin that only adds routes.
 pub struct Routes<F>(pub F);
 
 impl<F: Fn(&mut RoutesCx) + Send + Sync + 'static> Plugin for Routes<F> {
@@ -244,7 +244,7 @@ pub fn notes() -> App {
     App::new(config()).package(&NOTES)
 }
 
-/// Sends a request on a connection of its own; answers everything the server says.
+/// Sends a request on a new connection, and returns everything that the server sends.
 pub async fn exchange(
     address: SocketAddr,
     method: &str,
@@ -270,17 +270,17 @@ pub async fn get(address: SocketAddr, path: &str, headers: &str) -> String {
 
 pub const JSON: &str = "content-type: application/json\r\n";
 
-/// Everything until the server closes.
+/// Reads until the server closes the connection.
 pub async fn rest(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
-    tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer))
+    tokio::time::timeout(Duration::from_mins(1), stream.read_to_end(&mut answer))
         .await
         .unwrap()
         .unwrap();
     String::from_utf8(answer).unwrap()
 }
 
-/// `200` of an answer.
+/// The status of a response, such as `200`.
 #[track_caller]
 pub fn status(answer: &str) -> &str {
     answer

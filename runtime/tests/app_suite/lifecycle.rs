@@ -24,7 +24,7 @@ fn app(diary: &Diary, fails: (&str, &'static str)) -> App {
 }
 
 #[tokio::test]
-async fn dependencies_first_and_back_in_reverse() {
+async fn plugins_start_after_their_dependencies_and_stop_in_reverse_order() {
     let diary = Diary::default();
     let running = app(&diary, ("", "")).start().await.unwrap();
     assert_eq!(diary.read(), UP);
@@ -34,7 +34,7 @@ async fn dependencies_first_and_back_in_reverse() {
 
 #[tokio::test]
 async fn a_failing_step_undoes_the_earlier_ones() {
-    for (step, seen) in [
+    for (step, expected) in [
         (
             "middleware",
             "b.middleware a.middleware a.teardown b.teardown",
@@ -51,12 +51,12 @@ async fn a_failing_step_undoes_the_earlier_ones() {
         let diary = Diary::default();
         let text = refused(app(&diary, ("a", step)).start().await);
         assert_eq!(text, "plugin `a` cannot start: it would not");
-        assert_eq!(diary.read(), seen);
+        assert_eq!(diary.read(), expected);
     }
 }
 
 #[tokio::test]
-async fn a_teardown_that_fails_does_not_stop_the_others() {
+async fn a_failing_teardown_does_not_prevent_the_others() {
     let diary = Diary::default();
     let running = app(&diary, ("a", "teardown")).start().await.unwrap();
     diary.read();

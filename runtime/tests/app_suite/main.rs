@@ -7,10 +7,10 @@
 )] // tests; plugins' methods are async
 
 mod abandoned;
+mod capabilities;
 mod counted;
 mod event_guard;
 mod fixture;
-mod gate;
 mod lifecycle;
 mod plugins;
 mod providers;

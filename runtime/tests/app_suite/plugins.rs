@@ -1,4 +1,4 @@
-//! Authentication by the plugin of the framework, and by one of the user.
+//! Authentication by the plugin of the framework, and by a plugin of the app.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::fixture::{JSON, KEY, NOTES, Routes, SECRETS, config, exchange, get, status};
 
-/// An auth plugin of the user's own, whole (spec, Authentication 8).
+/// A complete auth plugin of an app.
 pub struct HeaderAuth;
 
 pub struct ByHeader;
@@ -64,7 +64,7 @@ impl Plugin for HeaderAuth {
 }
 
 #[tokio::test]
-async fn an_auth_plugin_of_ones_own_decides() {
+async fn an_auth_plugin_of_the_app_authenticates() {
     let app = App::new(config())
         .package(&SECRETS)
         .plugin(HeaderAuth)
@@ -121,7 +121,7 @@ fn token(key: &str, algorithm: Algorithm, claims: &serde_json::Value) -> String 
 
 /// Tokens that code mints identify the caller and the roles.
 #[tokio::test]
-async fn tokens_minted_in_code() {
+async fn tokens_minted_in_code_authenticate() {
     let app = App::new(config())
         .package(&SECRETS)
         .plugin(JwtAuth::new())
@@ -152,7 +152,7 @@ async fn tokens_minted_in_code() {
 }
 
 #[tokio::test]
-async fn bearer_tokens_over_a_socket() {
+async fn bearer_tokens_authenticate_over_a_socket() {
     let app = App::new(config())
         .package(&SECRETS)
         .package(&NOTES)
@@ -219,7 +219,7 @@ async fn bearer_tokens_over_a_socket() {
             assert_eq!(status(&answer), "401", "{path} {bad}");
             assert!(answer.contains("\"code\":\"unauthorized\""), "{answer}");
         }
-        assert_eq!(status(&get(at, "/health/live", &bad).await), "200", "health does not ask who calls");
+        assert_eq!(status(&get(at, "/health/live", &bad).await), "200", "health checks skip auth");
     }
     app.stop().await.unwrap();
 }
@@ -241,9 +241,9 @@ async fn two_apps_in_one_process_share_nothing() {
     assert_eq!(
         status(&get(other.address(), "/secrets", "").await),
         "401",
-        "the other one goes on"
+        "the other app still serves"
     );
-    tokio::time::timeout(Duration::from_secs(5), other.stop())
+    tokio::time::timeout(Duration::from_mins(1), other.stop())
         .await
         .unwrap()
         .unwrap();

@@ -8,7 +8,7 @@ use linchpin::{App, Config, Error, Result};
 
 use crate::fixture::{KEY, refused};
 
-/// Opens a memory store, or fails with the text that it is made of.
+/// A provider that opens a memory store, or fails with its own text.
 struct Provider(&'static StoreKind, Option<&'static str>);
 
 impl StoreProvider for Provider {
@@ -110,7 +110,7 @@ async fn two_stores_with_one_name_or_one_scheme_are_refused() {
 }
 
 #[tokio::test]
-async fn facts_that_are_wrong_are_refused() {
+async fn invalid_store_kinds_are_refused() {
     static DASHED: StoreKind = StoreKind::new("my-toy", &["toy"], "toy:");
     static MISSPELT: StoreKind =
         StoreKind::new("toy", &["toy"], "toy:").granting(&["core.crud", "transactions"]);

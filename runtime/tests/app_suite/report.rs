@@ -1,4 +1,4 @@
-//! `routes` and `graph`, as a program of its own would print them.
+//! The commands `routes` and `graph`, as a program prints them.
 
 use std::process::{Command, Output};
 
@@ -44,7 +44,7 @@ const BY_ID: &[AssignSpec] = &[AssignSpec {
     field: 0,
     value: linchpin::filter::SourceSpec::Param(0),
 }];
-const fn moving(
+const fn transition(
     field: usize,
     from: &'static [fn() -> Value],
     to: &'static [fn() -> Value],
@@ -62,7 +62,7 @@ static STOP: OpSpec = OpSpec {
     },
     ..OpSpec::new(
         "stop",
-        &moving(
+        &transition(
             1,
             &[|| text("open"), || text("half-way")],
             &[|| text("end")],
@@ -71,7 +71,7 @@ static STOP: OpSpec = OpSpec {
 };
 static HALVE: OpSpec = OpSpec::new(
     "halve",
-    &moving(
+    &transition(
         1,
         &[|| text("open")],
         &[|| text("half-way"), || text("lost")],
@@ -79,7 +79,7 @@ static HALVE: OpSpec = OpSpec::new(
 );
 static RAISE: OpSpec = OpSpec::new(
     "raise",
-    &moving(2, &[|| text("a \"b\"; <c>")], &[|| text("b")]),
+    &transition(2, &[|| text("a \"b\"; <c>")], &[|| text("b")]),
 );
 static JOBS: Package = package(
     "jobs",
@@ -90,7 +90,7 @@ static JOBS: Package = package(
     }],
 );
 
-/// Jobs with steps, which go with them.
+/// The steps of a job, which are deleted with it.
 static STEP: EntityDesc = EntityDesc {
     name: "Step",
     path: "steps",
@@ -110,7 +110,7 @@ const fn mounted(spec: OpSpec, routes: &'static [RouteSpec]) -> OpSpec {
     OpSpec { routes, ..spec }
 }
 static END: OpSpec = mounted(
-    OpSpec::new("end", &moving(1, &[|| text("open")], &[|| text("end")])),
+    OpSpec::new("end", &transition(1, &[|| text("open")], &[|| text("end")])),
     &[RouteSpec {
         method: Method::Post,
         segments: &[Seg::Param("id"), Seg::Lit("end")],
@@ -197,11 +197,11 @@ impl Plugin for Extending {
 #[tokio::test]
 #[ignore = "a program for the tests below"]
 async fn program() {
-    let Ok(which) = std::env::var("REPORT_APP") else {
+    let Ok(app_name) = std::env::var("REPORT_APP") else {
         return;
     };
     let app = App::new(Config::from_env().unwrap());
-    let app = match which.as_str() {
+    let app = match app_name.as_str() {
         "extended" => app.package(&JOBS).plugin(Extending).plugin(JwtAuth::new()),
         "twice" => {
             app.package(&JOBS)
@@ -228,8 +228,9 @@ async fn program() {
     std::process::exit(0);
 }
 
-/// Runs a command without a store that could be opened and without a secret.
-fn run(which: &str, args: &str, database: &str) -> (Output, String) {
+/// Runs a command of one of the apps of [`program`]. Only with the database `memory:` the app has a
+/// signing secret and can open its store.
+fn run(app_name: &str, args: &str, database: &str) -> (Output, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
         "--ignored",
@@ -239,7 +240,7 @@ fn run(which: &str, args: &str, database: &str) -> (Output, String) {
         "report::program",
     ]);
     command
-        .env("REPORT_APP", which)
+        .env("REPORT_APP", app_name)
         .env("REPORT_ARGS", args)
         .env("LINCHPIN_DATABASE_URL", database);
     if database == "memory:" {
@@ -251,7 +252,7 @@ fn run(which: &str, args: &str, database: &str) -> (Output, String) {
     }
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The harness prints first.
+    // The test harness prints this line first.
     let printed = printed
         .split_once("running 1 test\n")
         .map_or(printed.clone(), |(_, after)| after.trim_end().to_owned());
@@ -262,14 +263,14 @@ const NOWHERE: &str = "sqlite:/nowhere/at/all/linchpin.db";
 
 #[test]
 fn plugins_add_commands() {
-    // Set up and torn down, and not started: nothing serves.
+    // The plugin is set up and torn down, but not started: no port is opened.
     let (output, printed) = run("extended", "count a b", "memory:");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(printed, "set up\ntorn down\n2 behind Job");
     let (_, help) = run("extended", "help", "memory:");
     for line in [
         "  count    counts what it is given",
-        "  token    mints a token: --sub NAME",
+        "  token    prints a token: --sub NAME",
         "  serve    starts the app",
     ] {
         assert!(help.contains(line), "{help}");
@@ -290,19 +291,19 @@ fn plugins_add_commands() {
 }
 
 #[test]
-fn routes_that_stream_or_change_the_protocol_say_so() {
+fn the_report_marks_routes_that_stream_or_change_the_protocol() {
     let (output, printed) = run("extended", "routes --json", NOWHERE);
     assert!(output.status.success(), "{output:?}");
     let rows: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
     let row = |route: &str| rows.iter().find(|r| r["route"] == route).unwrap();
-    let shown = |route| {
+    let protocol_of = |route| {
         let row = row(route);
         (&row["kind"], &row["streams"], &row["upgrades"])
     };
     let text = |text: &str| serde_json::json!(text);
     let null = serde_json::Value::Null;
     assert_eq!(
-        (shown("ticks"), shown("talk")),
+        (protocol_of("ticks"), protocol_of("talk")),
         (
             (&text("stream"), &text("text/event-stream"), &null),
             (&text("upgrade"), &null, &text("websocket"))
@@ -316,7 +317,7 @@ fn routes_that_stream_or_change_the_protocol_say_so() {
 }
 
 #[test]
-fn routes_as_json() {
+fn routes_are_printed_as_json() {
     let (output, printed) = run("jobs", "routes --json", NOWHERE);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let rows: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
@@ -348,7 +349,7 @@ fn routes_as_json() {
 /// The number of statements of a deletion depends on the dependent records; other routes of the
 /// same kinds have a number.
 #[test]
-fn statements_where_records_go_along() {
+fn cascading_deletions_have_no_fixed_number_of_statements() {
     let (output, printed) = run("steps", "routes --json", NOWHERE);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let rows: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
@@ -366,7 +367,7 @@ fn statements_where_records_go_along() {
 }
 
 #[test]
-fn mistakes_are_printed_behind_the_routes_they_concern() {
+fn mistakes_are_printed_after_their_routes() {
     let (output, printed) = run("twins", "routes", NOWHERE);
     assert_eq!(output.status.code(), Some(78), "{output:?}");
     assert!(
@@ -384,7 +385,7 @@ fn mistakes_are_printed_behind_the_routes_they_concern() {
 }
 
 #[test]
-fn graphs_are_drawn_for_each_field() {
+fn each_state_field_has_a_graph() {
     let (_, printed) = run("jobs", "graph", NOWHERE);
     assert_eq!(
         printed,
@@ -404,7 +405,7 @@ fn commands_of_an_app_work_on_its_store() {
         (Some(0), "hello a+b"),
         "{output:?}"
     );
-    // Without a secret there is no app to work on.
+    // Without a secret, the app cannot be built.
     let (output, _) = run("jobs", "greet a b", NOWHERE);
     assert_eq!(output.status.code(), Some(78), "{output:?}");
     let (output, _) = run("jobs", "gret", NOWHERE);

@@ -11,11 +11,11 @@ use serde_json::{Value as Json, json};
 use crate::fixture::config;
 
 linchpin::context! {
-    /// The workshop that the caller works in, as a header says.
+    /// The workshop of the caller, from a header.
     pub workshop: String;
 }
 
-/// Something to do, of one user.
+/// A chore of one user.
 #[entity(
     scope(owner_id = ctx(actor.id)),
     index(owner_id, title),
@@ -51,7 +51,7 @@ static HOME: Package = package!(
     entities = [entity(Chore, [BY_TITLE, DO]), entity(Tool)]
 );
 
-/// Takes the caller of routes, and provides the workshop.
+/// Stores the `RouteCaller` of the app, and provides the workshop.
 #[derive(Clone, Default)]
 struct Frames(Arc<OnceLock<RouteCaller>>);
 
@@ -73,7 +73,7 @@ impl Plugin for Frames {
 
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
         self.0.set(cx.route_caller().clone()).expect("one start");
-        assert!(cx.credentials().is_none(), "nobody installs one");
+        assert!(cx.credentials().is_none(), "no plugin installs credentials");
         Box::pin(async { cx.registrar().set_route_auth(RouteAuth::default()) })
     }
 }
@@ -83,22 +83,22 @@ async fn started(change: impl FnOnce(App) -> App) -> (Running, RouteCaller) {
     let app = App::new(config())
         .package(&HOME)
         .plugin(frames.clone())
-        .event_sink("listener", Deaf);
+        .event_sink("listener", DiscardEvents);
     let running = change(app).start().await.unwrap();
     let caller = frames.0.get().cloned().unwrap();
     (running, caller)
 }
 
-/// A consumer, so that changes are recorded.
-struct Deaf;
+/// A consumer of events, so that changes are recorded.
+struct DiscardEvents;
 
-impl linchpin::EventSink for Deaf {
+impl linchpin::EventSink for DiscardEvents {
     fn publish<'a>(&'a self, _: &'a linchpin::event::Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-fn by(user: &str, route: &str) -> RouteRequest {
+fn request_of(user: &str, route: &str) -> RouteRequest {
     let actor = match user {
         "" => Actor::anonymous(),
         user => Actor::user(user),
@@ -122,18 +122,20 @@ fn problems(reply: &RouteReply) -> Vec<(String, String)> {
         .collect()
 }
 
-async fn created(caller: &RouteCaller, user: &str, id: &str) {
-    let create = by(user, "create").member("id", id).member("title", "sweep");
+async fn create_chore(caller: &RouteCaller, user: &str, id: &str) {
+    let create = request_of(user, "create")
+        .member("id", id)
+        .member("title", "sweep");
     let reply = caller.call(create).await.unwrap();
     assert_eq!(reply.status, 201, "{reply:?}");
     assert!(reply.event_id().is_some(), "{reply:?}");
 }
 
 #[tokio::test]
-async fn a_call_has_the_checks_and_the_answer_of_a_request() {
+async fn a_call_from_code_has_the_checks_and_response_of_a_request() {
     let (app, caller) = started(|app| app).await;
-    created(&caller, "ada", "a").await;
-    let read = |user: &'static str| caller.call(by(user, "get").id("a"));
+    create_chore(&caller, "ada", "a").await;
+    let read = |user: &'static str| caller.call(request_of(user, "get").id("a"));
     let reply = read("ada").await.unwrap();
     assert_eq!(
         (reply.status, reply.json().unwrap()),
@@ -144,10 +146,13 @@ async fn a_call_has_the_checks_and_the_answer_of_a_request() {
     );
     assert_eq!(code(&read("bob").await.unwrap()), (404, "not_found".into()));
     assert_eq!(code(&read("").await.unwrap()), (401, "unauthorized".into()));
-    let delete = caller.call(by("ada", "delete").id("a")).await.unwrap();
+    let delete = caller
+        .call(request_of("ada", "delete").id("a"))
+        .await
+        .unwrap();
     assert_eq!(code(&delete), (403, "forbidden".into()));
 
-    let bad = by("ada", "create")
+    let bad = request_of("ada", "create")
         .member("id", "b")
         .member("title", "x")
         .member("color", 7);
@@ -160,54 +165,64 @@ async fn a_call_has_the_checks_and_the_answer_of_a_request() {
             ("title".to_owned(), "min_length".to_owned())
         ]
     );
-    let lookup = by("ada", "by_title").member("title", "sweep");
+    let lookup = request_of("ada", "by_title").member("title", "sweep");
     let found = caller.call(lookup).await.unwrap().json().unwrap();
     assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{found}");
-    let lookup = by("ada", "by_title").member("titel", "sweep");
+    let lookup = request_of("ada", "by_title").member("titel", "sweep");
     let refused = caller.call(lookup).await.unwrap();
     assert_eq!(code(&refused), (400, "unknown_parameter".into()));
 
     // An id is one segment, and never the path of another route.
     for id in ["by-title", "a/b", "a?x=1", "..", "%2e"] {
         let reply = caller
-            .call(by("bob", "get").id(id).uncounted())
+            .call(request_of("bob", "get").id(id).uncounted())
             .await
             .unwrap();
         assert_eq!(code(&reply), (404, "not_found".into()), "{id}");
     }
-    let reply = caller.call(by("ada", "get")).await.unwrap();
+    let reply = caller.call(request_of("ada", "get")).await.unwrap();
     assert_eq!(
         problems(&reply),
         [("path:id".to_owned(), "required".to_owned())]
     );
     assert!(caller.has(Chore::DESC, "do") && !caller.has(Chore::DESC, "undo"));
-    assert!(caller.call(by("ada", "undo")).await.is_err());
+    assert!(caller.call(request_of("ada", "undo")).await.is_err());
     app.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_call_counts_for_the_rate_limit_unless_it_is_the_servers_own() {
     let (app, caller) = started(|app| app).await;
-    created(&caller, "ada", "a").await;
+    create_chore(&caller, "ada", "a").await;
     for _ in 0..5 {
-        let own = caller.call(by("ada", "get").id("a").uncounted()).await;
+        let own = caller
+            .call(request_of("ada", "get").id("a").uncounted())
+            .await;
         assert_eq!(own.unwrap().status, 200);
     }
     for expected in [200, 200, 200, 429] {
-        let reply = caller.call(by("ada", "get").id("a")).await.unwrap();
+        let reply = caller.call(request_of("ada", "get").id("a")).await.unwrap();
         assert_eq!(reply.status, expected);
     }
-    assert!(caller.admit(by("ada", "get").uncounted()).await.is_ok());
-    assert!(caller.admit(by("ada", "get")).await.is_err());
+    assert!(
+        caller
+            .admit(request_of("ada", "get").uncounted())
+            .await
+            .is_ok()
+    );
+    assert!(caller.admit(request_of("ada", "get")).await.is_err());
     app.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn calls_under_one_key_have_one_effect() {
     let (app, caller) = started(|app| app).await;
-    created(&caller, "ada", "a").await;
+    create_chore(&caller, "ada", "a").await;
     let call = |key: &str| {
-        let request = by("ada", "do").id("a").idempotency_key(key).unwrap();
+        let request = request_of("ada", "do")
+            .id("a")
+            .idempotency_key(key)
+            .unwrap();
         caller.call(request)
     };
     let first = call("one").await.unwrap();
@@ -220,7 +235,7 @@ async fn calls_under_one_key_have_one_effect() {
     );
     let other = call("two").await.unwrap();
     assert_eq!(other.json().unwrap()["times"], 2);
-    assert!(by("ada", "do").idempotency_key("a\nb").is_err());
+    assert!(request_of("ada", "do").idempotency_key("a\nb").is_err());
     assert!(caller.is_idempotent(Chore::DESC, "do") && !caller.is_idempotent(Chore::DESC, "get"));
     app.stop().await.unwrap();
 }
@@ -228,7 +243,7 @@ async fn calls_under_one_key_have_one_effect() {
 #[tokio::test]
 async fn guards_by_path_and_values_of_the_context_apply() {
     let (app, caller) = started(|app| app.guard("/chores/{*rest}", require_role(["member"]))).await;
-    let refused = caller.call(by("ada", "list")).await.unwrap();
+    let refused = caller.call(request_of("ada", "list")).await.unwrap();
     assert_eq!(code(&refused), (403, "forbidden".into()));
     let member = Actor::user("ada").with_roles(["member"]);
     let list = RouteRequest::new(Chore::DESC, "list", member).member("limit", 5);
@@ -236,7 +251,8 @@ async fn guards_by_path_and_values_of_the_context_apply() {
 
     let mut headers = HeaderMap::new();
     headers.insert("x-workshop", "north".parse().unwrap());
-    // A condition of the request that opened the connection is not one of the call.
+    // Headers of the request that opened the connection, such as `If-Match`, do not apply to the
+    // call.
     headers.insert("if-none-match", "*".parse().unwrap());
     let tool = |route: &str| RouteRequest::new(Tool::DESC, route, Actor::user("ada"));
     let reply = caller
@@ -257,15 +273,21 @@ async fn guards_by_path_and_values_of_the_context_apply() {
 async fn a_policy_is_checked_without_a_call() {
     let (app, caller) = started(|app| app).await;
     for route in ["list", "get"] {
-        let nobody = caller.admit(by("", route).uncounted()).await.unwrap_err();
+        let nobody = caller
+            .admit(request_of("", route).uncounted())
+            .await
+            .unwrap_err();
         assert_eq!(nobody.code().status(), 401, "{route}");
-        let cx = caller.admit(by("ada", route).uncounted()).await.unwrap();
+        let cx = caller
+            .admit(request_of("ada", route).uncounted())
+            .await
+            .unwrap();
         assert_eq!(cx.get_actor_id(), Some("ada"));
     }
-    let refused = caller.admit(by("ada", "delete")).await.unwrap_err();
+    let refused = caller.admit(request_of("ada", "delete")).await.unwrap_err();
     assert_eq!(refused.code().status(), 403);
     app.stop().await.unwrap();
-    // The app has gone.
-    let gone = caller.call(by("ada", "list")).await.unwrap_err();
+    // The app has stopped.
+    let gone = caller.call(request_of("ada", "list")).await.unwrap_err();
     assert_eq!(gone.code().status(), 503);
 }

@@ -1,4 +1,4 @@
-//! A port that serves, and a stop that loses nothing it accepted.
+//! Serving on a port, and a stop that finishes all accepted requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::fixture::{
 };
 
 #[tokio::test]
-async fn health_and_documents() {
+async fn health_and_documents_are_served() {
     let app = notes().start().await.unwrap();
     let at = app.address();
     for path in ["/health/live", "/health/ready", "/openapi.json", "/docs"] {
@@ -32,7 +32,7 @@ async fn health_and_documents() {
     app.stop().await.unwrap();
 }
 
-/// A route that waits until it may answer, and says when it was reached.
+/// A route that reports when it is reached, and waits for permission to respond.
 fn slow(
     reached: &Arc<Notify>,
     go_on: &Arc<Notify>,
@@ -53,7 +53,7 @@ fn slow(
 }
 
 #[tokio::test]
-async fn a_stop_finishes_what_was_accepted() {
+async fn a_stop_finishes_accepted_requests() {
     let (reached, go_on, diary) = (
         Arc::new(Notify::new()),
         Arc::new(Notify::new()),
@@ -66,7 +66,7 @@ async fn a_stop_finishes_what_was_accepted() {
         .await
         .unwrap();
     let at = app.address();
-    // A connection that idles does not hold the stop up.
+    // An idle connection does not delay the stop.
     let mut idle = TcpStream::connect(at).await.unwrap();
     idle.write_all(b"GET /notes HTTP/1.1\r\nhost: a\r\n\r\n")
         .await
@@ -87,11 +87,7 @@ async fn a_stop_finishes_what_was_accepted() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(!stop.is_finished());
-    assert_eq!(
-        diary.read(),
-        "",
-        "nothing is torn down under a running request"
-    );
+    assert_eq!(diary.read(), "", "no plugin is torn down during a request");
     go_on.notify_one();
     let answer = request.await.unwrap();
     assert!(
@@ -104,7 +100,7 @@ async fn a_stop_finishes_what_was_accepted() {
 }
 
 #[tokio::test]
-async fn a_stop_cuts_what_takes_longer_than_the_grace() {
+async fn a_stop_cuts_requests_after_the_grace_period() {
     let (reached, go_on, diary) = (
         Arc::new(Notify::new()),
         Arc::new(Notify::new()),
@@ -143,14 +139,14 @@ async fn dropping_the_handle_stops_the_app() {
     let mut tries = 0;
     while !diary.read().ends_with("last.teardown") {
         tries += 1;
-        assert!(tries < 500, "it goes on");
+        assert!(tries < 500, "the app still serves without its handle");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Invalid HTTP gets a response too, whatever else is in the socket.
+/// Invalid HTTP gets a response, even if more bytes follow.
 #[tokio::test]
-async fn unreadable_requests_are_answered() {
+async fn invalid_requests_get_a_response() {
     let app = notes().start().await.unwrap();
     let many: String = (0..200)
         .map(|i| format!("x-{i}: y\r\n"))
@@ -171,7 +167,7 @@ async fn unreadable_requests_are_answered() {
         let mut stream = TcpStream::connect(app.address()).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = vec![0; 512];
-        let read = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut answer)).await.unwrap().unwrap();
+        let read = tokio::time::timeout(Duration::from_mins(1), stream.read(&mut answer)).await.unwrap().unwrap();
         let answer = String::from_utf8_lossy(&answer[..read]);
         assert_eq!(status(&answer), expected, "{}", &request[..40]);
         assert!(answer.contains("\"requestId\":\"") && answer.contains("x-request-id: "), "{answer}");
@@ -179,9 +175,9 @@ async fn unreadable_requests_are_answered() {
     app.stop().await.unwrap();
 }
 
-/// On a connection that has served a request before, too.
+/// The same on a connection that has served a request before.
 #[tokio::test]
-async fn an_unreadable_second_request_is_answered() {
+async fn an_invalid_second_request_gets_a_response() {
     let app = notes().start().await.unwrap();
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     let mut answer = vec![0; 4096];
@@ -213,13 +209,13 @@ async fn an_unreadable_second_request_is_answered() {
     assert_eq!(
         stream.read(&mut answer).await.unwrap(),
         0,
-        "nothing after it is read"
+        "the server reads no further request"
     );
     app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn pages_of_named_origins_may_read_answers() {
+async fn pages_of_allowed_origins_may_read_responses() {
     let config = config().cors(["https://app.example"], true);
     let app = App::new(config).package(&NOTES).start().await.unwrap();
     let preflight = "origin: https://app.example\r\naccess-control-request-method: POST\r\n";
@@ -253,7 +249,7 @@ async fn pages_of_named_origins_may_read_answers() {
     app.stop().await.unwrap();
 }
 
-/// Lets pages of these origins read answers.
+/// A plugin that allows pages of these origins to read responses, with cookies if the flag is set.
 struct Pages(&'static [&'static str], bool);
 
 impl Plugin for Pages {
@@ -268,14 +264,14 @@ impl Plugin for Pages {
         assert_eq!(
             cx.allowed_origins()[0].origins.len(),
             2,
-            "the app's own come first"
+            "the origins of the app come first"
         );
         Box::pin(async { cx.allow_origins(self.0.iter().copied(), self.1) })
     }
 }
 
 #[tokio::test]
-async fn plugins_name_further_origins() {
+async fn plugins_allow_further_origins() {
     let app = || {
         App::new(config().cors(["https://app.example", "https://both.example"], false))
             .package(&NOTES)
@@ -331,7 +327,7 @@ async fn plugins_name_further_origins() {
 }
 
 #[tokio::test]
-async fn the_document_carries_the_apps_own_title_and_version() {
+async fn the_document_has_the_title_and_version_of_the_app() {
     let plain = notes().start().await.unwrap();
     let answer = get(plain.address(), "/openapi.json", "").await;
     assert!(
@@ -380,39 +376,42 @@ async fn a_request_names_one_host() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_their_turn() {
+async fn connections_beyond_the_limit_wait() {
     let app = App::new(config().max_connections(2))
         .package(&NOTES)
         .start()
         .await
         .unwrap();
-    let mut held = vec![served(app.address()).await, served(app.address()).await];
+    let mut open = vec![
+        open_used_connection(app.address()).await,
+        open_used_connection(app.address()).await,
+    ];
     let waiting = tokio::spawn({
         let address = app.address();
         async move { get(address, "/health/live", "").await }
     });
     // Active connections continue, and the new one is not served in between.
     for _ in 0..100 {
-        for stream in &mut held {
-            serve(stream).await;
+        for stream in &mut open {
+            request_again(stream).await;
         }
     }
     assert!(!waiting.is_finished(), "a third connection was served");
-    held.pop();
+    open.pop();
     assert_eq!(status(&waiting.await.unwrap()), "200");
     app.stop().await.unwrap();
 }
 
-/// Opens a connection that has been served once, and is held open.
-async fn served(at: std::net::SocketAddr) -> TcpStream {
+/// Opens a connection, gets one response and keeps the connection open.
+async fn open_used_connection(at: std::net::SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(at).await.unwrap();
-    serve(&mut stream).await;
+    request_again(&mut stream).await;
     stream
 }
 
 /// Sends a request and waits for the head of the response. The rest of the previous response comes
 /// first.
-async fn serve(stream: &mut TcpStream) {
+async fn request_again(stream: &mut TcpStream) {
     stream
         .write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
         .await
@@ -427,24 +426,25 @@ async fn serve(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn bodies_under_way_have_so_much_room_and_no_more() {
+async fn bodies_being_read_share_a_memory_limit() {
     let app = App::new(config().bodies_mib(1))
         .package(&NOTES)
         .start()
         .await
         .unwrap();
-    // The first body comes without a socket: that its second part is asked for says that the first
-    // part has its memory.
-    let (held, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (holds, goes_on) = (Arc::clone(&held), Arc::clone(&go_on));
+    // The first body comes without a socket. When the server requests its second part, the memory
+    // of the first part is reserved.
+    let (first_reserved, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (reserved_signal, go_on_signal) = (Arc::clone(&first_reserved), Arc::clone(&go_on));
     let parts = futures_util::stream::unfold(0, move |sent| {
-        let (holds, goes_on) = (Arc::clone(&holds), Arc::clone(&goes_on));
+        let (reserved_signal, go_on_signal) =
+            (Arc::clone(&reserved_signal), Arc::clone(&go_on_signal));
         async move {
             let length = match sent {
                 0 => 900_000,
                 900_000 => {
-                    holds.notify_one();
-                    goes_on.notified().await;
+                    reserved_signal.notify_one();
+                    go_on_signal.notified().await;
                     100_000
                 }
                 _ => return None,
@@ -458,12 +458,13 @@ async fn bodies_under_way_have_so_much_room_and_no_more() {
         .body(axum::body::Body::from_stream(parts))
         .unwrap();
     let first = tokio::spawn(tower_service::Service::call(&mut app.service(), request));
-    held.notified().await;
+    first_reserved.notified().await;
     let answer = loop {
         let mut second = TcpStream::connect(app.address()).await.unwrap();
         let head = "POST /notes HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n";
         second.write_all(head.as_bytes()).await.unwrap();
-        // A refused body that does not arrive soon is cut off, and loses its answer.
+        // If a refused body does not arrive soon, its connection is closed, and the response can be
+        // lost.
         drop(second.write_all(&vec![b' '; 900_000]).await);
         let mut answer = Vec::new();
         drop(second.read_to_end(&mut answer).await);
@@ -483,14 +484,17 @@ async fn bodies_under_way_have_so_much_room_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_address_has_no_more_connections_than_its_share() {
+async fn an_address_may_use_its_share_of_connections_only() {
     let app = App::new(config().connections_per_address(2))
         .package(&NOTES)
         .start()
         .await
         .unwrap();
     let at = app.address();
-    let mut held = vec![served(at).await, served(at).await];
+    let mut open = vec![
+        open_used_connection(at).await,
+        open_used_connection(at).await,
+    ];
     let mut third = TcpStream::connect(at).await.unwrap();
     let answer = rest(&mut third).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -503,10 +507,10 @@ async fn an_address_has_no_more_connections_than_its_share() {
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["code"], "unavailable");
     // A closed connection makes room a moment later.
-    held.pop();
+    open.pop();
     loop {
         let mut stream = TcpStream::connect(at).await.unwrap();
-        // Refused with a request unread, a connection may end without its answer.
+        // A connection that is refused before its request is read may end without a response.
         drop(
             stream
                 .write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
@@ -527,9 +531,9 @@ async fn an_address_has_no_more_connections_than_its_share() {
 
 /// The test clock advances only for timers: the first timeout that fires ends the connection.
 #[tokio::test(start_paused = true)]
-async fn whoever_connects_and_says_nothing_is_cut_off_before_those_that_idle() {
+async fn silent_connections_time_out_before_idle_ones() {
     let app = notes().start().await.unwrap();
-    let mut idle = served(app.address()).await;
+    let mut idle = open_used_connection(app.address()).await;
     let (mut silent, mut slow) = (
         TcpStream::connect(app.address()).await.unwrap(),
         TcpStream::connect(app.address()).await.unwrap(),

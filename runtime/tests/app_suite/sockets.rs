@@ -1,4 +1,4 @@
-//! Routes that stream and routes that change the protocol, and what a stop does to them.
+//! Routes that stream, routes that change the protocol, and their end when the app stops.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::fixture::{Diary, config, get, notes, rest, status};
 
-/// A route that speaks a protocol of its own.
+/// A route that changes to its own protocol.
 static ECHO: Route<Nothing> = Route::get("echo", "echo")
     .of("echo")
     .doc("Sends back what it gets.")
@@ -27,22 +27,22 @@ static LINES: Route<Nothing> = Route::get("lines", "lines")
     .streams("text/plain")
     .answers(&[AnswerDesc::empty(200, "Lines without an end.")]);
 
-/// The two routes; the test sends the lines, and learns how sockets end.
+/// A plugin with the two routes; the test sends the lines, and observes the end of sockets.
 struct Echo {
     diary: Diary,
     lines: Arc<parking_lot::Mutex<Option<mpsc::UnboundedReceiver<&'static str>>>>,
-    /// Whether sockets shall end.
+    /// `true` once sockets must end.
     stops: watch::Sender<bool>,
     /// Whether `stopping` ends them.
     ends_sockets: bool,
     ended: Arc<Notify>,
 }
 
-async fn told(stops: &mut watch::Receiver<bool>) {
+async fn stop_signal(stops: &mut watch::Receiver<bool>) {
     drop(stops.wait_for(|stops| *stops).await);
 }
 
-/// Tells when it is dropped.
+/// Reports that it is dropped.
 struct Ended(Arc<Notify>);
 
 impl Drop for Ended {
@@ -87,7 +87,7 @@ impl Plugin for Echo {
                                 Ok(n @ 1..) => socket.write_all(&bytes[..n]).await.unwrap(),
                                 _ => return,
                             },
-                            () = told(&mut stops) => {
+                            () = stop_signal(&mut stops) => {
                                 let _ = socket.write_all(b"bye").await;
                                 return;
                             }
@@ -134,7 +134,7 @@ impl Plugin for Echo {
 const UPGRADE: &str = "GET /echo HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: other, ECHO\r\n\r\n";
 
 /// A connection that has changed to the protocol; `more` follows the request at once.
-async fn upgraded(at: SocketAddr, more: &str) -> TcpStream {
+async fn open_socket(at: SocketAddr, more: &str) -> TcpStream {
     let mut stream = TcpStream::connect(at).await.unwrap();
     stream
         .write_all(format!("{UPGRADE}{more}").as_bytes())
@@ -161,13 +161,13 @@ async fn upgraded(at: SocketAddr, more: &str) -> TcpStream {
     stream
 }
 
-/// Sends bytes and gets them back.
-async fn echoes(stream: &mut TcpStream, text: &str) {
+/// Sends bytes and checks that they are sent back.
+async fn check_echo(stream: &mut TcpStream, text: &str) {
     stream.write_all(text.as_bytes()).await.unwrap();
-    reads(stream, text).await;
+    check_bytes(stream, text).await;
 }
 
-async fn reads(stream: &mut TcpStream, text: &str) {
+async fn check_bytes(stream: &mut TcpStream, text: &str) {
     let mut bytes = vec![0; text.len()];
     stream.read_exact(&mut bytes).await.unwrap();
     assert_eq!(String::from_utf8(bytes).unwrap(), text);
@@ -179,9 +179,9 @@ async fn a_socket_speaks_another_protocol_after_its_request() {
     let ended = Arc::clone(&echo.ended);
     let app = notes().plugin(echo).start().await.unwrap();
     // Bytes that arrive together with the request belong to the other protocol.
-    let mut stream = upgraded(app.address(), "first").await;
-    reads(&mut stream, "first").await;
-    echoes(&mut stream, "GET /notes HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut stream = open_socket(app.address(), "first").await;
+    check_bytes(&mut stream, "first").await;
+    check_echo(&mut stream, "GET /notes HTTP/1.1\r\nhost: a\r\n\r\n").await;
     drop(stream);
     ended.notified().await;
     app.stop().await.unwrap();
@@ -239,25 +239,25 @@ async fn a_socket_keeps_its_place_in_the_limit_of_its_address() {
         .start()
         .await
         .unwrap();
-    let mut first = upgraded(app.address(), "").await;
-    let _second = upgraded(app.address(), "").await;
+    let mut first = open_socket(app.address(), "").await;
+    let _second = open_socket(app.address(), "").await;
     let mut third = TcpStream::connect(app.address()).await.unwrap();
     assert_eq!(status(&rest(&mut third).await), "503");
-    echoes(&mut first, "still here").await;
+    check_echo(&mut first, "still here").await;
     drop(first);
     ended.notified().await;
-    // The task that gives the place back may end a moment after the function of the route.
+    // The task that releases the place may end a moment after the function of the route.
     let mut tries = 0;
     while status(&get(app.address(), "/health/live", "").await) != "200" {
         tries += 1;
-        assert!(tries < 500, "its place stays taken");
+        assert!(tries < 500, "its place in the limit is not released");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     app.stop().await.unwrap();
 }
 
 /// A connection with a request that lacks its last line.
-async fn begun(at: SocketAddr, path: &str) -> TcpStream {
+async fn begin_request(at: SocketAddr, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(at).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -265,12 +265,12 @@ async fn begun(at: SocketAddr, path: &str) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_stop_tells_plugins_first_and_waits_for_their_sockets() {
+async fn a_stop_notifies_plugins_first_and_waits_for_their_sockets() {
     let (echo, lines) = Echo::new(false);
     let (diary, stops) = (echo.diary.clone(), echo.stops.clone());
     let app = notes().plugin(echo).start().await.unwrap();
     let (at, service) = (app.address(), app.service());
-    let mut socket = upgraded(at, "").await;
+    let mut socket = open_socket(at, "").await;
     let mut streaming = TcpStream::connect(at).await.unwrap();
     streaming
         .write_all(b"GET /lines HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -280,12 +280,12 @@ async fn a_stop_tells_plugins_first_and_waits_for_their_sockets() {
     let mut head = [0; 15];
     streaming.read_exact(&mut head).await.unwrap();
     assert_eq!(&head, b"HTTP/1.1 200 OK");
-    // Requests that begin before the stop and arrive after it.
+    // Requests that begin before the stop and are complete only after it.
     let (mut late, mut alive) = (
-        begun(at, "/health/ready").await,
-        begun(at, "/health/live").await,
+        begin_request(at, "/health/ready").await,
+        begin_request(at, "/health/live").await,
     );
-    // Both have been read: a later request has been answered.
+    // The server has read both: it has responded to a later request.
     assert_eq!(status(&get(at, "/health/ready", "").await), "200");
 
     let stop = tokio::spawn(app.stop());
@@ -297,7 +297,7 @@ async fn a_stop_tells_plugins_first_and_waits_for_their_sockets() {
     }
     for (stream, expected) in [(&mut late, "503"), (&mut alive, "200")] {
         stream.write_all(b"\r\n").await.unwrap();
-        // The connection ends after the answer.
+        // The connection ends after the response.
         let answer = rest(stream).await;
         assert_eq!(status(&answer), expected, "{answer}");
         if expected == "503" {
@@ -314,7 +314,7 @@ async fn a_stop_tells_plugins_first_and_waits_for_their_sockets() {
             .unwrap(),
     );
     assert_eq!(inside.await.unwrap().status(), 503);
-    echoes(&mut socket, "still here").await;
+    check_echo(&mut socket, "still here").await;
     lines.send("two\n").unwrap();
     assert_eq!(diary.read(), "stopping within 10 s");
     assert!(!stop.is_finished());
@@ -327,7 +327,7 @@ async fn a_stop_tells_plugins_first_and_waits_for_their_sockets() {
 }
 
 #[tokio::test]
-async fn a_stop_cuts_sockets_after_the_grace() {
+async fn a_stop_cuts_sockets_after_the_grace_period() {
     let (echo, _lines) = Echo::new(false);
     let diary = echo.diary.clone();
     let app = App::new(config().shutdown_grace(Duration::from_millis(200)))
@@ -335,8 +335,8 @@ async fn a_stop_cuts_sockets_after_the_grace() {
         .start()
         .await
         .unwrap();
-    let mut socket = upgraded(app.address(), "").await;
-    echoes(&mut socket, "here").await;
+    let mut socket = open_socket(app.address(), "").await;
+    check_echo(&mut socket, "here").await;
     app.stop().await.unwrap();
     assert_eq!(rest(&mut socket).await, "");
     assert_eq!(diary.read(), "stopping within 0 s teardown");
@@ -366,13 +366,13 @@ async fn a_stream_sends_each_part_at_once_and_ends_with_its_client() {
         "{seen}"
     );
     lines.send("two\n").unwrap();
-    reads(&mut stream, "4\r\ntwo\n\r\n").await;
+    check_bytes(&mut stream, "4\r\ntwo\n\r\n").await;
     drop(stream);
-    // The server learns it when it writes.
+    // The server notices the disconnect when it writes.
     let mut tries = 0;
     while lines.send("three\n").is_ok() {
         tries += 1;
-        assert!(tries < 500, "the stream goes on");
+        assert!(tries < 500, "the stream continues");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     ended.notified().await;

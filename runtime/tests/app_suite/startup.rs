@@ -1,4 +1,4 @@
-//! Errors that stop the start before a port is opened, and their messages.
+//! Start-up errors, which are reported before a port is opened, and their messages.
 
 use linchpin::http::RouteAuth;
 use linchpin::{App, BoxFuture, Error, JwtAuth, MiddlewareCx, Package, Plugin, PostCx, Result};
@@ -24,18 +24,18 @@ async fn names_are_unique_and_dependencies_present() {
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
-    assert_eq!(diary.read(), "", "no plugin was touched");
+    assert_eq!(diary.read(), "", "no method of a plugin was called");
 }
 
 #[tokio::test]
-async fn circles_are_refused() {
+async fn dependency_cycles_are_refused() {
     let diary = Diary::default();
     let app = App::new(config())
         .plugin(Recorder::new("a", &["b"], &diary))
         .plugin(Recorder::new("b", &["a"], &diary));
     assert_eq!(
         refused(app.start().await),
-        "plugins depend on each other in a circle: `a`, `b`"
+        "plugins depend on each other in a cycle: `a`, `b`"
     );
 }
 
@@ -52,7 +52,7 @@ async fn routes_across_packages_are_compared() {
         text.contains("src/note.rs:3") && text.contains("src/twin.rs:9"),
         "{text}"
     );
-    // The same package below another mount is fine.
+    // Another package may mount the same entity below another path.
     static ELSEWHERE: Package = Package {
         version: "1.2.3",
         name: "elsewhere",
@@ -77,7 +77,7 @@ async fn routes_across_packages_are_compared() {
 }
 
 #[tokio::test]
-async fn closed_routes_need_somebody_who_opens_them() {
+async fn closed_routes_need_an_auth_plugin() {
     let text = refused(App::new(config()).package(&SECRETS).start().await);
     let line = text
         .lines()
@@ -130,7 +130,7 @@ impl Plugin for Nosy {
 }
 
 #[tokio::test]
-async fn an_app_has_one_answer_to_who_calls() {
+async fn two_auth_plugins_are_refused() {
     let text = refused(
         notes()
             .plugin(JwtAuth::new())
@@ -203,7 +203,7 @@ async fn mistakes_of_code_in_the_config_are_reported_together() {
 }
 
 #[tokio::test]
-async fn a_plugins_route_that_nobody_would_reach_is_refused() {
+async fn an_unreachable_route_of_a_plugin_is_refused() {
     let app = notes().plugin(Routes(|cx: &mut linchpin::RoutesCx| {
         cx.route("/notes/{slug}", axum::routing::get(|| async { "mine" }));
         cx.route("/notes/of/{slug}", axum::routing::get(|| async { "fine" }));
@@ -214,7 +214,7 @@ async fn a_plugins_route_that_nobody_would_reach_is_refused() {
 }
 
 #[tokio::test]
-async fn mistakes_of_the_configuration_are_told_together() {
+async fn mistakes_of_the_configuration_are_reported_together() {
     let config = linchpin::Config::from_vars([
         ("LINCHPIN_PORT".to_owned(), "x".to_owned()),
         ("LINCHPIN_PROT".to_owned(), "1".to_owned()),
@@ -282,7 +282,7 @@ impl Plugin for Context {
 
 /// A context value that a declaration reads has a provider, with the type that was checked.
 #[tokio::test]
-async fn what_declarations_read_of_the_context_is_provided() {
+async fn context_values_in_declarations_need_a_provider() {
     let app = || App::new(config()).package(&POSTERS).plugin(JwtAuth::new());
     let text = refused(app().start().await);
     for part in [
@@ -321,12 +321,12 @@ async fn what_declarations_read_of_the_context_is_provided() {
         text.contains("two plugins provide `ctx(level)`; keep one"),
         "{text}"
     );
-    let whole = Context(|cx| {
+    let complete = Context(|cx| {
         cx.provide(level, |_| Ok(None))?;
         cx.provide(locale, |_| Ok(None))
     });
     app()
-        .plugin(whole)
+        .plugin(complete)
         .start()
         .await
         .unwrap()

@@ -5,7 +5,7 @@ use tokio::net::TcpStream;
 
 use crate::fixture::{get, notes, rest, status};
 
-/// Sends bytes as they are; answers everything until the server closes.
+/// Sends raw bytes, and returns everything until the server closes the connection.
 async fn raw(app: &linchpin::Running, bytes: &str) -> String {
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
@@ -15,7 +15,7 @@ async fn raw(app: &linchpin::Running, bytes: &str) -> String {
 const CHUNKED: &str = "d\r\n{\"text\":\"abc\"\r\n1\r\n}\r\n0\r\n\r\n";
 
 #[tokio::test]
-async fn a_body_travels_in_one_way_only() {
+async fn conflicting_body_lengths_are_refused() {
     let app = notes().start().await.unwrap();
     let send = async |coding: &str| {
         let head = "POST /notes HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n";
@@ -44,10 +44,10 @@ async fn a_body_travels_in_one_way_only() {
     app.stop().await.unwrap();
 }
 
-/// Chunked coding has priority, as RFC 9112 says, and nothing is read after the body: bytes that a
-/// proxy takes for the next request are ignored.
+/// Chunked coding has priority (RFC 9112), and nothing is read after the body: bytes that a proxy
+/// could take for the next request are ignored.
 #[tokio::test]
-async fn nothing_is_read_after_a_body_of_two_lengths() {
+async fn a_request_with_two_body_lengths_closes_the_connection() {
     let app = notes().start().await.unwrap();
     let next = "GET /notes HTTP/1.1\r\nhost: a\r\n\r\n";
     for lengths in [
@@ -67,7 +67,7 @@ async fn nothing_is_read_after_a_body_of_two_lengths() {
 /// A client may close its side of the connection after a complete request. A client with an
 /// incomplete body gets an error.
 #[tokio::test]
-async fn a_client_that_closes_its_side_is_answered() {
+async fn a_client_that_closes_its_side_gets_a_response() {
     let app = notes().start().await.unwrap();
     let body = r#"{"text":"abc"}"#;
     let send = async |request: &str, length: usize| {
@@ -116,7 +116,7 @@ async fn bodies_are_not_compressed() {
 }
 
 #[tokio::test]
-async fn a_host_is_one() {
+async fn malformed_host_headers_are_refused() {
     let app = notes().start().await.unwrap();
     for host in [
         "", "a b", "a/b", "user@a", "a,b", "a?b", "a#b", "a:port", "a:1:2", "a:99999", "[::1",
@@ -153,7 +153,7 @@ async fn a_host_is_one() {
 }
 
 #[tokio::test]
-async fn what_follows_a_refused_tunnel_is_http_still() {
+async fn a_connection_continues_after_a_refused_connect() {
     let app = notes().start().await.unwrap();
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     let mut answer = vec![0; 4096];
@@ -176,7 +176,7 @@ async fn what_follows_a_refused_tunnel_is_http_still() {
 }
 
 #[tokio::test]
-async fn the_server_itself_has_options() {
+async fn options_of_the_server_are_answered() {
     let app = notes().start().await.unwrap();
     let answer = raw(
         &app,
@@ -201,7 +201,7 @@ async fn the_server_itself_has_options() {
 }
 
 #[tokio::test]
-async fn answers_are_what_they_say() {
+async fn responses_match_their_headers() {
     let app = notes().start().await.unwrap();
     for path in [
         "/notes",
@@ -218,7 +218,7 @@ async fn answers_are_what_they_say() {
             "{path}: {answer}"
         );
     }
-    // Refused before any route is known, and before HTTP is.
+    // A request that is refused before routing, and bytes that are not HTTP.
     for bytes in [
         "GET /notes HTTP/1.1\r\nconnection: close\r\n\r\n",
         "\u{16}\u{3}\u{1}\r\n\r\n",

@@ -1,4 +1,4 @@
-//! Calls from code: what has no route, and what takes effect together.
+//! Calls from code: methods without a route, and transactions.
 
 use std::fmt::Write as _;
 
@@ -70,16 +70,16 @@ pub enum Act {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// Each for itself.
+    /// No transaction: each call is committed separately.
     Alone,
-    /// All together.
+    /// Commit: all calls take effect.
     Commit,
-    /// None.
+    /// Rollback: no call takes effect.
     Undo,
 }
 
 impl Act {
-    /// With keys in place of placeholders.
+    /// The value with its placeholders replaced by keys.
     pub fn filled(&self, fill: impl Fn(&str) -> String) -> Self {
         let mut act = self.clone();
         match &mut act {
@@ -152,7 +152,7 @@ impl Act {
             }
             Self::Shut { id } => format!("{:?}", projects.delete(cx, id, None).await?),
             Self::Revive { id } => format!("{:?}", projects.revive(cx, id).await?),
-            // A transaction sees itself.
+            // The transaction sees its own writes.
             Self::Look { id } => {
                 format!(
                     "{:?} {:?}",
@@ -208,9 +208,9 @@ fn described(error: &Error) -> String {
     format!("{} {details:?}", error.code().as_str())
 }
 
-/// Creates a record of each entity whose events are compared, as the last of a sequence; no filter
-/// has seen it.
-pub async fn mark(adapters: &Adapters, cx: &Cx, end: &str, number: usize) {
+/// Creates a record of each entity whose events are compared. The event of this record marks the
+/// end of a sequence. The record did not exist during the sequence, so it has no earlier event.
+pub async fn create_end_marker(adapters: &Adapters, cx: &Cx, end: &str, number: usize) {
     let done: Result<()> = async {
         let id = || end.to_owned();
         adapters
@@ -274,14 +274,14 @@ pub async fn mark(adapters: &Adapters, cx: &Cx, end: &str, number: usize) {
     done.expect("the end of a sequence");
 }
 
-/// A few calls; `work` selects calls on records that are handed out to code.
-pub fn some(r: &mut Random, work: bool) -> (Vec<Act>, End) {
+/// Generates a few calls. If `work` is true, most of them claim or lease jobs.
+pub fn random_calls(r: &mut Random, work: bool) -> (Vec<Act>, End) {
     let end = *r.one(&[End::Alone, End::Commit, End::Commit, End::Undo]);
-    let many = if end == End::Alone { 1 } else { 1 + r.below(4) };
-    ((0..many).map(|_| one(r, work)).collect(), end)
+    let count = if end == End::Alone { 1 } else { 1 + r.below(4) };
+    ((0..count).map(|_| random_call(r, work)).collect(), end)
 }
 
-fn one(r: &mut Random, work: bool) -> Act {
+fn random_call(r: &mut Random, work: bool) -> Act {
     let person = |r: &mut Random| format!("<people:{}>", r.below(3));
     let key = |r: &mut Random| (*r.one(&["k1", "k2", "k3", "k4"])).to_owned();
     let memo = |r: &mut Random| format!("<memos:{}>", r.below(3));

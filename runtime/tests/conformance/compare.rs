@@ -1,18 +1,18 @@
-//! When two answers are the same.
+//! Equality of two responses.
 
 use serde_json::Value as Json;
 
-/// How answers are compared.
+/// The differences between two responses that are allowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Alike {
-    /// Compares JSON by meaning: `jsonb` keeps neither blanks nor the order of members.
+pub struct Tolerance {
+    /// Compares JSON by meaning: `jsonb` keeps neither white space nor the order of members.
     pub by_meaning: bool,
-    /// Doubles may differ by 1e-9 of themselves: sums depend on the order of records in their last
-    /// digits.
+    /// Doubles may have a relative difference of 1e-9: the last digits of a sum depend on the order
+    /// of records.
     pub sums: bool,
 }
 
-impl Alike {
+impl Tolerance {
     pub fn same(self, one: &str, other: &str) -> bool {
         if one == other {
             return true;
@@ -20,7 +20,7 @@ impl Alike {
         if !self.by_meaning && !self.sums {
             return false;
         }
-        // Lines before the body are headers, and lines of JSON else.
+        // Lines before the body are headers; all other lines are JSON.
         let (one, other): (Vec<&str>, Vec<&str>) = (one.lines().collect(), other.lines().collect());
         one.len() == other.len()
             && one
@@ -65,16 +65,16 @@ fn near(a: Option<f64>, b: Option<f64>) -> bool {
 }
 
 #[test]
-fn doubles_alone_may_differ_and_only_where_they_are_sums() {
-    let sums = Alike {
+fn only_sums_of_doubles_may_differ() {
+    let sums = Tolerance {
         by_meaning: false,
         sums: true,
     };
-    let exact = Alike {
+    let exact = Tolerance {
         by_meaning: false,
         sums: false,
     };
-    let meaning = Alike {
+    let meaning = Tolerance {
         by_meaning: true,
         sums: false,
     };

@@ -1,5 +1,5 @@
-//! Compares the costs in the route report with the statements that calls send: for every route and
-//! kind of the fixture, on every store, with every input.
+//! Compares the costs in the route report with the number of statements that calls send, on each
+//! store. Random sequences of calls reach the routes of the fixture.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Command;
@@ -20,10 +20,10 @@ use super::around::{Around, Watch};
 use super::fixture::ALL;
 use super::generate;
 use super::sequence::{Call, What};
-use super::side::{Believer, Side};
+use super::side::{HeaderActor, Side};
 
-/// A store that counts the statements that reach it, within transactions and without. Those that
-/// claim a key and settle it are not the route's, and come when its answer has gone.
+/// Counts the statements of a store, inside and outside of transactions. Statements that claim or
+/// settle an idempotency key are not counted, because the report does not count them.
 struct Counting(Arc<AtomicUsize>);
 
 impl Watch for Counting {
@@ -38,7 +38,7 @@ impl Watch for Counting {
         store.run(statement, args, rows)
     }
 
-    fn begun(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
+    fn wrap_transaction(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
         Box::new(Counted {
             transaction,
             sent: Arc::clone(&self.0),
@@ -46,7 +46,7 @@ impl Watch for Counting {
     }
 }
 
-/// A transaction of it.
+/// A transaction of the counting store.
 struct Counted {
     transaction: Box<dyn Transaction>,
     sent: Arc<AtomicUsize>,
@@ -58,7 +58,8 @@ fn count(sent: &AtomicUsize, statement: &Statement) {
     }
 }
 
-/// Whether a statement belongs to the sweeper, which runs once at the start beside the first call.
+/// Whether a statement belongs to the sweeper, which runs once at the start, concurrently with the
+/// first call.
 fn sweeps(statement: &Statement) -> bool {
     let expires = statement.entity.ttl.map(|ttl| ttl.field);
     matches!(&statement.plan, Plan::Select { filter: Filter::Cond { field, op: Op::Lte, .. }, .. } if expires == Some(*field))
@@ -74,8 +75,8 @@ impl Transaction for Counted {
         count(&self.sent, statement);
         self.transaction.run(statement, args, rows)
     }
-    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
-        self.transaction.take_turn(turn)
+    fn take_advisory_lock(&mut self, key: i64) -> BoxFuture<'_, Result<()>> {
+        self.transaction.take_advisory_lock(key)
     }
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         self.transaction.commit()
@@ -92,7 +93,7 @@ async fn program() {
     if std::env::var_os("ROUTES_OF_THE_FIXTURE").is_none() {
         return;
     }
-    // Only the name is used; no connection is opened.
+    // The report uses only the kind of the store. No connection is opened.
     let database = match std::env::var("ROUTES_OF_THE_FIXTURE").as_deref() {
         Ok("postgres") => "postgres://nobody@localhost/nothing",
         Ok("sqlite") => "sqlite:nothing.db",
@@ -102,7 +103,7 @@ async fn program() {
         .signing_secret("a secret of at least thirty-two bytes")
         .database(database);
     App::new(config)
-        .plugin(Believer::new())
+        .plugin(HeaderActor::new())
         .package(&ALL)
         .run_with(&["routes", "--json"].map(str::to_owned))
         .await
@@ -110,7 +111,7 @@ async fn program() {
     std::process::exit(0);
 }
 
-/// Statements by method and path on a store; `None` where the report names no number.
+/// The reported number of statements by method and path on a store; `None` if the report has none.
 fn reported(store: &str) -> HashMap<(String, String), Option<usize>> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -142,7 +143,7 @@ fn reported(store: &str) -> HashMap<(String, String), Option<usize>> {
         .collect()
 }
 
-/// The paths that a call includes, with their prefixes.
+/// The number of relations that a call includes, with the prefixes of their paths.
 fn included(call: &Call) -> usize {
     let mut paths = BTreeSet::new();
     for path in call
@@ -162,7 +163,7 @@ fn included(call: &Call) -> usize {
 
 /// Repetitions, which the report excludes: expired records that conflict with a write are removed,
 /// and the write is sent again.
-fn beside(call: &Call, desc: Option<&EntityDesc>) -> usize {
+fn allowed_repetitions(call: &Call, desc: Option<&EntityDesc>) -> usize {
     if call.method != "GET" && desc.is_some_and(|desc| desc.ttl.is_some()) {
         2
     } else {
@@ -170,13 +171,13 @@ fn beside(call: &Call, desc: Option<&EntityDesc>) -> usize {
     }
 }
 
-async fn held(store: Arc<dyn Store>, sequences: u64) {
+async fn check_costs(store: Arc<dyn Store>, sequences: u64) {
     let reported = reported(store.name());
     let sent = Arc::new(AtomicUsize::new(0));
     let mut side = Side::new(Arc::new(Around::new(store, Counting(Arc::clone(&sent))))).await;
     let routes = side.routes();
-    let mut most: BTreeMap<(String, String), usize> = BTreeMap::new();
-    let mut wrong = BTreeMap::new();
+    let mut highest: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut too_many = BTreeMap::new();
     for seed in 0..sequences {
         side.reset().await;
         for step in generate::sequence(&routes, seed) {
@@ -193,15 +194,15 @@ async fn held(store: Arc<dyn Store>, sequences: u64) {
                     let answer = side.call(step.actor, call, false).await;
                     let took = sent.load(Ordering::SeqCst) - before;
                     let route = (call.method.clone(), call.route.clone());
-                    if let Some(told) = reported.get(&route).copied().flatten() {
-                        let allowed = told + included(call) + beside(call, desc);
+                    if let Some(cost) = reported.get(&route).copied().flatten() {
+                        let allowed = cost + included(call) + allowed_repetitions(call, desc);
                         if took > allowed {
-                            wrong.entry(route.clone()).or_insert_with(|| {
+                            too_many.entry(route.clone()).or_insert_with(|| {
                                 format!("{took} for {allowed}: {call:?}\n{answer:?}")
                             });
                         }
-                        if included(call) + beside(call, desc) == 0 {
-                            let known = most.entry(route).or_default();
+                        if included(call) + allowed_repetitions(call, desc) == 0 {
+                            let known = highest.entry(route).or_default();
                             *known = took.max(*known);
                         }
                     }
@@ -213,7 +214,7 @@ async fn held(store: Arc<dyn Store>, sequences: u64) {
                 }
                 What::Filtered(_) => None,
             };
-            // So that later steps find the records of this one.
+            // Later steps must find the records of this step.
             if let Some(desc) = desc {
                 side.contents(desc).await;
             }
@@ -221,40 +222,40 @@ async fn held(store: Arc<dyn Store>, sequences: u64) {
     }
     side.stop().await;
     assert!(
-        wrong.is_empty(),
-        "more statements than reported: {wrong:#?}"
+        too_many.is_empty(),
+        "more statements than reported: {too_many:#?}"
     );
-    // A number that no call comes up to says nothing.
-    let idle =
-        |route: &(String, String), took: &usize| reported[route].is_some_and(|told| *took < told);
-    let inflated: Vec<_> = most
+    // A reported number that no call reaches is too high.
+    let is_never_reached =
+        |route: &(String, String), took: &usize| reported[route].is_some_and(|cost| *took < cost);
+    let inflated: Vec<_> = highest
         .iter()
-        .filter(|(route, took)| idle(route, took))
+        .filter(|(route, took)| is_never_reached(route, took))
         .map(|(r, n)| (r, n, reported[r]))
         .collect();
     assert!(
-        inflated.len() * 10 <= most.len(),
-        "{} of {} routes never cost what is reported: {inflated:#?}",
+        inflated.len() * 10 <= highest.len(),
+        "{} of {} routes never need the reported number of statements: {inflated:#?}",
         inflated.len(),
-        most.len()
+        highest.len()
     );
-    assert!(most.len() > 100, "{} routes", most.len());
+    assert!(highest.len() > 100, "{} routes", highest.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory() {
-    held(Arc::new(Memory::new()), 200).await;
+    check_costs(Arc::new(Memory::new()), 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite() {
     let (store, _folder) = super::on_sqlite();
-    held(store, 200).await;
+    check_costs(store, 200).await;
 }
 
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres() {
     let (store, ()) = super::on_few_connections();
-    held(store, 200).await;
+    check_costs(store, 200).await;
 }

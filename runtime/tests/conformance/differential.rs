@@ -1,5 +1,5 @@
-//! Sequences of calls on the memory model and on a store: every answer equal, and after every write
-//! all that is stored and all that each actor sees.
+//! Sequences of calls on the memory model and on a store. Every response must be equal, and after
+//! every write the stored records and the records that each actor sees.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use linchpin::http::{Action, Endpoint};
 use linchpin::store::Store;
 use linchpin::store::memory::Memory;
 
-use super::compare::Alike;
+use super::compare::Tolerance;
 use super::fixture::ALL;
 use super::fixture::related::{Job, Person, Project};
 use super::sequence::{Call, Step, What};
-use super::side::{ACTORS, Answer, Side, TOLD};
+use super::side::{ACTORS, Answer, COMPARED_EVENTS, Side};
 use super::{generate, shrink};
 
-/// How often each route gave which kind of answer: a status, and for refusals a code.
-pub type Seen = BTreeMap<String, BTreeMap<String, u64>>;
+/// The number of responses of each kind, by route: a status, and for refusals a code.
+pub type ResponseCounts = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// A difference between a store and the model.
 #[derive(Debug)]
 pub struct Difference {
-    /// The step that showed it.
+    /// The step that showed the difference.
     pub at: usize,
     pub text: String,
 }
@@ -32,12 +32,14 @@ pub struct Pair {
     model: Side,
     store: Side,
     pub routes: Vec<Endpoint>,
+    /// Whether JSON is compared by meaning, see [`Tolerance`].
     by_meaning: bool,
-    pub seen: Seen,
-    /// The records of each entity when all views were compared, and the instant.
+    pub seen: ResponseCounts,
+    /// For each entity: the time and the records at the last comparison of all views. The time is 0
+    /// if records do not expire.
     compared: HashMap<&'static str, (i64, String)>,
-    /// Whether events may be on their way.
-    telling: bool,
+    /// Whether events may not have arrived yet.
+    events_pending: bool,
 }
 
 impl Pair {
@@ -53,33 +55,35 @@ impl Pair {
             store,
             routes,
             by_meaning,
-            seen: Seen::new(),
+            seen: ResponseCounts::new(),
             compared: HashMap::new(),
-            telling: false,
+            events_pending: false,
         }
     }
 
-    /// Stops both sides; returns the collected events.
-    pub async fn stop(self) -> Seen {
+    /// Stops both sides, and returns the number of responses of each kind.
+    pub async fn stop(self) -> ResponseCounts {
         self.model.stop().await;
         self.store.stop().await;
         self.seen
     }
 
-    /// Runs a sequence from nothing.
+    /// Runs a sequence on empty stores.
     pub async fn run(&mut self, steps: &[Step]) -> Result<(), Difference> {
-        if self.telling {
-            // The events of a sequence that was not run to its end.
-            self.model.told().await;
-            self.store.told().await;
+        if self.events_pending {
+            // Events of a sequence that was not completed.
+            self.model.take_events().await;
+            self.store.take_events().await;
         }
         self.model.reset().await;
         self.store.reset().await;
         self.compared.clear();
-        let told = |desc: &EntityDesc| TOLD.contains(&desc.storage_name);
-        self.telling = steps
-            .iter()
-            .any(|step| self.written(&step.what).iter().any(|desc| told(desc)));
+        let is_compared = |desc: &EntityDesc| COMPARED_EVENTS.contains(&desc.storage_name);
+        self.events_pending = steps.iter().any(|step| {
+            self.changed_entities(&step.what)
+                .iter()
+                .any(|desc| is_compared(desc))
+        });
         for (at, step) in steps.iter().enumerate() {
             self.step(step)
                 .await
@@ -87,15 +91,18 @@ impl Pair {
         }
         let at = steps.len().saturating_sub(1);
         for entry in ALL.entities {
-            self.contents(entry.desc)
+            self.compare_contents(entry.desc)
                 .await
                 .map_err(|text| Difference { at, text })?;
         }
-        if !self.telling {
+        if !self.events_pending {
             return Ok(());
         }
-        let (expected, found) = (self.model.told().await, self.store.told().await);
-        self.telling = false;
+        let (expected, found) = (
+            self.model.take_events().await,
+            self.store.take_events().await,
+        );
+        self.events_pending = false;
         if expected != found {
             return Err(Difference {
                 at,
@@ -118,18 +125,18 @@ impl Pair {
                     self.model.call(step.actor, call, next).await,
                     self.store.call(step.actor, call, next).await,
                 ),
-                What::Filtered(asked) => (
-                    self.model.filtered(step.actor, asked, next).await,
-                    self.store.filtered(step.actor, asked, next).await,
+                What::Filtered(filtered) => (
+                    self.model.filtered(step.actor, filtered, next).await,
+                    self.store.filtered(step.actor, filtered, next).await,
                 ),
                 What::Code(code) => (
                     self.model.act(&code.acts, code.end).await,
                     self.store.act(&code.acts, code.end).await,
                 ),
             };
-            self.alike(&step.what).then_same(&expected, &found)?;
+            self.tolerance(&step.what).check_equal(&expected, &found)?;
             if pages == 0 {
-                self.note(&step.what, &expected);
+                self.count_response(&step.what, &expected);
             }
             pages += 1;
             if !expected.more {
@@ -140,8 +147,8 @@ impl Pair {
             }
             next = true;
         }
-        for desc in self.written(&step.what) {
-            self.contents(desc).await?;
+        for desc in self.changed_entities(&step.what) {
+            self.compare_contents(desc).await?;
         }
         Ok(())
     }
@@ -152,7 +159,7 @@ impl Pair {
             .find(|e| e.path == call.route && e.method.as_str() == call.method)
     }
 
-    fn note(&mut self, what: &What, answer: &Answer) {
+    fn count_response(&mut self, what: &What, answer: &Answer) {
         let name = match what {
             What::Call(call) => {
                 let with = if call.query.iter().any(|(name, _)| name == "include") {
@@ -162,7 +169,7 @@ impl Pair {
                 };
                 format!("{} {}{with}", call.method, call.route)
             }
-            What::Filtered(asked) => format!("filtered {}", asked.entity),
+            What::Filtered(filtered) => format!("filtered {}", filtered.entity),
             What::Code(code) => format!("code, {:?}", code.end),
         };
         let code = answer
@@ -184,7 +191,7 @@ impl Pair {
     }
 
     /// The entities that a step may have changed: the called one, and those with dependent records.
-    fn written(&self, what: &What) -> Vec<&'static EntityDesc> {
+    fn changed_entities(&self, what: &What) -> Vec<&'static EntityDesc> {
         match what {
             What::Call(call) if call.method != "GET" => self
                 .endpoint(call)
@@ -196,7 +203,7 @@ impl Pair {
         }
     }
 
-    fn alike(&self, what: &What) -> Alike {
+    fn tolerance(&self, what: &What) -> Tolerance {
         let sums = match what {
             What::Call(call) => self
                 .endpoint(call)
@@ -205,20 +212,20 @@ impl Pair {
                     _ => endpoint.table.as_ref().is_some_and(|t| holds_sums(t.desc)),
                 }),
             What::Code(_) => false,
-            What::Filtered(asked) => ALL
+            What::Filtered(filtered) => ALL
                 .entities
                 .iter()
-                .any(|e| e.desc.storage_name == asked.entity && holds_sums(e.desc)),
+                .any(|e| e.desc.storage_name == filtered.entity && holds_sums(e.desc)),
         };
-        Alike {
+        Tolerance {
             by_meaning: self.by_meaning,
             sums,
         }
     }
 
     /// Compares the stored records of an entity, and the records that each actor sees.
-    async fn contents(&mut self, desc: &'static EntityDesc) -> Result<(), String> {
-        let alike = Alike {
+    async fn compare_contents(&mut self, desc: &'static EntityDesc) -> Result<(), String> {
+        let tolerance = Tolerance {
             by_meaning: self.by_meaning,
             sums: holds_sums(desc),
         };
@@ -226,14 +233,14 @@ impl Pair {
             self.model.contents(desc).await,
             self.store.contents(desc).await,
         );
-        if !alike.same(&expected, &found) {
+        if !tolerance.same(&expected, &found) {
             return Err(format!(
                 "contents of {}\nmodel:\n{expected}\nstore:\n{found}",
                 desc.name
             ));
         }
         for (side, name) in [(&self.model, "model"), (&self.store, "store")] {
-            side.sound(desc)
+            side.check_counters(desc)
                 .await
                 .map_err(|text| format!("{name}: {text}\n{expected}"))?;
         }
@@ -253,7 +260,7 @@ impl Pair {
                 self.model.call(actor, &view, false).await,
                 self.store.call(actor, &view, false).await,
             );
-            alike.then_same(&expected, &found).map_err(|text| {
+            tolerance.check_equal(&expected, &found).map_err(|text| {
                 format!(
                     "the records that actor {actor} sees at {:?}: {text}",
                     view.path
@@ -264,17 +271,16 @@ impl Pair {
     }
 }
 
-/// Entities, and those whose records follow when theirs are deleted.
-fn affected(of: &[&'static EntityDesc]) -> Vec<&'static EntityDesc> {
-    let mut all = of.to_vec();
+/// The given entities, and those whose records change when records of these are deleted.
+fn affected(directly_changed: &[&'static EntityDesc]) -> Vec<&'static EntityDesc> {
+    let mut all = directly_changed.to_vec();
     let mut at = 0;
-    while let Some(named) = all.get(at).copied() {
+    while let Some(changed) = all.get(at).copied() {
         at += 1;
         for desc in ALL.entities.iter().map(|entry| entry.desc) {
-            let follows = desc
-                .relations
-                .iter()
-                .any(|r| r.enforced().is_some() && (r.target)().storage_name == named.storage_name);
+            let follows = desc.relations.iter().any(|r| {
+                r.enforced().is_some() && (r.target)().storage_name == changed.storage_name
+            });
             if follows
                 && all
                     .iter()
@@ -284,7 +290,7 @@ fn affected(of: &[&'static EntityDesc]) -> Vec<&'static EntityDesc> {
             }
         }
     }
-    // The counters that other entities keep of them.
+    // Entities with counters of these records.
     for target in all
         .clone()
         .iter()
@@ -306,12 +312,12 @@ fn holds_sums(desc: &EntityDesc) -> bool {
     desc.field_by_wire("mean").is_some()
 }
 
-impl Alike {
-    fn then_same(self, expected: &Answer, found: &Answer) -> Result<(), String> {
+impl Tolerance {
+    fn check_equal(self, expected: &Answer, found: &Answer) -> Result<(), String> {
         let same = expected.status == found.status
             && expected.more == found.more
             && self.same(&expected.text, &found.text);
-        // Equal answers with a server error are a failure too.
+        // Equal responses with a server error are a failure, too.
         if same && expected.status < 500 {
             return Ok(());
         }
@@ -322,13 +328,13 @@ impl Alike {
     }
 }
 
-/// The whole list of an entity, as each actor whose response may differ.
+/// The whole list of an entity, for each actor whose response may differ.
 fn views(desc: &'static EntityDesc) -> Vec<(usize, Call)> {
-    let judged = [&desc.defaults]
+    let has_permission = [&desc.defaults]
         .into_iter()
         .chain(&desc.routes)
         .any(|policy| policy.permission.is_some());
-    let by_actor = judged
+    let by_actor = has_permission
         || desc.tenant.is_some()
         || desc
             .scope
@@ -377,10 +383,10 @@ pub enum Report {
 }
 
 /// Runs the stored sequences, then `count` random ones, on `per_core` times as many threads as
-/// there are cores. `make` gives each its store, and whatever must live as long.
+/// there are cores. `make` returns the store of a thread, and a value that must live as long.
 ///
 /// # Errors
-/// The first difference, with the sequence that `report` asks for.
+/// The first difference, with the sequence that `report` selects.
 pub fn differences<T>(
     count: u64,
     seed: u64,
@@ -388,10 +394,10 @@ pub fn differences<T>(
     per_core: usize,
     report: Report,
     make: impl Fn() -> (Arc<dyn Store>, T) + Sync,
-) -> Result<Seen, String> {
+) -> Result<ResponseCounts, String> {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = count + stored.len() as u64;
-    let outcome = Mutex::new(Ok(Seen::new()));
+    let outcome = Mutex::new(Ok(ResponseCounts::new()));
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * per_core;
     let work = || {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -21,12 +21,12 @@ use tower_service::Service;
 
 use super::side::app;
 
-/// Set in the inner run: where the tmpfs is mounted.
-const MOUNTED: &str = "LINCHPIN_FULL_DISK";
+/// The environment variable with the mount point of the tmpfs. Only the inner run has it.
+const MOUNT_POINT_VAR: &str = "LINCHPIN_FULL_DISK";
 
 #[test]
-fn a_full_disk() {
-    if let Some(folder) = std::env::var_os(MOUNTED) {
+fn a_full_disk_refuses_writes_and_serves_reads() {
+    if let Some(folder) = std::env::var_os(MOUNT_POINT_VAR) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -49,20 +49,27 @@ fn a_full_disk() {
         .arg(folder.path())
         .arg(std::env::current_exe().unwrap());
     let done = command
-        .args(["--exact", "full_disk::a_full_disk", "--nocapture"])
-        .env(MOUNTED, folder.path())
+        .args([
+            "--exact",
+            "full_disk::a_full_disk_refuses_writes_and_serves_reads",
+            "--nocapture",
+        ])
+        .env(MOUNT_POINT_VAR, folder.path())
         .output();
     let done = done.expect("`unshare` of util-linux is needed to mount a small disk");
-    let said = format!(
+    let output = format!(
         "{}{}",
         String::from_utf8_lossy(&done.stdout),
         String::from_utf8_lossy(&done.stderr)
     );
     assert!(
-        done.status.code() != Some(77) && !said.contains("unshare failed"),
-        "no disk of 4 MB can be mounted here: run as root, or allow user namespaces\n{said}"
+        done.status.code() != Some(77) && !output.contains("unshare failed"),
+        "no disk of 4 MB can be mounted here: run as root, or allow user namespaces\n{output}"
     );
-    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+    assert!(
+        done.status.success() && output.contains("1 passed"),
+        "{output}"
+    );
 }
 
 async fn call(
@@ -92,13 +99,13 @@ async fn call(
     )
 }
 
-/// The size of a record that fills the disk within a few hundred.
-fn large(n: usize) -> Json {
+/// A large record: a few hundred of them fill the disk.
+fn large_record(n: usize) -> Json {
     json!({"slug": format!("s{n}"), "meta": "x".repeat(6000)})
 }
 
 /// The writes of this process so far: bytes and number.
-fn written() -> (u64, u64) {
+fn process_writes() -> (u64, u64) {
     let all = std::fs::read_to_string("/proc/self/io").unwrap();
     let number = |name: &str| {
         all.lines()
@@ -108,22 +115,22 @@ fn written() -> (u64, u64) {
     (number("wchar:"), number("syscw:"))
 }
 
-/// Many concurrent readiness checks: the writes that they caused, and the number of positive
-/// results.
-async fn probes(store: &Arc<dyn Store>) -> (u64, u64, usize) {
-    let before = written();
-    let asked: Vec<_> = (0..200)
+/// Runs 200 concurrent readiness checks. Returns the bytes and the number of writes that they
+/// caused, and how many checks succeeded.
+async fn readiness_checks(store: &Arc<dyn Store>) -> (u64, u64, usize) {
+    let before = process_writes();
+    let checks: Vec<_> = (0..200)
         .map(|_| {
             let store = Arc::clone(store);
             tokio::spawn(async move { store.ready().await.is_ok() })
         })
         .collect();
-    let ready = futures_util::future::join_all(asked)
+    let ready = futures_util::future::join_all(checks)
         .await
         .into_iter()
         .filter(|ready| *ready.as_ref().unwrap())
         .count();
-    let after = written();
+    let after = process_writes();
     (after.0 - before.0, after.1 - before.1, ready)
 }
 
@@ -133,13 +140,13 @@ async fn on_a_small_disk(folder: &Path) {
     let file = folder.join("test.db");
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions::new(&file)).unwrap());
     let (_, service) = app(&store, &Arc::new(AtomicI64::new(1_772_600_000_000))).await;
-    let (bytes, _, ready) = probes(&store).await;
+    let (bytes, _, ready) = readiness_checks(&store).await;
     assert!(
         ready == 200 && bytes < 1 << 20,
-        "{bytes} bytes were written to find {ready} of 200 times that there is room"
+        "{bytes} bytes were written by 200 readiness checks, {ready} of them successful"
     );
 
-    // In groups, until nothing fits any more.
+    // Creates records in groups, until no record fits any more.
     let (mut stored, mut refused) = (Vec::new(), Vec::new());
     let mut n = 0;
     while refused.len() < 100 {
@@ -148,7 +155,7 @@ async fn on_a_small_disk(folder: &Path) {
         n += 8;
         let replies = futures_util::future::join_all(
             some.iter()
-                .map(|n| call(&service, "POST", "/samples", Some(large(*n)))),
+                .map(|n| call(&service, "POST", "/samples", Some(large_record(*n)))),
         )
         .await;
         for (n, (status, retry, body)) in some.into_iter().zip(replies) {
@@ -164,10 +171,11 @@ async fn on_a_small_disk(folder: &Path) {
             }
         }
     }
-    // At the least: one commit per record, each some 24 KB of the write-ahead log.
+    // At least 50 records fit, even if each is a commit of its own, which adds about 24 KB to the
+    // write-ahead log.
     assert!(stored.len() >= 50, "{}", stored.len());
 
-    // Reads continue; every acknowledged write is there, and no refused one.
+    // Reads continue. Every acknowledged write is stored; no refused write is.
     for (n, path) in &stored {
         let (status, _, body) = call(&service, "GET", path, None).await;
         assert_eq!((status, &body["slug"]), (200, &json!(format!("s{n}"))));
@@ -183,19 +191,20 @@ async fn on_a_small_disk(folder: &Path) {
     }
     assert_eq!(call(&service, "GET", "/samples?limit=5", None).await.0, 200);
 
-    // The store reports the full disk and leaves no temporary files.
+    // The store reports the full disk and leaves no temporary files. It checks the disk at most
+    // once per second.
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    let (_, writes, ready) = probes(&store).await;
+    let (_, writes, ready) = readiness_checks(&store).await;
     assert!(
         ready == 0 && writes < 100,
-        "{writes} writes to find {ready} of 200 times that there is no room"
+        "{writes} writes by 200 readiness checks, {ready} of them successful, on a full disk"
     );
     let full = store.ready().await.unwrap_err();
     let cause = std::error::Error::source(&full)
         .map(ToString::to_string)
         .unwrap_or_default();
     assert!(
-        full.code() == linchpin::Code::Unavailable && cause.contains("no room"),
+        full.code() == linchpin::Code::Unavailable && cause.contains("cannot grow"),
         "{full}: {cause}"
     );
     assert_eq!(
@@ -212,7 +221,7 @@ async fn on_a_small_disk(folder: &Path) {
     tokio::time::sleep(Duration::from_millis(1100)).await;
     store.ready().await.unwrap();
     for n in &refused[..10] {
-        let (status, _, body) = call(&service, "POST", "/samples", Some(large(*n))).await;
+        let (status, _, body) = call(&service, "POST", "/samples", Some(large_record(*n))).await;
         assert_eq!(status, 201, "{body}");
     }
     assert_eq!(call(&service, "DELETE", &stored[0].1, None).await.0, 204);
@@ -224,6 +233,7 @@ async fn on_a_small_disk(folder: &Path) {
     let count: i64 = connection
         .query_row("SELECT count(*) FROM diff_samples", [], |row| row.get(0))
         .unwrap();
+    // 10 more records were created and one was deleted.
     assert_eq!(
         (sound.as_str(), count),
         ("ok", i64::try_from(stored.len()).unwrap() + 9)

@@ -1,5 +1,5 @@
-//! Random steps, made from the routes that are mounted and the parameters they declare: a route
-//! added later takes part without anyone remembering.
+//! Random steps, generated from the mounted routes and their parameters. Routes that are added
+//! later are included without a change here.
 
 use linchpin::entity::{DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Link, Paging, Relation};
 use linchpin::http::{Action, Endpoint};
@@ -14,29 +14,29 @@ use super::pool::{Random, item, some_value, text, value};
 use super::sequence::{Call, Code, Step, What};
 use super::side::ACTORS;
 
-/// A sequence of 50 to 200 steps; equal seeds make equal ones.
+/// A sequence of 50 to 200 steps; equal seeds give equal sequences.
 pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
     let mut r = Random::new(seed);
     let steps = 50 + r.below(151);
-    // Records meet when there are not too many places to be.
-    let owned: Vec<&'static EntityDesc> = routes
+    // A sequence uses few entities, so that its calls often concern the same records.
+    let entities_of_routes: Vec<&'static EntityDesc> = routes
         .iter()
         .filter_map(|e| e.table.as_ref())
         .map(|t| t.desc)
         .collect();
-    let mut all = owned.clone();
+    let mut all = entities_of_routes.clone();
     all.dedup_by_key(|desc| desc.storage_name);
-    // Every entity has its turn, and those with many routes more of them.
+    // Every entity can be chosen; those with many routes are chosen more often.
     let mut entities: Vec<&'static EntityDesc> = (0..=r.below(2))
         .map(|_| {
             if r.percent(50) {
                 *r.one(&all)
             } else {
-                *r.one(&owned)
+                *r.one(&entities_of_routes)
             }
         })
         .collect();
-    // With those that their records name.
+    // Adds the entities that their records refer to.
     for at in 0..entities.len() {
         for relation in entities[at].relations {
             let target = (relation.target)();
@@ -48,7 +48,7 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
             }
         }
     }
-    // With those that count them.
+    // Adds the entities with counters of them.
     for at in 0..entities.len() {
         for target in entities[at]
             .summaries
@@ -63,7 +63,7 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
             }
         }
     }
-    // And with all that they are seen through.
+    // Adds the entities of their gates.
     let mut at = 0;
     while let Some(desc) = entities.get(at).copied() {
         for gate in desc.gates {
@@ -79,7 +79,7 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
     let mut out: Vec<Step> = Vec::new();
     for _ in 0..steps {
         let next = match out.last() {
-            // The same call again, by the same caller or another.
+            // Repeats the call, by the same caller or another.
             Some(last) if r.percent(if is_keyed(last) { 40 } else { 2 }) => {
                 let actor = if r.percent(80) {
                     last.actor
@@ -93,8 +93,8 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
                 }
             }
             last => {
-                let before = last.map(|step| step.actor);
-                step(&mut r, routes, &entities, before)
+                let previous_actor = last.map(|step| step.actor);
+                step(&mut r, routes, &entities, previous_actor)
             }
         };
         out.push(next);
@@ -109,7 +109,7 @@ fn is_keyed(step: &Step) -> bool {
 
 const IDEMPOTENCY: &str = "idempotency-key";
 
-/// The owner of the records that code works on, beside requests.
+/// Whether calls from code also use records of this entity.
 fn is_coded(desc: &EntityDesc) -> bool {
     ["diff_people", "diff_memos", "diff_projects", "diff_jobs"].contains(&desc.storage_name)
 }
@@ -118,7 +118,7 @@ fn step(
     r: &mut Random,
     routes: &[Endpoint],
     entities: &[&'static EntityDesc],
-    before: Option<usize>,
+    previous_actor: Option<usize>,
 ) -> Step {
     let desc = *r.one(entities);
     let advance = match r.below(30) {
@@ -127,16 +127,16 @@ fn step(
         2..=12 => 1 + r.below(3000) as i64,
         _ => 0,
     };
-    let actor = match before {
-        // The creator of a record continues with it.
-        Some(before) if r.percent(40) => before,
+    let actor = match previous_actor {
+        // The same caller as before: many records are visible only to their creator.
+        Some(previous) if r.percent(40) => previous,
         _ if r.percent(8) => r.below(ACTORS.len()),
         _ => *r.one(&[1, 1, 1, 1, 1, 2, 2, 3, 3, 4]),
     };
     let what = match r.below(100) {
         0..8 => filtered(r, desc),
         8..28 if is_coded(desc) => {
-            let (acts, end) = act::some(r, desc.storage_name == "diff_jobs");
+            let (acts, end) = act::random_calls(r, desc.storage_name == "diff_jobs");
             What::Code(Code { acts, end })
         }
         _ => What::Call(call(r, routes, desc)),
@@ -157,15 +157,15 @@ fn call(r: &mut Random, routes: &[Endpoint], desc: &'static EntityDesc) -> Call 
                 .is_some_and(|t| t.desc.storage_name == desc.storage_name)
         })
         .collect();
-    // There must be something to work on.
-    let births = || {
+    // There must be records to work on.
+    let create_routes = || {
         own.iter()
             .copied()
             .filter(|e| matches!(e.action, Action::Create))
             .collect::<Vec<_>>()
     };
     let endpoint = if r.percent(15) {
-        *r.one(&births())
+        *r.one(&create_routes())
     } else {
         *r.one(&own)
     };
@@ -175,8 +175,8 @@ fn call(r: &mut Random, routes: &[Endpoint], desc: &'static EntityDesc) -> Call 
         ..Call::default()
     };
     match endpoint.action {
-        Action::Create => call.body = Some(birth(r, desc)),
-        Action::Update => call.body = Some(change(r, desc)),
+        Action::Create => call.body = Some(create_body(r, desc)),
+        Action::Update => call.body = Some(update_body(r, desc)),
         Action::List => list(r, desc, &mut call),
         Action::Operation(spec, in_path) => operation(r, spec, in_path, desc, &mut call),
         _ => {}
@@ -186,12 +186,12 @@ fn call(r: &mut Random, routes: &[Endpoint], desc: &'static EntityDesc) -> Call 
         endpoint.action,
         Action::Update | Action::Delete | Action::Operation(..) | Action::Get
     );
-    let tag = match desc.version {
+    let precondition_percent = match desc.version {
         Some(version) if by_id && version.required_on_write => 70,
         Some(_) if by_id => 40,
         _ => 1,
     };
-    if r.percent(tag) {
+    if r.percent(precondition_percent) {
         let name = if matches!(endpoint.action, Action::Get) {
             "if-none-match"
         } else {
@@ -236,8 +236,8 @@ fn included(r: &mut Random, desc: &EntityDesc) -> String {
     paths.collect::<Vec<_>>().join(",")
 }
 
-/// The key of a record that a field names.
-fn named(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Option<String> {
+/// The key of a record for a field that refers to one; `None` for other fields.
+fn related_key(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Option<String> {
     let position = desc.fields.iter().position(|f| f.wire == field.wire)?;
     let names = |relation: &&Relation| matches!(relation.link, Link::BelongsTo { key, .. } if key == position);
     let relation = desc.relations.iter().find(names)?;
@@ -264,7 +264,7 @@ fn key(r: &mut Random, desc: &EntityDesc) -> String {
     }
     match desc.primary_field().kind {
         Kind::Integer => (1 + r.below(5)).to_string(),
-        // Mostly one of the latest, which are the most likely to be there.
+        // Mostly one of the newest records, which most likely still exist.
         _ => format!("<{}:{}>", desc.path, r.below(4).min(r.below(4))),
     }
 }
@@ -286,7 +286,7 @@ fn path(r: &mut Random, endpoint: &Endpoint, desc: &'static EntityDesc) -> Vec<S
         segments.push(match param {
             Some(param) => item_key(r, param, desc).unwrap_or_else(|| {
                 let text = query_text(r, param.field_of(desc)).unwrap_or_default();
-                // An empty segment matches nothing, and a client would take these two for steps.
+                // An empty segment matches no route, and clients resolve `.` and `..`.
                 if matches!(text.as_str(), "" | "." | "..") {
                     "a".to_owned()
                 } else {
@@ -302,7 +302,7 @@ fn path(r: &mut Random, endpoint: &Endpoint, desc: &'static EntityDesc) -> Vec<S
     segments
 }
 
-/// The key of an item, where a parameter names one.
+/// The key of an item, if a parameter of the path identifies one.
 fn item_key(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Option<String> {
     let field = param.field_of(desc);
     let by_number = field.kind.item_fields().iter().any(|f| f.wire == "number");
@@ -313,11 +313,11 @@ fn item_key(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Opt
     }
 }
 
-fn birth(r: &mut Random, desc: &'static EntityDesc) -> Json {
+fn create_body(r: &mut Random, desc: &'static EntityDesc) -> Json {
     let mut body = Map::new();
     for field in desc.fields {
         let present = match field {
-            _ if hidden(field, desc) => 1,
+            _ if is_server_written(field, desc) => 1,
             _ if field.optional
                 || field.default.is_some()
                 || matches!(field.kind, Kind::StringArray | Kind::Items(_)) =>
@@ -327,7 +327,7 @@ fn birth(r: &mut Random, desc: &'static EntityDesc) -> Json {
             _ => 99,
         };
         if r.percent(present) {
-            body.insert(field.wire.to_owned(), written(r, desc, field));
+            body.insert(field.wire.to_owned(), stored_value(r, desc, field));
         }
     }
     if r.below(60) == 0 {
@@ -336,9 +336,9 @@ fn birth(r: &mut Random, desc: &'static EntityDesc) -> Json {
     Json::Object(body)
 }
 
-/// A value to be stored: keys that are the client's are few.
-fn written(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Json {
-    if let Some(key) = named(r, desc, field).filter(|_| !field.optional || r.percent(85)) {
+/// A value to be stored. There are few different keys of clients, so that records conflict.
+fn stored_value(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Json {
+    if let Some(key) = related_key(r, desc, field).filter(|_| !field.optional || r.percent(85)) {
         return json!(key);
     }
     match field.kind {
@@ -360,24 +360,24 @@ fn written(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Json {
     }
 }
 
-/// Whether a client had better not send it.
-fn hidden(field: &FieldDesc, desc: &EntityDesc) -> bool {
+/// Whether the server writes the field, so that a client must not send it.
+fn is_server_written(field: &FieldDesc, desc: &EntityDesc) -> bool {
     let position = desc.fields.iter().position(|f| f.wire == field.wire);
-    let of_guard = |at: usize| Some(at) == position;
+    let is_this_field = |at: usize| Some(at) == position;
     !field.creatable()
-        || desc.tenant.is_some_and(|t| of_guard(t.field))
-        || desc.scope.iter().any(|s| of_guard(s.field))
-        || (desc.soft_delete.is_some_and(|s| of_guard(s.field()))
+        || desc.tenant.is_some_and(|t| is_this_field(t.field))
+        || desc.scope.iter().any(|s| is_this_field(s.field))
+        || (desc.soft_delete.is_some_and(|s| is_this_field(s.field()))
             && !matches!(field.kind, Kind::Enum(_)))
         || desc
             .ttl
-            .is_some_and(|t| t.after.is_some() && of_guard(t.field))
+            .is_some_and(|t| t.after.is_some() && is_this_field(t.field))
 }
 
-fn change(r: &mut Random, desc: &'static EntityDesc) -> Json {
+fn update_body(r: &mut Random, desc: &'static EntityDesc) -> Json {
     let mut body = Map::new();
     for field in desc.fields {
-        let present = if hidden(field, desc) || !field.updatable() {
+        let present = if is_server_written(field, desc) || !field.updatable() {
             1
         } else {
             18
@@ -386,7 +386,7 @@ fn change(r: &mut Random, desc: &'static EntityDesc) -> Json {
             let part = if field.flags.has(Flags::PRIMARY) {
                 value(r, field)
             } else {
-                written(r, desc, field)
+                stored_value(r, desc, field)
             };
             body.insert(field.wire.to_owned(), part);
         }
@@ -408,12 +408,12 @@ fn list(r: &mut Random, desc: &'static EntityDesc, call: &mut Call) {
             *r.one(&usable)
         };
         let ops: &[&str] = match field.kind {
-            _ if r.percent(4) && !made(desc, field) => {
+            _ if r.percent(4) && !has_generated_texts(desc, field) => {
                 &["[contains]", "[has]", "[gt]", "[x]", "[null]"]
             }
             Kind::StringArray => &["[has]", "[null]"],
             Kind::Boolean | Kind::Enum(_) => &["", "[ne]", "[null]"],
-            Kind::String if !made(desc, field) => &[
+            Kind::String if !has_generated_texts(desc, field) => &[
                 "",
                 "[ne]",
                 "[gt]",
@@ -445,7 +445,7 @@ fn list(r: &mut Random, desc: &'static EntityDesc, call: &mut Call) {
                 )
             }
             "[has]" => Some(text(r)),
-            "" | "[ne]" => named(r, desc, field).or_else(|| query_text(r, field)),
+            "" | "[ne]" => related_key(r, desc, field).or_else(|| query_text(r, field)),
             _ => query_text(r, field),
         };
         if let Some(value) = value {
@@ -474,18 +474,18 @@ fn list(r: &mut Random, desc: &'static EntityDesc, call: &mut Call) {
     call.query.extend(pages(r, desc.paging, &[]));
 }
 
-/// Which page: limit and cursor, number and size, the name of an order.
+/// The parameters of a page: limit and cursor, number and size, the name of a sort.
 fn pages(r: &mut Random, paging: Paging, sorts: &[NamedSort]) -> Vec<(String, String)> {
     let numbered = paging != Paging::Limit;
     let mut out = Vec::new();
-    let mut say = |name: &str, value: &str| out.push((name.to_owned(), value.to_owned()));
+    let mut add = |name: &str, value: &str| out.push((name.to_owned(), value.to_owned()));
     if r.percent(60) {
         let limit = if r.percent(5) {
             *r.one(&["0", "-1", "x", "100000"])
         } else {
             *r.one(&["1", "2", "2", "3", "5"])
         };
-        say(if numbered { "pageSize" } else { "limit" }, limit);
+        add(if numbered { "pageSize" } else { "limit" }, limit);
     }
     if numbered && r.percent(50) {
         let page = if r.percent(5) {
@@ -493,10 +493,10 @@ fn pages(r: &mut Random, paging: Paging, sorts: &[NamedSort]) -> Vec<(String, St
         } else {
             *r.one(&["1", "2", "2", "3"])
         };
-        say("page", page);
+        add("page", page);
     }
     if !sorts.is_empty() && r.percent(70) {
-        say(
+        add(
             "sort",
             if r.percent(5) {
                 "nothing"
@@ -506,7 +506,7 @@ fn pages(r: &mut Random, paging: Paging, sorts: &[NamedSort]) -> Vec<(String, St
         );
     }
     if r.percent(4) {
-        say("cursor", "<cursor>");
+        add("cursor", "<cursor>");
     }
     out
 }
@@ -533,7 +533,7 @@ fn operation(
     call: &mut Call,
 ) {
     let mut members = Map::new();
-    let mut whole = None;
+    let mut whole_body = None;
     for param in spec.params {
         let field = param.field_of(desc);
         let given = if param.required { 97 } else { 60 };
@@ -561,15 +561,17 @@ fn operation(
                 }
             }
             Place::Id => {}
-            Place::Whole(Whole::Items) => whole = Some(some_value(r, field)),
-            Place::Whole(Whole::Item) => whole = Some(item(r, field.kind.item_fields(), false)),
+            Place::Whole(Whole::Items) => whole_body = Some(some_value(r, field)),
+            Place::Whole(Whole::Item) => {
+                whole_body = Some(item(r, field.kind.item_fields(), false));
+            }
             Place::Whole(Whole::Patch) => {
                 let mut part = item(r, field.kind.item_fields(), true);
                 if r.percent(95) {
                     part.as_object_mut()
                         .map(|members| (members.remove("id"), members.remove("number")));
                 }
-                whole = Some(part);
+                whole_body = Some(part);
             }
         }
     }
@@ -579,7 +581,7 @@ fn operation(
     }
     let by_body = !matches!(call.method.as_str(), "GET");
     if by_body && spec.kind.paging() != Paging::Limit {
-        // Whole numbers are numbers there.
+        // In a body, page parameters that are integers are JSON numbers.
         let value = |text: String| {
             text.parse::<i64>()
                 .map_or_else(|_| json!(text), |number| json!(number))
@@ -590,18 +592,18 @@ fn operation(
                 .map(|(name, text)| (name, value(text))),
         );
     }
-    if by_body && (whole.is_some() || !members.is_empty() || r.percent(20)) {
-        call.body = Some(whole.unwrap_or(Json::Object(members)));
+    if by_body && (whole_body.is_some() || !members.is_empty() || r.percent(20)) {
+        call.body = Some(whole_body.unwrap_or(Json::Object(members)));
     } else if paged {
         call.query
             .extend(pages(r, spec.kind.paging(), spec.kind.sorts()));
     }
 }
 
-/// The key of a record, where a parameter means one.
+/// The key of a record, if a parameter refers to one.
 fn reference(r: &mut Random, param: &ParamSpec, desc: &EntityDesc) -> Option<String> {
     let field = param.field_of(desc);
-    if let Some(key) = named(r, param.entity.unwrap_or(desc), field) {
+    if let Some(key) = related_key(r, param.entity.unwrap_or(desc), field) {
         return Some(key);
     }
     match field.wire {
@@ -620,30 +622,33 @@ fn argument(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Jso
     if let Some(text) = reference(r, param, desc)
         && r.percent(90)
     {
-        // A key that a new record shall have is the client's own.
+        // The client chooses the key of a new record.
         return if param.name == "key" {
-            written(r, desc, field)
+            stored_value(r, desc, field)
         } else {
             json!(text)
         };
     }
     match field.kind {
-        Kind::String if matches!(field.wire, "containerId" | "tallyId") => written(r, desc, field),
+        Kind::String if matches!(field.wire, "containerId" | "tallyId") => {
+            stored_value(r, desc, field)
+        }
         _ if param.list => (0..=r.below(3)).map(|_| value(r, field)).collect(),
         Kind::StringArray if param.element => json!(text(r)),
-        Kind::Integer if field.flags.has(Flags::PRIMARY) => written(r, desc, field),
+        Kind::Integer if field.flags.has(Flags::PRIMARY) => stored_value(r, desc, field),
         _ => value(r, field),
     }
 }
 
-/// Generated uuids rise with time on both sides; cuids have an order of their own on each.
+/// Whether both sides have the same order of the values. Generated uuids increase with time on both
+/// sides; generated cuids have another order on each side.
 fn comparable(field: &FieldDesc) -> bool {
     !matches!(field.default, DefaultDesc::Cuid)
 }
 
-/// Whether its texts are made up, or name records by such, so that they hold other letters on each
-/// side.
-fn made(desc: &EntityDesc, field: &FieldDesc) -> bool {
+/// Whether the texts of a field are generated, or contain generated keys, so that they differ
+/// between the sides.
+fn has_generated_texts(desc: &EntityDesc, field: &FieldDesc) -> bool {
     let own = |field: &FieldDesc| matches!(field.default, DefaultDesc::Cuid | DefaultDesc::Uuid);
     own(field)
         || desc.gates.iter().any(|gate| {

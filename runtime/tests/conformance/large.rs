@@ -1,4 +1,5 @@
-//! Many records, without a clock: how many statements run, and how many rows leave the store.
+//! Operations on many records, measured without a clock: by the number of statements, and of rows
+//! that the store returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -15,8 +16,8 @@ use tower_service::Service;
 use super::around::{Around, Watch};
 use super::side::app;
 
-/// Counts what runs, and the rows that come back as such: neither a number of rows nor an answer of
-/// one.
+/// Counts the statements and the returned rows. A statement that returns only the number of rows
+/// returns no row.
 #[derive(Default)]
 struct Counting {
     statements: AtomicUsize,
@@ -24,8 +25,8 @@ struct Counting {
 }
 
 impl Counting {
-    /// Statements and rows since the last look.
-    fn taken(&self) -> (usize, usize) {
+    /// Statements and rows since the last call.
+    fn take(&self) -> (usize, usize) {
         (
             self.statements.swap(0, Ordering::SeqCst),
             self.fetched.swap(0, Ordering::SeqCst),
@@ -55,8 +56,8 @@ impl Watch for Arc<Counting> {
         }))
     }
 
-    fn begun(&self, _: Box<dyn Transaction>) -> Box<dyn Transaction> {
-        panic!("nothing here needs a transaction")
+    fn wrap_transaction(&self, _: Box<dyn Transaction>) -> Box<dyn Transaction> {
+        panic!("no call of this test needs a transaction")
     }
 }
 
@@ -76,59 +77,59 @@ async fn call(service: &HttpService, method: &str, path: &str, body: Json) -> (u
     (status, serde_json::from_slice(&body).unwrap_or(Json::Null))
 }
 
-/// A batch and an aggregate over 10,000 records send the same statements as over ten, and return no
-/// further rows.
-async fn many_records_are_the_stores_affair(store: Arc<dyn Store>) {
+/// A batch and an aggregate over 10,000 records send as many statements and return as many rows as
+/// over ten records.
+async fn statements_do_not_depend_on_the_number_of_records(store: Arc<dyn Store>) {
     let counting = Arc::<Counting>::default();
     let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&counting)));
     let (_, service) = app(&store, &Arc::new(AtomicI64::new(1_772_600_000_000))).await;
     let mut costs = Vec::new();
-    let mut made = 0;
+    let mut created = 0;
     for records in [10, 10_000] {
-        while made < records {
-            let some = (made..records.min(made + 250)).map(|n| {
+        while created < records {
+            let requests = (created..records.min(created + 250)).map(|n| {
                 let body = json!({"slug": format!("s{n}"), "rank": n % 7, "category": format!("c{}", n % 3), "live": true});
                 let service = service.clone();
                 async move { call(&service, "POST", "/samples", body).await }
             });
-            for (status, body) in futures_util::future::join_all(some).await {
+            for (status, body) in futures_util::future::join_all(requests).await {
                 assert_eq!(status, 201, "{body}");
-                made += 1;
+                created += 1;
             }
         }
-        counting.taken();
+        counting.take();
         let (status, stats) = call(&service, "GET", "/samples/stats", Json::Null).await;
         assert_eq!((status, &stats["n"]), (200, &json!(records)), "{stats}");
-        let numbers = counting.taken();
+        let numbers = counting.take();
         let (status, groups) = call(&service, "GET", "/samples/by-category", Json::Null).await;
         assert_eq!(
             (status, groups.as_array().map(Vec::len)),
             (200, Some(3)),
             "{groups}"
         );
-        let grouped = counting.taken();
+        let grouped = counting.take();
         assert_eq!(grouped, (1, 3), "one row for each group");
-        let (status, closed) =
+        let (status, changed) =
             call(&service, "POST", "/samples/freshen", json!({"least": 0})).await;
-        assert_eq!((status, &closed), (200, &json!(records)), "{closed}");
-        let batch = counting.taken();
+        assert_eq!((status, &changed), (200, &json!(records)), "{changed}");
+        let batch = counting.take();
         assert_eq!(
             batch,
             (1, 0),
-            "one statement, and the number alone comes back"
+            "one statement, which returns only the number"
         );
         costs.push((numbers, grouped, batch));
     }
     assert_eq!(
         costs[0], costs[1],
-        "the number of records is no affair of ours"
+        "the costs do not depend on the number of records"
     );
 }
 
 mod memory {
     #[tokio::test]
-    async fn many_records_are_the_stores_affair() {
-        super::many_records_are_the_stores_affair(std::sync::Arc::new(
+    async fn statements_do_not_depend_on_the_number_of_records() {
+        super::statements_do_not_depend_on_the_number_of_records(std::sync::Arc::new(
             linchpin::store::memory::Memory::new(),
         ))
         .await;
@@ -137,16 +138,16 @@ mod memory {
 
 mod sqlite {
     #[tokio::test]
-    async fn many_records_are_the_stores_affair() {
+    async fn statements_do_not_depend_on_the_number_of_records() {
         let (store, _folder) = crate::on_sqlite();
-        super::many_records_are_the_stores_affair(store).await;
+        super::statements_do_not_depend_on_the_number_of_records(store).await;
     }
 }
 
 #[cfg(feature = "postgres")]
 mod postgres {
     #[tokio::test]
-    async fn many_records_are_the_stores_affair() {
-        super::many_records_are_the_stores_affair(crate::on_postgres().0).await;
+    async fn statements_do_not_depend_on_the_number_of_records() {
+        super::statements_do_not_depend_on_the_number_of_records(crate::on_postgres().0).await;
     }
 }

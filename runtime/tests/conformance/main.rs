@@ -1,11 +1,12 @@
 //! Conformance of stores at the level of calls: the same calls on the memory model and on a store
-//! must have the same result. Of concurrent callers exactly one succeeds where only one may.
+//! must have the same result. If only one of several concurrent callers may succeed, exactly one
+//! does.
 //!
 //! `cargo xtask conformance` runs any number of random sequences; `cargo test` runs a fixed number
 //! from a fixed seed. A sequence that shows a difference is shrunk and stored in `seeds/`. Stored
 //! sequences run first, on every store.
 
-#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used)] // in a test, a panic reports the failure
 
 mod act;
 #[path = "../support/around.rs"]
@@ -36,27 +37,27 @@ use linchpin::store::Store;
 use linchpin::store::memory::Memory;
 use linchpin::store::sqlite::{Durability, SqliteOptions, SqliteStore};
 
-use differential::{Report, Seen, differences};
+use differential::{Report, ResponseCounts, differences};
 use sequence::Step;
 
 /// A number from the environment, as `cargo xtask conformance` sets it.
-fn asked(name: &str) -> Option<u64> {
+fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| {
         text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text} is no number"))
+            .unwrap_or_else(|_| panic!("{name}={text} is not a number"))
     })
 }
 
-fn seeds() -> PathBuf {
+fn seeds_folder() -> PathBuf {
     PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/conformance/seeds"
     ))
 }
 
-/// The sequences that once showed a difference, by the name of their file.
-fn stored() -> Vec<(String, Vec<Step>)> {
-    let mut all: Vec<_> = std::fs::read_dir(seeds())
+/// The stored sequences that once showed a difference, by file name.
+fn stored_sequences() -> Vec<(String, Vec<Step>)> {
+    let mut all: Vec<_> = std::fs::read_dir(seeds_folder())
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
@@ -76,13 +77,25 @@ fn stored() -> Vec<(String, Vec<Step>)> {
         .collect()
 }
 
-/// Stops at the first difference; keeps its sequence.
-fn agrees<T>(store: &str, few: u64, make: impl Fn() -> (Arc<dyn Store>, T) + Sync) -> Seen {
-    let count = asked("LINCHPIN_CONFORMANCE_SEQUENCES").unwrap_or(few);
-    let seed = asked("LINCHPIN_CONFORMANCE_SEED").unwrap_or(1);
-    // A server is waited for most of the time.
+/// Runs the stored sequences and random ones, and returns the counts of responses. Stops at the
+/// first difference and stores its sequence.
+fn compare_with_model<T>(
+    store: &str,
+    default_count: u64,
+    make: impl Fn() -> (Arc<dyn Store>, T) + Sync,
+) -> ResponseCounts {
+    let count = setting("LINCHPIN_CONFORMANCE_SEQUENCES").unwrap_or(default_count);
+    let seed = setting("LINCHPIN_CONFORMANCE_SEED").unwrap_or(1);
+    // Threads mostly wait for the server, so there are more threads than cores.
     let threads = if store == "postgres" { 4 } else { 1 };
-    match differences(count, seed, &stored(), threads, Report::Shortest, make) {
+    match differences(
+        count,
+        seed,
+        &stored_sequences(),
+        threads,
+        Report::Shortest,
+        make,
+    ) {
         Ok(seen) => {
             println!(
                 "{store}: {count} sequences from seed {seed}, {} calls",
@@ -108,18 +121,20 @@ fn agrees<T>(store: &str, few: u64, make: impl Fn() -> (Arc<dyn Store>, T) + Syn
                 .chain(["]", ""])
                 .collect::<Vec<_>>()
                 .join("\n");
-            let file = seeds().join(format!("{store}-{seed}-{:08x}.json", crc(&steps)));
-            let kept = std::fs::write(&file, steps).map(|()| format!("kept in {}", file.display()));
+            let file =
+                seeds_folder().join(format!("{store}-{seed}-{:08x}.json", text_hash(&steps)));
+            let stored_file =
+                std::fs::write(&file, steps).map(|()| format!("file {}", file.display()));
             panic!(
                 "{store} differs from the model; {}\n{difference}",
-                kept.unwrap_or_else(|e| format!("not kept: {e}"))
+                stored_file.unwrap_or_else(|e| format!("not stored: {e}"))
             );
         }
     }
 }
 
-/// Tells texts apart.
-fn crc(text: &str) -> u32 {
+/// A hash (FNV-1a) that gives different sequences different file names.
+fn text_hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })
@@ -135,7 +150,7 @@ fn on_sqlite() -> (Arc<dyn Store>, tempfile::TempDir) {
 /// The comparison of equal sides reports no difference.
 #[test]
 fn memory() {
-    agrees("memory", 100, || {
+    compare_with_model("memory", 100, || {
         (Arc::new(Memory::new()) as Arc<dyn Store>, ())
     });
 }
@@ -144,7 +159,7 @@ fn memory() {
 /// `cargo xtask conformance` runs more, from other seeds.
 #[test]
 fn sqlite() {
-    let seen = agrees("sqlite", 1000, on_sqlite);
+    let seen = compare_with_model("sqlite", 700, on_sqlite);
     let never: Vec<_> = seen
         .iter()
         .filter(|(_, kinds)| !kinds.keys().any(|kind| kind.starts_with('2')))
@@ -163,7 +178,8 @@ fn sqlite() {
     }
 }
 
-/// The responses that must have occurred, besides successes.
+/// The kinds of responses that must occur, in addition to a success of each route: repeated
+/// responses (`again`) and errors.
 const KINDS: &[&str] = &[
     "200 again",
     "201 again",
@@ -191,7 +207,8 @@ fn on_postgres() -> (Arc<dyn Store>, ()) {
     )
 }
 
-/// For one caller at a time: every connection would have to learn every statement.
+/// A store with few connections, which are enough for one caller at a time. They save time, because
+/// each connection has to prepare every statement.
 #[cfg(feature = "postgres")]
 fn on_few_connections() -> (Arc<dyn Store>, ()) {
     use linchpin::store::postgres::{PostgresOptions, PostgresStore};
@@ -207,5 +224,5 @@ fn on_few_connections() -> (Arc<dyn Store>, ()) {
 #[cfg(feature = "postgres")]
 #[test]
 fn postgres() {
-    agrees("postgres", 300, on_few_connections);
+    compare_with_model("postgres", 300, on_few_connections);
 }

@@ -3,8 +3,8 @@
 use linchpin::entity::{FieldDesc, Kind};
 use serde_json::{Map, Value as Json, json};
 
-/// A generator of its own, so that a seed means the same sequence on every machine and after every
-/// update: splitmix64.
+/// A random number generator (splitmix64). It is part of the tests, so that a seed gives the same
+/// sequence on every machine and with every version of other crates.
 pub struct Random(u64);
 
 impl Random {
@@ -20,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `n`.
+    /// A number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n.max(1) as u64) as usize
     }
@@ -82,12 +82,12 @@ const DATES: &[&str] = &[
     "9999-12-31T23:59:59.999Z",
     "1969-12-31T23:59:59.999Z",
     "1970-01-01T00:00:00Z",
-    // The border of a week, a month and a year.
+    // The boundaries of a week, a month and a year.
     "2026-03-29T23:59:59.999Z",
     "2026-03-30T00:00:00Z",
     "2024-02-29T13:14:15.5+02:00",
     "2025-12-31T23:59:59.999Z",
-    // About when sequences run.
+    // Near the time at which sequences run.
     "2026-03-04T05:06:07.008Z",
     "2026-03-04T05:06:12Z",
     "2026-03-04T05:07:00Z",
@@ -130,7 +130,7 @@ fn number(r: &mut Random, wide: bool) -> Json {
     json!(*r.one(if wide { FAR } else { NEAR }))
 }
 
-fn any_json(r: &mut Random) -> Json {
+fn random_json(r: &mut Random) -> Json {
     match r.below(8) {
         0 => json!({}),
         1 => json!([]),
@@ -153,7 +153,7 @@ pub fn value(r: &mut Random, field: &FieldDesc) -> Json {
     }
 }
 
-/// The same, but not null.
+/// A value that is not null.
 pub fn some_value(r: &mut Random, field: &FieldDesc) -> Json {
     if r.below(120) == 0 {
         return json!({"not": ["this"]});
@@ -186,14 +186,14 @@ pub fn some_value(r: &mut Random, field: &FieldDesc) -> Json {
         Kind::Enum(_) if r.below(50) == 0 => json!("zzz"),
         Kind::Enum(desc) => json!(*r.one(desc.variants)),
         Kind::StringArray => {
-            let many = r.below(4);
-            (0..many).map(|_| text(r)).collect()
+            let count = r.below(4);
+            (0..count).map(|_| text(r)).collect()
         }
         Kind::Items(fields) => {
-            let many = r.below(4);
-            (0..many).map(|_| item(r, fields, false)).collect()
+            let count = r.below(4);
+            (0..count).map(|_| item(r, fields, false)).collect()
         }
-        Kind::Json => any_json(r),
+        Kind::Json => random_json(r),
     }
 }
 
@@ -208,7 +208,7 @@ pub fn item(r: &mut Random, fields: &[FieldDesc], part: bool) -> Json {
             (false, _) => 98,
         };
         if r.percent(present) {
-            // Numbers that tell items apart are few.
+            // There are few different numbers that identify items.
             let value = if field.wire == "number" {
                 json!(r.below(4))
             } else {

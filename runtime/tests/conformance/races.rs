@@ -1,8 +1,8 @@
 //! Concurrent callers: of those with the same precondition exactly one wins, and additions are
 //! never lost.
 //!
-//! Each case runs 40 rounds of 25 callers who start behind a barrier, and one round of 200. It
-//! checks who won, the responses of the others, and the stored records.
+//! Each case of writers runs 40 rounds of 25 callers and one round of 200 callers. A barrier starts
+//! the callers of a round at the same time. A case checks the responses and the stored records.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -75,15 +75,15 @@ impl App {
         body
     }
 
-    /// A new record's path.
-    async fn birth(&self, entity: &str, body: Json) -> String {
+    /// Creates a record and returns its path.
+    async fn create_record(&self, entity: &str, body: Json) -> String {
         let (status, record) = self.call("POST", entity, None, body).await;
         assert_eq!(status, 201, "{record}");
         format!("{entity}/{}", record["id"].as_str().unwrap())
     }
 
-    /// One call each, all at the same time.
-    async fn at_once(
+    /// Runs one call of each caller, all at the same time.
+    async fn call_concurrently(
         &self,
         callers: usize,
         method: &'static str,
@@ -92,11 +92,12 @@ impl App {
         body: impl Fn(usize) -> Json,
     ) -> Vec<Reply> {
         let tag = version.map(|version| ("if-match", format!("\"{version}\"")));
-        self.at_once_with(callers, method, path, tag, body).await
+        self.call_concurrently_with(callers, method, path, tag, body)
+            .await
     }
 
     /// The same call under the same idempotency key.
-    async fn at_once_under(
+    async fn call_concurrently_under_key(
         &self,
         callers: usize,
         method: &'static str,
@@ -104,7 +105,7 @@ impl App {
         key: &str,
         body: &Json,
     ) -> Vec<Reply> {
-        self.at_once_with(
+        self.call_concurrently_with(
             callers,
             method,
             path,
@@ -114,7 +115,7 @@ impl App {
         .await
     }
 
-    async fn at_once_with(
+    async fn call_concurrently_with(
         &self,
         callers: usize,
         method: &'static str,
@@ -141,18 +142,22 @@ impl App {
     }
 }
 
-/// The rounds of a claim: a number of their own, and how many callers.
+/// The rounds: each has a number, and the number of its callers.
 fn rounds() -> impl Iterator<Item = (usize, usize)> {
     (0..40).map(|round| (round, 25)).chain([(40, 200)])
 }
 
-/// One with this status; all others with that status and code.
-fn one_winner(replies: &[Reply], won: u16, lost: (u16, &str)) -> Json {
+/// Checks that one response has the first status, and all others the second status and code.
+fn check_one_success(replies: &[Reply], won: u16, lost: (u16, &str)) -> Json {
     let mut winners = replies.iter().filter(|(status, _)| *status == won);
     let winner = winners
         .next()
-        .unwrap_or_else(|| panic!("nobody won: {replies:?}"));
-    assert_eq!(winners.count(), 0, "more than one won: {replies:?}");
+        .unwrap_or_else(|| panic!("no call succeeded: {replies:?}"));
+    assert_eq!(
+        winners.count(),
+        0,
+        "more than one call succeeded: {replies:?}"
+    );
     for (status, body) in replies.iter().filter(|(status, _)| *status != won) {
         assert_eq!(
             (*status, body["code"].as_str().unwrap_or_default()),
@@ -163,13 +168,13 @@ fn one_winner(replies: &[Reply], won: u16, lost: (u16, &str)) -> Json {
     winner.1.clone()
 }
 
-async fn transition(app: App) {
+async fn concurrent_transitions_succeed_once(app: App) {
     for (round, callers) in rounds() {
         let path = app
-            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .create_record("/samples", json!({"slug": format!("s{round}")}))
             .await;
         let replies = app
-            .at_once(
+            .call_concurrently(
                 callers,
                 "POST",
                 &format!("{path}/publish"),
@@ -177,17 +182,17 @@ async fn transition(app: App) {
                 |n| json!({"headline": format!("by {n}")}),
             )
             .await;
-        let winner = one_winner(&replies, 200, (400, "invalid_transition"));
+        let winner = check_one_success(&replies, 200, (400, "invalid_transition"));
         assert_eq!(app.get(&path).await, winner);
     }
 }
 
-async fn consume(app: App) {
+async fn concurrent_consumes_succeed_once(app: App) {
     for (round, callers) in rounds() {
         let category = format!("c{round}");
         let records = 1 + round % 10;
         for n in 0..records {
-            app.birth(
+            app.create_record(
                 "/samples",
                 json!({"slug": format!("s{round}-{n}"), "category": category}),
             )
@@ -195,7 +200,7 @@ async fn consume(app: App) {
         }
         let body = json!({"category": category, "code": "none"});
         let replies = app
-            .at_once(callers, "POST", "/samples/take", None, |_| body.clone())
+            .call_concurrently(callers, "POST", "/samples/take", None, |_| body.clone())
             .await;
         assert!(
             replies.iter().all(|(status, _)| *status == 200),
@@ -217,12 +222,12 @@ async fn consume(app: App) {
     }
 }
 
-async fn upsert(app: App) {
+async fn concurrent_upserts_create_once(app: App) {
     for (round, callers) in rounds() {
         let slug = format!("s{round}");
         let body = |n: usize| json!({"slug": format!("s{round}"), "title": format!("by {n}"), "category": null, "views": 1});
         let replies = app
-            .at_once(callers, "POST", "/samples/ensure", None, body)
+            .call_concurrently(callers, "POST", "/samples/ensure", None, body)
             .await;
         let created = replies
             .iter()
@@ -248,13 +253,13 @@ async fn upsert(app: App) {
     }
 }
 
-async fn increment(app: App) {
+async fn concurrent_increments_all_count(app: App) {
     for (round, callers) in rounds() {
         let path = app
-            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .create_record("/samples", json!({"slug": format!("s{round}")}))
             .await;
         let replies = app
-            .at_once(callers, "POST", &format!("{path}/sink"), None, |_| {
+            .call_concurrently(callers, "POST", &format!("{path}/sink"), None, |_| {
                 Json::Null
             })
             .await;
@@ -265,7 +270,7 @@ async fn increment(app: App) {
         let steps: BTreeSet<i64> = (1..=callers)
             .map(|n| -7 * i64::try_from(n).unwrap())
             .collect();
-        assert_eq!(seen, steps, "each sees a sum of its own");
+        assert_eq!(seen, steps, "each response has a different sum");
         assert_eq!(
             app.get(&path).await["big"],
             json!(-7 * i64::try_from(callers).unwrap())
@@ -273,36 +278,38 @@ async fn increment(app: App) {
     }
 }
 
-async fn increment_up_to_a_bound(app: App) {
+async fn concurrent_increments_stay_within_the_bound(app: App) {
     for (round, callers) in rounds() {
-        // Room for one more.
+        // A new record has fewer than 900 views. Each increment adds 3 and the maximum is 1000, so
+        // 34 increments are allowed. Only the round of 200 callers reaches the maximum.
+        let allowed = callers.min(34);
         let path = app
-            .birth(
+            .create_record(
                 "/samples",
                 json!({"slug": format!("s{round}"), "views": 896}),
             )
             .await;
         let replies = app
-            .at_once(callers, "POST", &format!("{path}/view"), None, |_| {
+            .call_concurrently(callers, "POST", &format!("{path}/view"), None, |_| {
                 Json::Null
             })
             .await;
         let won = replies.iter().filter(|(status, _)| *status == 200).count();
-        let views = app.get(&path).await["views"].as_i64().unwrap();
-        assert_eq!(views, 896 + 3 * i64::try_from(won).unwrap(), "{replies:?}");
-        assert!(views <= 1000, "{views}");
+        assert_eq!(won, allowed, "{replies:?}");
+        let views = 896 + 3 * i64::try_from(allowed).unwrap();
+        assert_eq!(app.get(&path).await["views"], views);
     }
 }
 
-async fn array_push(app: App) {
+async fn concurrent_pushes_all_arrive(app: App) {
     for (round, callers) in rounds() {
         let path = app
-            .birth(
+            .create_record(
                 "/samples",
                 json!({"slug": format!("s{round}"), "tags": ["first"]}),
             )
             .await;
-        app.at_once(
+        app.call_concurrently(
             callers,
             "POST",
             &format!("{path}/tag"),
@@ -310,7 +317,7 @@ async fn array_push(app: App) {
             |n| json!({"tag": format!("t{n}")}),
         )
         .await;
-        app.at_once(
+        app.call_concurrently(
             callers,
             "POST",
             &format!("{path}/tag"),
@@ -333,16 +340,16 @@ async fn array_push(app: App) {
     }
 }
 
-async fn array_push_up_to_a_bound(app: App) {
+async fn concurrent_pushes_stay_within_the_bound(app: App) {
     for (round, callers) in rounds() {
         let path = app
-            .birth(
+            .create_record(
                 "/samples",
                 json!({"slug": format!("s{round}"), "few": ["a", "b"]}),
             )
             .await;
         let replies = app
-            .at_once(
+            .call_concurrently(
                 callers,
                 "POST",
                 &format!("{path}/add-few"),
@@ -350,16 +357,16 @@ async fn array_push_up_to_a_bound(app: App) {
                 |n| json!({"tag": format!("t{n}")}),
             )
             .await;
-        let winner = one_winner(&replies, 200, (400, "validation_failed"));
+        let winner = check_one_success(&replies, 200, (400, "validation_failed"));
         assert_eq!(app.get(&path).await, winner);
     }
 }
 
-async fn collection(app: App) {
+async fn concurrent_item_changes_are_kept(app: App) {
     for (round, callers) in rounds() {
         let lines = json!([{"id": "a", "note": "a"}, {"id": "b", "note": "b"}]);
         let path = app
-            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .create_record("/samples", json!({"slug": format!("s{round}")}))
             .await;
         for line in lines.as_array().unwrap() {
             let (status, body) = app
@@ -373,7 +380,7 @@ async fn collection(app: App) {
             assert_eq!(status, 201, "{body}");
         }
         let replies = app
-            .at_once(
+            .call_concurrently(
                 callers,
                 "POST",
                 &format!("{path}/lines-add"),
@@ -381,18 +388,23 @@ async fn collection(app: App) {
                 |n| json!({"note": format!("n{n}")}),
             )
             .await;
-        let winner = one_winner(&replies, 201, (409, "collection_full"));
-        let held = app.get(&path).await["lines"].clone();
-        assert_eq!((held.as_array().unwrap().len(), &held[2]), (3, &winner));
+        let winner = check_one_success(&replies, 201, (409, "collection_full"));
+        let stored_lines = app.get(&path).await["lines"].clone();
+        assert_eq!(
+            (stored_lines.as_array().unwrap().len(), &stored_lines[2]),
+            (3, &winner)
+        );
     }
 }
 
-async fn create(app: App) {
+async fn concurrent_creates_of_one_unique_value_succeed_once(app: App) {
     for (round, callers) in rounds() {
         let slug = format!("s{round}");
         let body = |n: usize| json!({"slug": format!("s{round}"), "title": format!("by {n}")});
-        let replies = app.at_once(callers, "POST", "/samples", None, body).await;
-        let winner = one_winner(&replies, 201, (409, "conflict"));
+        let replies = app
+            .call_concurrently(callers, "POST", "/samples", None, body)
+            .await;
+        let winner = check_one_success(&replies, 201, (409, "conflict"));
         let refused = replies.iter().find(|(status, _)| *status == 409).unwrap();
         assert_eq!(
             (
@@ -408,13 +420,13 @@ async fn create(app: App) {
     }
 }
 
-async fn version(app: App) {
+async fn concurrent_updates_of_one_version_succeed_once(app: App) {
     for (round, callers) in rounds() {
         let path = app
-            .birth("/accounts", json!({"slug": format!("s{round}")}))
+            .create_record("/accounts", json!({"slug": format!("s{round}")}))
             .await;
         let replies = app
-            .at_once(
+            .call_concurrently(
                 callers,
                 "PATCH",
                 &path,
@@ -422,26 +434,26 @@ async fn version(app: App) {
                 |n| json!({"title": format!("by {n}")}),
             )
             .await;
-        let winner = one_winner(&replies, 200, (412, "precondition_failed"));
+        let winner = check_one_success(&replies, 200, (412, "precondition_failed"));
         assert_eq!(app.get(&path).await, winner);
-        // The same of an operation, and of a delete.
+        // The same for an operation and for a delete.
         let replies = app
-            .at_once(callers, "POST", &format!("{path}/count"), Some(2), |_| {
+            .call_concurrently(callers, "POST", &format!("{path}/count"), Some(2), |_| {
                 Json::Null
             })
             .await;
-        one_winner(&replies, 200, (412, "precondition_failed"));
+        check_one_success(&replies, 200, (412, "precondition_failed"));
         let replies = app
-            .at_once(callers, "DELETE", &path, Some(3), |_| Json::Null)
+            .call_concurrently(callers, "DELETE", &path, Some(3), |_| Json::Null)
             .await;
-        one_winner(&replies, 204, (404, "not_found"));
+        check_one_success(&replies, 204, (404, "not_found"));
     }
 }
 
-async fn different_fields_survive(app: App) {
+async fn concurrent_updates_of_different_fields_are_kept(app: App) {
     for (round, callers) in rounds() {
         let path = app
-            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .create_record("/samples", json!({"slug": format!("s{round}")}))
             .await;
         let body = |n: usize| {
             if n.is_multiple_of(2) {
@@ -450,7 +462,9 @@ async fn different_fields_survive(app: App) {
                 json!({"category": "odd"})
             }
         };
-        let replies = app.at_once(callers, "PATCH", &path, None, body).await;
+        let replies = app
+            .call_concurrently(callers, "PATCH", &path, None, body)
+            .await;
         assert!(
             replies.iter().all(|(status, _)| *status == 200),
             "{replies:?}"
@@ -465,19 +479,19 @@ async fn different_fields_survive(app: App) {
 
 /// The same call under one idempotency key has one effect. A concurrent call gets an error, a later
 /// one gets the response.
-async fn idempotent(app: App) {
+async fn concurrent_calls_under_one_key_have_one_effect(app: App) {
     for (round, callers) in rounds() {
         let key = format!("key-{round}");
         let body = json!({"number": format!("n{round}"), "amount": 1});
         let replies = app
-            .at_once_under(callers, "POST", "/orders", &key, &body)
+            .call_concurrently_under_key(callers, "POST", "/orders", &key, &body)
             .await;
         let made: BTreeSet<String> = replies
             .iter()
             .filter(|(status, _)| *status == 201)
             .map(|(_, body)| body.to_string())
             .collect();
-        assert_eq!(made.len(), 1, "one answer: {replies:?}");
+        assert_eq!(made.len(), 1, "equal responses: {replies:?}");
         for (status, body) in replies.iter().filter(|(status, _)| *status != 201) {
             assert_eq!(
                 (*status, body["code"].as_str()),
@@ -486,7 +500,9 @@ async fn idempotent(app: App) {
             );
         }
         // Afterwards every call gets the response.
-        let again = app.at_once_under(2, "POST", "/orders", &key, &body).await;
+        let again = app
+            .call_concurrently_under_key(2, "POST", "/orders", &key, &body)
+            .await;
         assert!(
             again
                 .iter()
@@ -503,31 +519,31 @@ async fn idempotent(app: App) {
     }
 }
 
-async fn restore(app: App) {
+async fn concurrent_restores_succeed_once(app: App) {
     for (round, callers) in rounds() {
         let path = app
-            .birth("/projects", json!({"id": format!("p{round}")}))
+            .create_record("/projects", json!({"id": format!("p{round}")}))
             .await;
         assert_eq!(app.call("DELETE", &path, None, Json::Null).await.0, 204);
         let replies = app
-            .at_once(callers, "POST", &format!("{path}/revive"), None, |_| {
+            .call_concurrently(callers, "POST", &format!("{path}/revive"), None, |_| {
                 Json::Null
             })
             .await;
-        let winner = one_winner(&replies, 200, (404, "not_found"));
+        let winner = check_one_success(&replies, 200, (404, "not_found"));
         assert_eq!(app.get(&path).await, winner);
     }
 }
 
-/// Two at a time to each, none to two, until all is handed out.
-async fn claim(app: App) {
+/// Each call claims at most two jobs. No job is claimed twice, and at the end all are claimed.
+async fn concurrent_claims_get_different_jobs(app: App) {
     let jobs = app.1.get::<super::fixture::related::Job>().unwrap();
     let now = linchpin::Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap();
     for (round, callers) in rounds() {
-        let there = 2 * (1 + round % 10);
-        for n in 0..there {
+        let job_count = 2 * (1 + round % 10);
+        for n in 0..job_count {
             let id = (round * 1000 + n).to_string();
-            app.birth(
+            app.create_record(
                 "/jobs",
                 json!({"id": id, "rank": 1, "dueAt": "2026-01-01T00:00:00Z"}),
             )
@@ -547,36 +563,40 @@ async fn claim(app: App) {
             .collect();
         let mut taken = Vec::new();
         for call in calls {
-            let got = call.await.unwrap();
-            assert!(got.len() <= 2, "{got:?}");
-            taken.extend(got.into_iter().map(|job| job.id));
+            let claimed = call.await.unwrap();
+            assert!(claimed.len() <= 2, "{claimed:?}");
+            taken.extend(claimed.into_iter().map(|job| job.id));
         }
         let distinct: BTreeSet<i64> = taken.iter().copied().collect();
-        assert_eq!((taken.len(), distinct.len()), (there, there), "{taken:?}");
+        assert_eq!(
+            (taken.len(), distinct.len()),
+            (job_count, job_count),
+            "{taken:?}"
+        );
     }
 }
 
 /// A change that requires a state, and changes it.
-async fn field_update(app: App) {
+async fn concurrent_field_updates_with_one_condition_succeed_once(app: App) {
     for (round, callers) in rounds() {
         let path = app
-            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .create_record("/samples", json!({"slug": format!("s{round}")}))
             .await;
         let body = |n: usize| json!({"slug": format!("s{round}-{n}"), "state": "live"});
         let replies = app
-            .at_once(callers, "PATCH", &format!("{path}/decide"), None, body)
+            .call_concurrently(callers, "PATCH", &format!("{path}/decide"), None, body)
             .await;
-        let winner = one_winner(&replies, 200, (404, "not_found"));
+        let winner = check_one_success(&replies, 200, (404, "not_found"));
         assert_eq!(app.get(&path).await, winner);
     }
 }
 
-/// A walk over pages sees every record that stays, once and in order, while other records come and
-/// go, including the last record of a page.
-async fn walk(app: App) {
+/// A client that reads all pages gets every record that stays, once and in order, while other
+/// records come and go, including the last record of a page.
+async fn pages_contain_every_lasting_record_once(app: App) {
     let stable: Vec<String> = (0..30).map(|n| format!("stable{n:02}")).collect();
     for (rank, slug) in stable.iter().enumerate() {
-        app.birth(
+        app.create_record(
             "/samples",
             json!({"slug": slug, "rank": rank / 3, "category": "w"}),
         )
@@ -591,8 +611,8 @@ async fn walk(app: App) {
             let mut round = 0;
             while !done.load(Ordering::SeqCst) {
                 let body = json!({"slug": format!("{n}-{round}"), "rank": (n + round) % 11, "category": "w"});
-                let path = app.birth("/samples", body).await;
-                // The walk may have been here before.
+                let path = app.create_record("/samples", body).await;
+                // The reader of the pages may have deleted the record already.
                 let (status, _) = app.call("DELETE", &path, None, Json::Null).await;
                 assert!([204, 404].contains(&status), "{status}");
                 round += 1;
@@ -618,10 +638,7 @@ async fn walk(app: App) {
             let Some(cursor) = page["nextCursor"].as_str() else {
                 break;
             };
-            assert!(
-                seen.len() <= stable.len(),
-                "the walk does not end: {seen:?}"
-            );
+            assert!(seen.len() <= stable.len(), "the pages do not end: {seen:?}");
             if let Some(last) = items
                 .last()
                 .filter(|r| !r["slug"].as_str().unwrap().starts_with("stable"))
@@ -636,7 +653,7 @@ async fn walk(app: App) {
             }
             path = format!("{base}&cursor={cursor}");
         }
-        // Records were made in the order of their ids, which break ties.
+        // Records were created in the order of their ids, which break ties.
         let mut expected = stable.clone();
         if order == "desc" {
             expected.reverse();
@@ -679,20 +696,20 @@ macro_rules! races {
 }
 
 races!(
-    transition,
-    consume,
-    upsert,
-    increment,
-    increment_up_to_a_bound,
-    array_push,
-    array_push_up_to_a_bound,
-    collection,
-    create,
-    version,
-    different_fields_survive,
-    field_update,
-    idempotent,
-    restore,
-    claim,
-    walk,
+    concurrent_transitions_succeed_once,
+    concurrent_consumes_succeed_once,
+    concurrent_upserts_create_once,
+    concurrent_increments_all_count,
+    concurrent_increments_stay_within_the_bound,
+    concurrent_pushes_all_arrive,
+    concurrent_pushes_stay_within_the_bound,
+    concurrent_item_changes_are_kept,
+    concurrent_creates_of_one_unique_value_succeed_once,
+    concurrent_updates_of_one_version_succeed_once,
+    concurrent_updates_of_different_fields_are_kept,
+    concurrent_field_updates_with_one_condition_succeed_once,
+    concurrent_calls_under_one_key_have_one_effect,
+    concurrent_restores_succeed_once,
+    concurrent_claims_get_different_jobs,
+    pages_contain_every_lasting_record_once,
 );

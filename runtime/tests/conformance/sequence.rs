@@ -1,4 +1,4 @@
-//! A sequence of calls as data: it can be made, run, shrunk, stored and read.
+//! A sequence of calls as data, which can be generated, run, shrunk, stored and read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -7,9 +7,9 @@ use super::act::{Act, End};
 
 /// One step of a sequence.
 ///
-/// Texts may contain `<samples:3>`, the key of a record that the side has seen below that path,
-/// `<samples.lines:3>` for the key of an item, and `<cursor>` for the last cursor: generated keys
-/// differ between the sides.
+/// Texts may contain placeholders, because generated keys differ between the sides: `<samples:3>`
+/// is the key of a known record with the path `samples`, `<samples.lines:3>` is the key of an item,
+/// and `<cursor>` is the last cursor. The number 0 stands for the newest key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Milliseconds that pass before the step.
@@ -22,12 +22,12 @@ pub struct Step {
     pub what: What,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // what serde asks for
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde requires
 fn is_zero(n: &i64) -> bool {
     *n == 0
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // what serde asks for
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde requires
 fn is_nobody(n: &usize) -> bool {
     *n == 0
 }
@@ -68,9 +68,9 @@ pub struct Code {
 pub struct Filtered {
     /// Storage name of the entity.
     pub entity: String,
-    /// In the JSON form of filters.
+    /// The filter in its JSON form.
     pub filter: Json,
-    /// Wire name of the field; the default sort when absent.
+    /// Wire name of the field; the default sort if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sort: Option<String>,
     #[serde(default)]

@@ -1,11 +1,11 @@
-//! The shortest sequence that still shows a difference: fewer steps, then plainer ones.
+//! Finds the shortest sequence that still shows a difference: first fewer steps, then simpler ones.
 
 use serde_json::Value as Json;
 
 use super::differential::{Difference, Pair};
 use super::sequence::{Step, What};
 
-/// Most runs that are spent on it.
+/// The maximum number of runs.
 const RUNS: usize = 4000;
 
 pub async fn shortest(
@@ -18,19 +18,19 @@ pub async fn shortest(
     steps.truncate(last.at + 1);
     loop {
         let before = steps.clone();
-        // Whole stretches first.
+        // Removes groups of steps first.
         let mut size = (steps.len() / 2).max(1);
         loop {
             let mut from = 0;
             while from < steps.len() && runs < RUNS {
                 let mut fewer = steps.clone();
-                // Time passes all the same.
+                // The time of a removed step still passes.
                 let passed: i64 = fewer
                     .drain(from..(from + size).min(steps.len()))
                     .map(|step| step.advance)
                     .sum();
-                if let Some(behind) = fewer.get_mut(from) {
-                    behind.advance += passed;
+                if let Some(next_step) = fewer.get_mut(from) {
+                    next_step.advance += passed;
                 }
                 runs += 1;
                 match pair.run(&fewer).await {
@@ -49,7 +49,7 @@ pub async fn shortest(
         for at in 0..steps.len() {
             let mut tried = 0;
             while runs < RUNS && at < steps.len() {
-                let Some(plain) = plainer(&steps[at]).into_iter().nth(tried) else {
+                let Some(plain) = simpler_steps(&steps[at]).into_iter().nth(tried) else {
                     break;
                 };
                 let mut other = steps.clone();
@@ -71,7 +71,7 @@ pub async fn shortest(
 }
 
 /// Every step that results from removing one part of this step.
-fn plainer(step: &Step) -> Vec<Step> {
+fn simpler_steps(step: &Step) -> Vec<Step> {
     let mut out = Vec::new();
     if step.advance != 0 {
         out.push(Step {
@@ -97,7 +97,7 @@ fn plainer(step: &Step) -> Vec<Step> {
                 less.headers.remove(i);
                 with(less);
             }
-            for body in call.body.iter().flat_map(less) {
+            for body in call.body.iter().flat_map(without_one_part) {
                 with(super::sequence::Call {
                     body: Some(body),
                     ..call.clone()
@@ -114,23 +114,23 @@ fn plainer(step: &Step) -> Vec<Step> {
                 });
             }
         }
-        What::Filtered(asked) => {
-            let mut with = |asked| {
+        What::Filtered(filtered) => {
+            let mut with = |filtered| {
                 out.push(Step {
-                    what: What::Filtered(asked),
+                    what: What::Filtered(filtered),
                     ..step.clone()
                 });
             };
-            if asked.sort.is_some() {
+            if filtered.sort.is_some() {
                 with(super::sequence::Filtered {
                     sort: None,
-                    ..asked.clone()
+                    ..filtered.clone()
                 });
             }
-            for filter in smaller(&asked.filter) {
+            for filter in smaller_filters(&filtered.filter) {
                 with(super::sequence::Filtered {
                     filter,
-                    ..asked.clone()
+                    ..filtered.clone()
                 });
             }
         }
@@ -139,7 +139,7 @@ fn plainer(step: &Step) -> Vec<Step> {
 }
 
 /// JSON with one member or element less, at any depth.
-fn less(json: &Json) -> Vec<Json> {
+fn without_one_part(json: &Json) -> Vec<Json> {
     match json {
         Json::Object(members) => {
             let without = members.keys().map(|name| {
@@ -148,7 +148,7 @@ fn less(json: &Json) -> Vec<Json> {
                 Json::Object(members)
             });
             let within = members.iter().flat_map(|(name, member)| {
-                less(member).into_iter().map(move |member| {
+                without_one_part(member).into_iter().map(move |member| {
                     let mut members = members.clone();
                     members.insert(name.clone(), member);
                     Json::Object(members)
@@ -163,7 +163,7 @@ fn less(json: &Json) -> Vec<Json> {
                 Json::Array(list)
             });
             let within = list.iter().enumerate().flat_map(|(i, item)| {
-                less(item).into_iter().map(move |item| {
+                without_one_part(item).into_iter().map(move |item| {
                     let mut list = list.clone();
                     list[i] = item;
                     Json::Array(list)
@@ -175,8 +175,8 @@ fn less(json: &Json) -> Vec<Json> {
     }
 }
 
-/// A filter's parts, and the filter without one of them; every one is a filter again.
-fn smaller(filter: &Json) -> Vec<Json> {
+/// The parts of a filter, and the filter without one of them; each is a valid filter.
+fn smaller_filters(filter: &Json) -> Vec<Json> {
     let Some((name, parts)) = ["$and", "$or"]
         .iter()
         .find_map(|name| Some((*name, filter.get(name)?.as_array()?)))
@@ -192,7 +192,7 @@ fn smaller(filter: &Json) -> Vec<Json> {
         }));
     }
     for (i, part) in parts.iter().enumerate() {
-        out.extend(smaller(part).into_iter().map(|part| {
+        out.extend(smaller_filters(part).into_iter().map(|part| {
             let mut parts = parts.clone();
             parts[i] = part;
             serde_json::json!({ name: parts })

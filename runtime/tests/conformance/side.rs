@@ -1,4 +1,4 @@
-//! One side of the comparison: the whole app on a store, called without its socket.
+//! One side of the comparison: a whole app on a store, called without a socket.
 
 mod callers;
 mod contents;
@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use serde_json::Value as Json;
 use tower_service::Service;
 
-pub use self::callers::{ACTORS, Believer, actor, app};
+pub use self::callers::{ACTORS, HeaderActor, actor, app};
 use self::text::{describe, encode, encode_value, records};
 use super::act::{self, Act, End};
 use super::fixture::ALL;
@@ -40,7 +40,7 @@ const SECRET: &str = "a secret of at least thirty-two bytes";
 
 /// The entities whose events are compared. Events of others are not recorded, because they have no
 /// consumer.
-pub const TOLD: [&str; 5] = [
+pub const COMPARED_EVENTS: [&str; 5] = [
     "diff_memos",
     "diff_projects",
     "diff_tickets",
@@ -48,7 +48,7 @@ pub const TOLD: [&str; 5] = [
     "diff_findings",
 ];
 
-/// Every entity there is, that of the claims included.
+/// All entities, including that of idempotency claims.
 fn all() -> impl Iterator<Item = &'static EntityDesc> {
     ALL.entities
         .iter()
@@ -57,49 +57,56 @@ fn all() -> impl Iterator<Item = &'static EntityDesc> {
 }
 
 /// The events so far, by entity.
-type Told = Arc<Mutex<HashMap<String, Vec<EntityEvent>>>>;
+type EventsByEntity = Arc<Mutex<HashMap<String, Vec<EntityEvent>>>>;
 
 pub struct Side {
     store: Arc<dyn Store>,
     running: linchpin::Running,
     service: HttpService,
     clock: Arc<AtomicI64>,
-    told: Told,
+    events_so_far: EventsByEntity,
     /// The values that the server has generated, and their names in the comparison.
     names: HashMap<String, String>,
-    /// Keys below each path, as they were first seen.
+    /// The keys of the records below each path, in the order in which they were first seen.
     known: HashMap<String, Vec<String>>,
     cursor: String,
-    /// Ends of sequences so far.
+    /// The number of end markers so far.
     ends: usize,
     /// For each entity: the statement that reads all records, and the one that removes them.
-    whole: HashMap<&'static str, (Arc<Statement>, Arc<Statement>)>,
+    read_and_remove: HashMap<&'static str, (Arc<Statement>, Arc<Statement>)>,
 }
 
-/// An answer in which nothing differs from side to side that may.
+/// A response without the parts that may differ between the sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub status: u16,
     pub text: String,
-    /// Whether there is a further page.
+    /// Whether there is a next page.
     pub more: bool,
 }
 
 impl Side {
     pub async fn new(store: Arc<dyn Store>) -> Self {
         let clock = Arc::new(AtomicI64::new(0));
-        let (reading, told) = (Arc::clone(&clock), Told::default());
-        let hear = || {
-            let told = Arc::clone(&told);
+        let (clock_of_app, events_so_far) = (Arc::clone(&clock), EventsByEntity::default());
+        let record_events = || {
+            let events_so_far = Arc::clone(&events_so_far);
             move |event: EntityEvent| {
-                told.lock()
+                events_so_far
+                    .lock()
                     .entry(event.entity.clone().into_owned())
                     .or_default()
                     .push(event);
                 async { Ok(()) }
             }
         };
-        let (memos, projects, tickets, nodes, findings) = (hear(), hear(), hear(), hear(), hear());
+        let (memos, projects, tickets, nodes, findings) = (
+            record_events(),
+            record_events(),
+            record_events(),
+            record_events(),
+            record_events(),
+        );
         let running = App::new(
             Config::new()
                 .signing_secret(SECRET)
@@ -108,9 +115,9 @@ impl Side {
                 .database("memory:"),
         )
         .store(Arc::clone(&store))
-        .plugin(Believer::new())
+        .plugin(HeaderActor::new())
         .package(&ALL)
-        .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)))
+        .clock(move || Timestamp::from_millis(clock_of_app.load(Ordering::SeqCst)))
         .sweep_every(Duration::from_hours(24))
         .on_event::<Memo, _, _>("memos", move |event| memos(event.into_inner()))
         .on_event::<Project, _, _>("projects", move |event| projects(event.into_inner()))
@@ -122,7 +129,7 @@ impl Side {
         .unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
         let service = running.service();
         let (names, known) = (HashMap::new(), HashMap::new());
-        let whole = all().map(|desc| {
+        let read_and_remove = all().map(|desc| {
             let by_key = vec![Order {
                 field: desc.primary,
                 desc: false,
@@ -141,18 +148,18 @@ impl Side {
             let prepared = |plan| store.prepare(desc, plan).expect("a plan");
             (desc.storage_name, (prepared(read), prepared(remove)))
         });
-        let whole = whole.collect();
+        let read_and_remove = read_and_remove.collect();
         let mut side = Self {
             store,
             running,
             service,
             clock,
-            told,
+            events_so_far,
             names,
             known,
             cursor: String::new(),
             ends: 0,
-            whole,
+            read_and_remove,
         };
         side.reset().await;
         side
@@ -169,7 +176,7 @@ impl Side {
     /// Restores the initial state.
     pub async fn reset(&mut self) {
         for desc in all() {
-            let (_, remove) = &self.whole[desc.storage_name];
+            let (_, remove) = &self.read_and_remove[desc.storage_name];
             self.store
                 .run(remove, Vec::new(), Rows::count())
                 .rows()
@@ -187,33 +194,33 @@ impl Side {
 
     /// The events since the last call, by record and in their order; the order between records is
     /// not defined. A last event per entity shows that all earlier ones have arrived.
-    pub async fn told(&mut self) -> String {
+    pub async fn take_events(&mut self) -> String {
         self.ends += 1;
         let end = format!("end-{}", self.ends);
-        act::mark(self.running.adapters(), &self.cx(), &end, self.ends).await;
-        let all_in = |told: &HashMap<String, Vec<EntityEvent>>| {
-            TOLD.iter().all(|entity| {
-                told.get(*entity).is_some_and(|events| {
+        act::create_end_marker(self.running.adapters(), &self.cx(), &end, self.ends).await;
+        let all_in = |events_so_far: &HashMap<String, Vec<EntityEvent>>| {
+            COMPARED_EVENTS.iter().all(|entity| {
+                events_so_far.get(*entity).is_some_and(|events| {
                     events.iter().any(|e| e.payload.to_string().contains(&end))
                 })
             })
         };
-        let waited = tokio::time::timeout(Duration::from_secs(30), async {
-            while !all_in(&self.told.lock()) {
+        let waited = tokio::time::timeout(Duration::from_mins(1), async {
+            while !all_in(&self.events_so_far.lock()) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });
         let in_time = waited.await.is_ok();
-        let told = std::mem::take(&mut *self.told.lock());
+        let events_so_far = std::mem::take(&mut *self.events_so_far.lock());
         assert!(
             in_time,
-            "{}: the last event does not come: {told:?}",
+            "{}: the last event does not arrive: {events_so_far:?}",
             self.store.name()
         );
         let mut out = String::new();
-        for entity in TOLD {
+        for entity in COMPARED_EVENTS {
             let mut ids = BTreeSet::new();
-            let mut events: Vec<&EntityEvent> = told[entity].iter().collect();
+            let mut events: Vec<&EntityEvent> = events_so_far[entity].iter().collect();
             events.sort_by_key(|e| {
                 self.names
                     .get(e.record_id.as_deref().unwrap_or_default())
@@ -246,7 +253,7 @@ impl Side {
         self.named(out)
     }
 
-    /// Calls from code, alone or together.
+    /// Runs calls from code, separately or in a transaction.
     pub async fn act(&mut self, acts: &[Act], end: End) -> Answer {
         let filled: Vec<Act> = acts
             .iter()
@@ -260,7 +267,7 @@ impl Side {
         }
     }
 
-    /// The application itself, now.
+    /// A context of the application itself, with the current instant.
     fn cx(&self) -> Cx {
         Cx::system("a conformance test").at(self.now())
     }
@@ -273,7 +280,7 @@ impl Side {
         Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
     }
 
-    /// Sends a request; `cursor` continues after an earlier page.
+    /// Sends a request; `next` requests the page after that of the previous response.
     pub async fn call(&mut self, who: usize, call: &Call, next: bool) -> Answer {
         let mut path = String::new();
         for segment in &call.path {
@@ -281,11 +288,11 @@ impl Side {
             encode(&self.filled(segment), &mut path);
         }
         let after = next.then(|| ("cursor".to_owned(), "<cursor>".to_owned()));
-        let kept = call
+        let parameters = call
             .query
             .iter()
             .filter(|(name, _)| !next || (name != "cursor" && name != "page"));
-        for (i, (name, value)) in kept.chain(&after).enumerate() {
+        for (i, (name, value)) in parameters.chain(&after).enumerate() {
             path.push(if i == 0 { '?' } else { '&' });
             encode(name, &mut path);
             path.push('=');
@@ -325,7 +332,7 @@ impl Side {
         headers.retain(|line| !line.starts_with("content-length:"));
         headers.sort();
         let body = String::from_utf8_lossy(&body).into_owned();
-        let (body, more) = self.unsigned(body);
+        let (body, more) = self.without_cursors(body);
         let text = self.named(format!("{}\n{body}", headers.concat()));
         Answer {
             status: parts.status.as_u16(),
@@ -334,27 +341,27 @@ impl Side {
         }
     }
 
-    /// A page by the adapter.
-    pub async fn filtered(&mut self, who: usize, asked: &Filtered, next: bool) -> Answer {
+    /// Reads a page by the adapter.
+    pub async fn filtered(&mut self, who: usize, filtered_list: &Filtered, next: bool) -> Answer {
         let table = Arc::clone(
             self.running
                 .adapters()
-                .table(&asked.entity)
+                .table(&filtered_list.entity)
                 .expect("an entity of the fixture"),
         );
-        let filter = Filter::from_json(&asked.filter, table.desc, &[])
-            .unwrap_or_else(|e| panic!("{e}: {}", asked.filter));
-        let field = asked
+        let filter = Filter::from_json(&filtered_list.filter, table.desc, &[])
+            .unwrap_or_else(|e| panic!("{e}: {}", filtered_list.filter));
+        let field = filtered_list
             .sort
             .as_ref()
             .map(|wire| table.desc.field_by_wire(wire).expect("a field"));
-        let direction = if asked.desc {
+        let direction = if filtered_list.desc {
             Direction::Desc
         } else {
             Direction::Asc
         };
         let page = PageArgs {
-            limit: Some(asked.limit),
+            limit: Some(filtered_list.limit),
             cursor: next.then(|| self.cursor.clone()),
             ..PageArgs::default()
         };
@@ -365,8 +372,8 @@ impl Side {
             deleted: false,
         };
         let mut cx = Cx::actor(actor(who)).at(self.now());
-        if asked.entity == Comment::DESC.storage_name {
-            // The parent path contains the document.
+        if filtered_list.entity == Comment::DESC.storage_name {
+            // The parent path contains the team and the document.
             cx = cx
                 .within(comment::team_id, 1)
                 .within(comment::doc_id, "a".to_owned());

@@ -43,9 +43,9 @@ fn row(
     }
 }
 
-/// Routes that fail in ways a healthy store does not.
+/// Routes whose functions return the errors that a healthy store never causes.
 fn faults(endpoints: &mut Vec<Endpoint>, _: &mut HttpState) {
-    let named = |endpoints: &mut Vec<Endpoint>, name: &str| {
+    let add_route = |endpoints: &mut Vec<Endpoint>, name: &str| {
         let mut twin = endpoints
             .iter()
             .find(|e| e.path == "/posts/{id}" && e.name == "get")
@@ -56,18 +56,18 @@ fn faults(endpoints: &mut Vec<Endpoint>, _: &mut HttpState) {
         endpoints.push(twin);
         endpoints.len() - 1
     };
-    let slow = named(endpoints, "slow");
+    let slow = add_route(endpoints, "slow");
     endpoints[slow].policy.timeout = Duration::from_millis(20);
     endpoints[slow].run = Some(Arc::new(|_| Box::pin(std::future::pending())));
-    let down = named(endpoints, "down");
+    let down = add_route(endpoints, "down");
     endpoints[down].run = Some(Arc::new(|_| {
         Box::pin(async { Err(Error::unavailable("secret-cause")) })
     }));
-    let broken = named(endpoints, "broken");
+    let broken = add_route(endpoints, "broken");
     endpoints[broken].run = Some(Arc::new(|_| {
         Box::pin(async { Err(Error::internal("secret-cause")) })
     }));
-    let panics = named(endpoints, "panics");
+    let panics = add_route(endpoints, "panics");
     endpoints[panics].run = Some(Arc::new(|_| panic!("secret-cause")));
 }
 
@@ -329,20 +329,28 @@ fn rows(id: &str) -> Vec<Row> {
 }
 
 fn check(row: &Row, answer: &Received) {
-    let asked = format!(
+    let context = format!(
         "{} {} -> {}",
         row.method,
         &row.path[..row.path.len().min(60)],
         answer.text()
     );
-    assert_eq!(answer.status, row.status, "{asked}");
-    assert_eq!(answer.header("content-type"), "application/json", "{asked}");
+    assert_eq!(answer.status, row.status, "{context}");
+    assert_eq!(
+        answer.header("content-type"),
+        "application/json",
+        "{context}"
+    );
     let body = answer.json();
-    assert_eq!(body["code"], row.code, "{asked}");
-    assert_eq!(body["requestId"], answer.header("x-request-id"), "{asked}");
+    assert_eq!(body["code"], row.code, "{context}");
+    assert_eq!(
+        body["requestId"],
+        answer.header("x-request-id"),
+        "{context}"
+    );
     assert!(
         body["error"].as_str().is_some_and(|t| !t.is_empty()),
-        "{asked}"
+        "{context}"
     );
     let details = body["details"].as_array().map(|list| {
         list.iter()
@@ -352,10 +360,10 @@ fn check(row: &Row, answer: &Received) {
     assert_eq!(
         details.map_or(Value::Null, Value::from),
         row.details,
-        "{asked}"
+        "{context}"
     );
     let keys = body.as_object().map_or(0, serde_json::Map::len);
-    assert_eq!(keys, if row.details.is_null() { 3 } else { 4 }, "{asked}");
+    assert_eq!(keys, if row.details.is_null() { 3 } else { 4 }, "{context}");
     assert_eq!(
         answer.header("www-authenticate"),
         if row.code == "unauthorized" {
@@ -363,23 +371,23 @@ fn check(row: &Row, answer: &Received) {
         } else {
             ""
         },
-        "{asked}"
+        "{context}"
     );
     assert_eq!(
         answer.header("retry-after"),
         if row.code == "unavailable" { "1" } else { "" },
-        "{asked}"
+        "{context}"
     );
     assert_eq!(
         answer.header("allow").is_empty(),
         row.status != 405,
-        "{asked}"
+        "{context}"
     );
-    assert!(!answer.text().contains("secret-cause"), "{asked}");
+    assert!(!answer.text().contains("secret-cause"), "{context}");
 }
 
 #[tokio::test]
-async fn every_row_of_the_table() {
+async fn every_error_code_has_its_response() {
     let app = blog_with(faults).await;
     let id = app.post("a", json!({})).await["id"]
         .as_str()

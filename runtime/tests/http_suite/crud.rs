@@ -1,4 +1,4 @@
-//! create, get, update, delete.
+//! The generated routes: create, get, update, delete.
 
 use serde_json::json;
 
@@ -147,7 +147,7 @@ async fn bodies_are_json_objects_of_a_bounded_size() {
             .summary(),
         "413 body_too_large"
     );
-    // Declared too large: refused before a byte is read.
+    // The declared length is too large, so the body is refused before a byte is read.
     let never = axum::body::Body::from_stream(futures_util::stream::pending::<
         Result<bytes::Bytes, std::io::Error>,
     >());
@@ -161,7 +161,7 @@ async fn bodies_are_json_objects_of_a_bounded_size() {
     assert_eq!(answer.summary(), "413 body_too_large");
 }
 
-/// A body that says how long it will be.
+/// A body with a declared length.
 struct SizedBody {
     inner: axum::body::Body,
     length: u64,
@@ -208,7 +208,7 @@ async fn routes_without_input_take_no_body() {
 }
 
 #[tokio::test]
-async fn crud_routes_take_no_query_but_list() {
+async fn crud_routes_except_list_take_no_query() {
     let app = blog().await;
     let id = app.post("a", json!({})).await["id"]
         .as_str()
@@ -262,7 +262,7 @@ async fn ids_in_paths_are_decoded_once() {
 }
 
 #[tokio::test]
-async fn versions_guard_writes() {
+async fn writes_check_versions() {
     let app = blog().await;
     let created = app
         .send(
@@ -343,7 +343,7 @@ async fn versions_guard_writes() {
 }
 
 #[tokio::test]
-async fn a_precondition_on_records_without_versions_is_not_passed_over() {
+async fn a_precondition_on_records_without_versions_is_refused() {
     let app = blog().await;
     let id = app.post("a", json!({})).await["id"]
         .as_str()
@@ -365,7 +365,7 @@ async fn a_precondition_on_records_without_versions_is_not_passed_over() {
 }
 
 #[tokio::test]
-async fn an_id_cannot_hide_behind_another_route() {
+async fn an_id_that_equals_a_static_segment_is_refused() {
     let app = crate::fixture::blog_with(|endpoints, _| {
         let mut stats = endpoints
             .iter()

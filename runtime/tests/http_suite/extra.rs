@@ -1,4 +1,4 @@
-//! Routes that are not ours: functions of the user below an entity, and those of plugins.
+//! Routes of the app: `#[route]` functions of an entity, and routes of plugins.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path};
@@ -85,7 +85,7 @@ const ADMIN: [(&str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn a_users_function_runs_under_the_policy_of_its_entity() {
+async fn a_route_function_runs_under_the_policy_of_its_entity() {
     let app = blog().await;
     let answer = app.send("GET", "/posts/export", &ADMIN, "").await;
     assert_eq!(
@@ -105,7 +105,7 @@ async fn a_users_function_runs_under_the_policy_of_its_entity() {
 }
 
 #[tokio::test]
-async fn its_errors_get_the_request_id() {
+async fn errors_of_a_route_function_get_the_request_id() {
     let app = blog().await;
     let send = |why: &'static str, body: &'static str| {
         let app = &app;
@@ -165,7 +165,7 @@ async fn with_plugin() -> App {
 }
 
 #[tokio::test]
-async fn plugins_routes_stand_beside_entities() {
+async fn plugin_routes_are_served_with_entity_routes() {
     let app = with_plugin().await;
     let body = |answer: crate::fixture::Answer| String::from_utf8(answer.body).unwrap();
     assert_eq!(
@@ -196,7 +196,7 @@ async fn plugins_routes_stand_beside_entities() {
 }
 
 #[tokio::test]
-async fn methods_of_both_are_named() {
+async fn allow_headers_list_methods_of_plugins_and_entities() {
     let app = with_plugin().await;
     for (path, allow) in [
         ("/plugin/hello", "GET, HEAD, OPTIONS"),

@@ -1,4 +1,4 @@
-//! A small blog, declared by hand as the macros would, and an app over it.
+//! A small blog, declared without macros, and an app with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ pub static POST: EntityDesc = EntityDesc {
     ..EntityDesc::new("", "", "", &[])
 };
 
-/// Versioned, keyed by a text the client chooses, closed but for reading.
+/// A note with a version and a key that the client chooses. Only its `get` route is public.
 pub static NOTE: EntityDesc = EntityDesc {
     name: "Note",
     namespace: None,
@@ -192,7 +192,7 @@ pub static NOTE: EntityDesc = EntityDesc {
     }
 };
 
-// Shared by both entities.
+// The defaults of `NOTE`.
 const POST_BASE: EntityDesc = EntityDesc {
     name: "",
     namespace: None,
@@ -434,16 +434,16 @@ pub static BLOG: Package = Package {
     after_adapters: None,
 };
 
-/// A store, and its directory.
+/// A store and its folder.
 pub type Fresh = (Arc<dyn Store>, Option<tempfile::TempDir>);
 
-/// A fresh store in memory.
+/// A new store in memory.
 #[allow(dead_code)] // one of the two suites uses it
 pub fn memory() -> Fresh {
     (Arc::new(Memory::new()), None)
 }
 
-/// A fresh store in a file.
+/// A new store in a file.
 #[cfg(feature = "sqlite")]
 #[allow(dead_code)] // one of the two suites uses it
 pub fn sqlite() -> Fresh {
@@ -455,7 +455,7 @@ pub fn sqlite() -> Fresh {
     )
 }
 
-/// Adapters over a store.
+/// The adapters of the blog on a store.
 pub async fn adapters(store: &Arc<dyn Store>) -> Adapters {
     create_tables(&**store, &[&POST, &NOTE]).await.unwrap();
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
@@ -466,7 +466,7 @@ pub async fn adapters(store: &Arc<dyn Store>) -> Adapters {
 
 pub struct App {
     pub service: HttpService,
-    /// Removed with the app.
+    /// The folder of the store, which is removed with the app.
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -498,7 +498,7 @@ impl Answer {
         self.headers.get(name).map_or("", |v| v.to_str().unwrap())
     }
 
-    /// `status code` and, for problems, ` path:code` of each.
+    /// `status code` and, for problems, ` path=code` of each.
     #[track_caller]
     pub fn summary(&self) -> String {
         if self.status.is_success() || self.body.is_empty() {
@@ -522,7 +522,7 @@ impl Answer {
 }
 
 impl App {
-    /// The blog over a store, with changes to its endpoints and state.
+    /// The blog on a store, with changes to its endpoints and state.
     pub async fn over(
         (store, folder): Fresh,
         change: impl FnOnce(&mut Vec<Endpoint>, &mut HttpState),
@@ -568,7 +568,7 @@ impl App {
         self.send("GET", uri, &[], Body::empty()).await
     }
 
-    /// With a JSON body.
+    /// Sends a request with a JSON body.
     pub async fn json(&self, method: &str, uri: &str, body: Json) -> Answer {
         self.send(
             method,
@@ -579,7 +579,7 @@ impl App {
         .await
     }
 
-    /// Creates a post with this slug and title, and these further members; answers it.
+    /// Creates a post with this slug as its slug and title, and with further members. Returns it.
     pub async fn post(&self, slug: &str, more: Json) -> Json {
         let mut body = serde_json::json!({ "slug": slug, "title": slug });
         body.as_object_mut()

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::fixture::{blog, blog_with};
 
 #[tokio::test]
-async fn every_answer_has_a_request_id() {
+async fn every_response_has_a_request_id() {
     let app = blog().await;
     for path in [
         "/posts",
@@ -54,7 +54,7 @@ async fn paths_are_exact() {
 }
 
 #[tokio::test]
-async fn other_methods_are_named() {
+async fn a_405_lists_the_allowed_methods() {
     let app = blog().await;
     for (method, path, allow) in [
         ("PUT", "/posts/x", "GET, HEAD, PATCH, DELETE, OPTIONS"),
@@ -97,7 +97,7 @@ async fn head_is_get_without_body() {
             get.header("content-type"),
             "{path}"
         );
-        // Bodies of errors hold a request id of constant length.
+        // Bodies of errors contain a request id, whose length is constant.
         assert_eq!(
             head.header("content-length"),
             get.body.len().to_string(),
@@ -137,7 +137,7 @@ async fn slow_calls_time_out() {
 }
 
 #[tokio::test]
-async fn panics_and_causes_stay_inside() {
+async fn responses_contain_no_panics_and_causes() {
     let app = blog_with(|endpoints, _| {
         let get = endpoints
             .iter_mut()
@@ -174,7 +174,7 @@ async fn panics_and_causes_stay_inside() {
     assert_eq!(
         app.get("/posts").await.summary(),
         "200",
-        "the service lives on"
+        "the service still serves"
     );
 }
 
@@ -194,15 +194,15 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn one_event_per_request_without_values() {
+async fn each_request_has_one_log_event_without_values() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
         .with_max_level(tracing::Level::TRACE);
-    // For the whole process, since tracing remembers per place whether anybody listens; other
-    // tests' events are left out below.
+    // The subscriber is global, because tracing caches for each call site whether a subscriber
+    // wants its events. Events of other tests are skipped below.
     tracing::subscriber::set_global_default(
         subscriber.with_writer(move || writer.clone()).finish(),
     )
@@ -269,9 +269,9 @@ async fn one_event_per_request_without_values() {
 }
 
 #[tokio::test]
-async fn other_origins_read_answers_only_where_configured() {
+async fn other_origins_read_responses_only_if_configured() {
     const PAGE: (&str, &str) = ("origin", "https://app.example");
-    let named = |answer: &crate::fixture::Answer| {
+    let cors_headers = |answer: &crate::fixture::Answer| {
         let names = answer
             .headers
             .keys()
@@ -281,7 +281,7 @@ async fn other_origins_read_answers_only_where_configured() {
             .collect::<Vec<_>>()
     };
     let closed = blog().await.send("GET", "/posts", &[PAGE], "").await;
-    assert_eq!((named(&closed), closed.header("vary")), (vec![], ""));
+    assert_eq!((cors_headers(&closed), closed.header("vary")), (vec![], ""));
 
     let app = blog_with(|_, state| {
         state.cors = vec![linchpin::http::Cors {
@@ -319,19 +319,21 @@ async fn other_origins_read_answers_only_where_configured() {
     ] {
         let answer = app.send("GET", "/posts", &[("origin", origin)], "").await;
         assert_eq!(
-            (named(&answer), answer.header("vary")),
+            (cors_headers(&answer), answer.header("vary")),
             (vec![], "origin"),
             "{origin}"
         );
     }
-    assert_eq!(named(&app.get("/posts").await), Vec::<String>::new());
+    assert_eq!(cors_headers(&app.get("/posts").await), Vec::<String>::new());
 
-    let asks = [
+    let preflight_headers = [
         PAGE,
         ("access-control-request-method", "PATCH"),
         ("access-control-request-headers", "content-type, if-match"),
     ];
-    let preflight = app.send("OPTIONS", "/notes/a", &asks, "").await;
+    let preflight = app
+        .send("OPTIONS", "/notes/a", &preflight_headers, "")
+        .await;
     assert_eq!(preflight.status, 204);
     assert_eq!(
         preflight.header("access-control-allow-methods"),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{App, blog, slugs};
 
-async fn filled() -> App {
+async fn blog_with_posts() -> App {
     let app = blog().await;
     for (slug, more) in [
         (
@@ -26,8 +26,8 @@ async fn filled() -> App {
 }
 
 #[tokio::test]
-async fn pages_walk_to_the_end() {
-    let app = filled().await;
+async fn pages_continue_to_the_end() {
+    let app = blog_with_posts().await;
     let first = app.get("/posts").await;
     assert_eq!(slugs(&first), ["a", "b"]);
     let page = first.json();
@@ -57,8 +57,8 @@ async fn pages_walk_to_the_end() {
 }
 
 #[tokio::test]
-async fn a_cursor_fits_the_same_conditions_in_any_order() {
-    let app = filled().await;
+async fn a_cursor_is_valid_for_the_same_conditions_in_any_order() {
+    let app = blog_with_posts().await;
     let page = app
         .get("/posts?limit=1&score[gt]=-9&title[ne]=x")
         .await
@@ -90,8 +90,8 @@ async fn a_cursor_fits_the_same_conditions_in_any_order() {
 }
 
 #[tokio::test]
-async fn sorts() {
-    let app = filled().await;
+async fn lists_apply_sorts() {
+    let app = blog_with_posts().await;
     for (query, expected) in [
         ("sort=score", ["c,1", "a", "b"]),
         ("sort=score&sortDir=desc", ["b", "a", "c,1"]),
@@ -118,8 +118,8 @@ async fn sorts() {
 }
 
 #[tokio::test]
-async fn filters() {
-    let app = filled().await;
+async fn lists_apply_filters() {
+    let app = blog_with_posts().await;
     for (query, expected) in [
         ("slug=a", &["a"][..]),
         ("status=published", &["b"]),
@@ -165,8 +165,8 @@ async fn filters() {
 }
 
 #[tokio::test]
-async fn unknown_parameters_are_all_named_before_values_are_looked_at() {
-    let app = filled().await;
+async fn all_unknown_parameters_are_reported_before_values() {
+    let app = blog_with_posts().await;
     for (query, expected) in [
         (
             "nope=1&limit=0&secret=s&pin=p&nope=2",
@@ -193,8 +193,8 @@ async fn unknown_parameters_are_all_named_before_values_are_looked_at() {
 }
 
 #[tokio::test]
-async fn values_are_refused_with_every_problem() {
-    let app = filled().await;
+async fn all_invalid_values_are_reported_together() {
+    let app = blog_with_posts().await;
     for (query, expected) in [
         ("limit=0", "query:limit=range"),
         ("limit=-1", "query:limit=range"),
@@ -230,7 +230,7 @@ async fn values_are_refused_with_every_problem() {
 
 #[tokio::test]
 async fn conditions_and_values_are_limited() {
-    let app = filled().await;
+    let app = blog_with_posts().await;
     let values = |count: usize| format!("/posts?slug[in]={}", vec!["v"; count].join(","));
     assert_eq!(app.get(&values(100)).await.summary(), "200");
     assert_eq!(

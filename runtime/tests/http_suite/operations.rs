@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::fixture::{blog, slugs};
 
 #[tokio::test]
-async fn lookup_one_in_both_forms() {
+async fn a_lookup_of_one_record_has_two_forms() {
     let app = blog().await;
     let record = app.post("a/b", json!({})).await;
     assert_eq!(app.get("/posts/by-slug?slug=a/b").await.json(), record);
@@ -47,7 +47,7 @@ async fn lookup_one_in_both_forms() {
 }
 
 #[tokio::test]
-async fn lookup_many_answers_pages() {
+async fn lookup_many_returns_pages() {
     let app = blog().await;
     for (slug, category, score) in [
         ("a", json!("x"), 1),
@@ -109,7 +109,7 @@ async fn lookup_many_answers_pages() {
 }
 
 #[tokio::test]
-async fn exists_in_every_form() {
+async fn exists_answers_in_every_form() {
     let app = blog().await;
     app.post("a", json!({})).await;
     assert_eq!(
@@ -139,7 +139,7 @@ async fn exists_in_every_form() {
 }
 
 #[tokio::test]
-async fn transitions_take_their_body_and_answer_record_or_true() {
+async fn transitions_take_a_body_and_return_the_record_or_true() {
     let app = blog().await;
     let record = app.post("a", json!({ "category": "x" })).await;
     let uri = format!("/posts/{}/publish", record["id"].as_str().unwrap());

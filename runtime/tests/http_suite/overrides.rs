@@ -1,4 +1,4 @@
-//! Overrides replace the executor; the shell around it stays.
+//! Overrides replace the executor of a route; checks and response handling stay.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::fixture::{blog_with, slugs};
 
-fn named<'a>(endpoints: &'a mut [Endpoint], path: &str, name: &str) -> &'a mut Endpoint {
+fn endpoint<'a>(endpoints: &'a mut [Endpoint], path: &str, name: &str) -> &'a mut Endpoint {
     endpoints
         .iter_mut()
         .find(|e| e.path == path && e.name == name)
@@ -18,7 +18,7 @@ fn named<'a>(endpoints: &'a mut [Endpoint], path: &str, name: &str) -> &'a mut E
 #[tokio::test]
 async fn create_may_be_replaced() {
     let app = blog_with(|endpoints, _| {
-        named(endpoints, "/posts", "create").run = Some(Arc::new(|mut call| {
+        endpoint(endpoints, "/posts", "create").run = Some(Arc::new(|mut call| {
             Box::pin(async move {
                 let Inputs::Create(draft) = &mut call.inputs else {
                     unreachable!()
@@ -62,7 +62,7 @@ async fn an_override_never_sees_invalid_input() {
             ("/posts/{id}", "delete"),
             ("/posts/slug-taken", "slug_taken"),
         ] {
-            named(endpoints, path, name).run = Some(Arc::new(|_| panic!("called")));
+            endpoint(endpoints, path, name).run = Some(Arc::new(|_| panic!("called")));
         }
     })
     .await;
@@ -91,9 +91,9 @@ async fn an_override_never_sees_invalid_input() {
 }
 
 #[tokio::test]
-async fn what_an_override_read_as_values_is_projected() {
+async fn responses_of_overrides_are_projected() {
     let app = blog_with(|endpoints, _| {
-        named(endpoints, "/posts", "list").run = Some(Arc::new(|call| {
+        endpoint(endpoints, "/posts", "list").run = Some(Arc::new(|call| {
             Box::pin(async move {
                 let Inputs::List(request) = call.inputs else {
                     unreachable!()
@@ -115,9 +115,9 @@ async fn what_an_override_read_as_values_is_projected() {
 }
 
 #[tokio::test]
-async fn operations_may_be_replaced_and_wrong_shapes_are_our_fault() {
+async fn operations_can_be_overridden_and_wrong_result_types_are_internal_errors() {
     let app = blog_with(|endpoints, _| {
-        named(endpoints, "/posts/slug-taken", "slug_taken").run = Some(Arc::new(|call| {
+        endpoint(endpoints, "/posts/slug-taken", "slug_taken").run = Some(Arc::new(|call| {
             Box::pin(async move {
                 let Inputs::Operation(args, ..) = call.inputs else {
                     unreachable!()
@@ -127,7 +127,7 @@ async fn operations_may_be_replaced_and_wrong_shapes_are_our_fault() {
                 ))
             })
         }));
-        named(endpoints, "/posts/by-slug", "by_slug").run =
+        endpoint(endpoints, "/posts/by-slug", "by_slug").run =
             Some(Arc::new(|_| Box::pin(async { Ok(Outcome::Boolean(true)) })));
     })
     .await;

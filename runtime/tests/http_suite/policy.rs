@@ -1,4 +1,4 @@
-//! Authorisation, and the order of checks.
+//! Authentication, authorization, and the order of checks.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::fixture::{App, blog};
 
-/// Takes the actor from headers: `x-user`, `x-roles`; `x-slow` resolves later; `x-user: bad` is
-/// refused, `ended` is anonymous with a credential that cannot be used.
+/// Takes the actor from the headers `x-user` and `x-roles`. With `x-slow` it resolves later,
+/// `x-user: bad` is refused, and `x-user: ended` is an anonymous caller with an invalid credential.
 pub struct Headers;
 
 impl ActorResolver for Headers {
@@ -41,7 +41,7 @@ impl ActorResolver for Headers {
     }
 }
 
-/// A further `auth` name: only the actor `ed`.
+/// A further `auth` name, which admits only the actor `ed`.
 pub fn editor() -> AuthCheck {
     Arc::new(|actor| match actor.id.as_deref() {
         Some("ed") => Ok(()),
@@ -84,7 +84,7 @@ async fn routes_are_closed_unless_opened() {
 }
 
 #[tokio::test]
-async fn only_private_routes_forbid_storing() {
+async fn only_private_responses_are_not_cached() {
     let app = blog().await;
     note(&app, "a").await;
     assert_eq!(
@@ -98,7 +98,7 @@ async fn only_private_routes_forbid_storing() {
 }
 
 #[tokio::test]
-async fn a_public_route_says_that_a_credential_cannot_be_used() {
+async fn a_public_route_reports_an_invalid_credential() {
     let app = blog().await;
     note(&app, "a").await;
     const INVALID: &str = "Bearer error=\"invalid_token\"";
@@ -107,7 +107,7 @@ async fn a_public_route_says_that_a_credential_cannot_be_used() {
         ("GET", "/notes/a", "", "200"),
         ("HEAD", "/notes/a", "", "200"),
         ("GET", "/posts", "", "200"),
-        // This caller may see records that anonymous callers do not.
+        // With a valid credential, the caller might see a record that anonymous callers do not see.
         ("GET", "/notes/b", "", "404 not_found"),
         ("POST", "/posts", "not json", "400 malformed_json"),
     ] {
@@ -160,12 +160,12 @@ async fn a_resolver_may_refuse_a_credential() {
     assert_eq!(
         answer.header("www-authenticate"),
         "",
-        "only `unauthorized` carries it"
+        "only `unauthorized` has the header"
     );
 }
 
 #[tokio::test]
-async fn roles_and_named_checks() {
+async fn roles_and_named_checks_refuse_other_callers() {
     let app = blog().await;
     note(&app, "a").await;
     let delete = |headers: &'static [(&str, &str)]| app.send("DELETE", "/notes/a", headers, "");
@@ -224,7 +224,7 @@ async fn checks_have_a_fixed_order() {
                 .summary()
         }
     };
-    // Each request is wrong in all ways that come later as well.
+    // Each request also has all later mistakes.
     assert_eq!(
         create(vec![], "?x=1", long.clone()).await,
         "401 unauthorized"
@@ -297,13 +297,13 @@ async fn checks_have_a_fixed_order() {
         patch(vec![("if-match", "*")], "a", r#"{"text":null}"#).await,
         "400 validation_failed header:If-Match=format text=null_not_allowed"
     );
-    // Nothing of this changed the record.
+    // No request changed the record.
     let stored = app.get("/notes/a").await.json();
     assert_eq!(stored, json!({ "id": "a", "text": "t", "version": 1 }));
 }
 
 #[tokio::test]
-async fn narrowed_bodies_name_what_is_wrong_once() {
+async fn each_problem_of_a_restricted_body_is_reported_once() {
     let app = crate::fixture::blog_with(|endpoints, _| {
         for endpoint in endpoints
             .iter_mut()
@@ -348,7 +348,7 @@ async fn narrowed_bodies_name_what_is_wrong_once() {
 }
 
 #[tokio::test]
-async fn answers_to_hostile_requests_are_bounded() {
+async fn responses_to_hostile_requests_are_bounded() {
     let app = blog().await;
     let id = app.post("a", json!({})).await["id"]
         .as_str()
@@ -391,7 +391,7 @@ async fn answers_to_hostile_requests_are_bounded() {
 }
 
 #[tokio::test]
-async fn filters_that_no_text_can_match_are_named() {
+async fn filters_that_no_text_can_match_are_refused() {
     let app = blog().await;
     for (query, path) in [
         ("title[contains]=a%00", "query:title[contains]"),
@@ -409,7 +409,7 @@ async fn filters_that_no_text_can_match_are_named() {
 }
 
 #[tokio::test]
-async fn what_somebody_known_is_told_is_not_kept() {
+async fn responses_to_authenticated_callers_are_not_cached() {
     let app = blog().await;
     assert_eq!(app.get("/posts").await.header("cache-control"), "");
     for (path, headers) in [

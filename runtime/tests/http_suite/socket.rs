@@ -9,7 +9,7 @@ use crate::fixture::{App, blog};
 pub struct Server {
     address: std::net::SocketAddr,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
-    // Keeps the store's directory as long as the server.
+    // Keeps the folder of the store as long as the server.
     _app: App,
 }
 
@@ -38,14 +38,14 @@ impl Server {
         let _ = stream.write_all(bytes).await;
         let mut answer = Vec::new();
         let read = stream.read_to_end(&mut answer);
-        let read = tokio::time::timeout(std::time::Duration::from_secs(10), read)
+        let read = tokio::time::timeout(std::time::Duration::from_mins(1), read)
             .await
             .unwrap();
         assert!(read.is_ok() || !answer.is_empty(), "{read:?}");
         String::from_utf8(answer).unwrap()
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Received {
         let length = if body.is_empty() {
             String::new()
@@ -142,7 +142,11 @@ async fn lengths_and_bodies_agree() {
         (options.status, options.header("allow"), options.text()),
         (204, "GET, HEAD, POST, OPTIONS", "")
     );
-    assert_eq!(options.header("content-length"), "", "204 has no length");
+    assert_eq!(
+        options.header("content-length"),
+        "",
+        "a 204 has no content length"
+    );
 }
 
 #[tokio::test]

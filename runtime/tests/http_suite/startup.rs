@@ -1,4 +1,4 @@
-//! Errors that stop the start before a port is opened.
+//! Start-up errors, which are reported before a port is opened.
 
 use linchpin::http::{AuthDesc, HttpState, endpoints, service};
 
@@ -21,7 +21,7 @@ async fn refused(change: impl FnOnce(&mut Vec<linchpin::http::Endpoint>)) -> Str
 }
 
 #[tokio::test]
-async fn a_sound_table_is_accepted() {
+async fn a_valid_route_table_is_accepted() {
     assert_eq!(refused(|_| {}).await, "accepted");
 }
 

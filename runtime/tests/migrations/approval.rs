@@ -1,10 +1,10 @@
 //! A run without the digest of its plan: it changes nothing and does not disclose the digest.
 
-use crate::Place;
-use crate::starting::{Database, after, apply};
+use crate::AppFolder;
+use crate::starting::{Database, apply, with_next_migration};
 
-/// Everything that a run could change: the bytes of a file, or the catalogue and the ledger of a
-/// server.
+/// The complete state that a run could change: the bytes of a file, or the catalog and the ledger
+/// of a server.
 fn state(database: &Database) -> Vec<u8> {
     match database {
         Database::Sqlite(folder) => std::fs::read(folder.path().join("tasks.db")).unwrap(),
@@ -32,10 +32,10 @@ fn state(database: &Database) -> Vec<u8> {
 fn a_run_without_the_digest_changes_nothing_and_does_not_print_it() {
     for database in Database::each() {
         let url = &database.url();
-        let old = Place::recorded("served");
+        let old = AppFolder::recorded("served");
         apply(&old, "served", url, "");
         database.execute("INSERT INTO tasks (id, views, size) VALUES ('1', 0, 's')");
-        let new = after(&old, "served_dropped");
+        let new = with_next_migration(&old, "served_dropped");
         let run = |words: &str| {
             let variables = [
                 ("LINCHPIN_DATABASE_URL", url.as_str()),
@@ -62,19 +62,19 @@ fn a_run_without_the_digest_changes_nothing_and_does_not_print_it() {
             ("--dry-run", 0, ""),
             ("--dry-run --json", 0, ""),
         ] {
-            let said = run(&format!("migrate apply {options}"));
-            assert_eq!(said.exit, exit, "{options}: {said:?}");
+            let output = run(&format!("migrate apply {options}"));
+            assert_eq!(output.exit, exit, "{options}: {output:?}");
             if options.contains("--json") && exit > 0 {
-                assert_eq!(said.json()["error"]["code"], code, "{said:?}");
+                assert_eq!(output.json()["error"]["code"], code, "{output:?}");
             }
-            for text in [&said.out, &said.err] {
-                assert!(!text.contains(&digest), "{options}: {said:?}");
+            for text in [&output.out, &output.err] {
+                assert!(!text.contains(&digest), "{options}: {output:?}");
             }
             assert!(state(&database) == before, "{options}");
         }
-        let said = run(&format!("migrate apply --approve {digest}"));
-        assert_eq!(said.exit, 0, "{said:?}");
-        assert!(!said.out.contains(&digest) && !said.err.contains(&digest));
+        let output = run(&format!("migrate apply --approve {digest}"));
+        assert_eq!(output.exit, 0, "{output:?}");
+        assert!(!output.out.contains(&digest) && !output.err.contains(&digest));
         assert!(state(&database) != before);
     }
 }

@@ -3,41 +3,41 @@
 use serde_json::json;
 
 use crate::serving::PRODUCTION;
-use crate::starting::{Database, after, apply, refused};
-use crate::{Place, Said};
+use crate::starting::{Database, apply, refused, with_next_migration};
+use crate::{AppFolder, ProcessOutput};
 
 /// Runs a command on a database.
-fn on(place: &Place, generation: &str, url: &str, words: &str) -> Said {
+fn run_on(place: &AppFolder, generation: &str, url: &str, words: &str) -> ProcessOutput {
     place.run_in(generation, words, &[("LINCHPIN_DATABASE_URL", url)])
 }
 
 /// Runs a command that must be refused; returns its document.
 #[track_caller]
-fn refused_with(said: &Said, exit: i32, code: &str) -> serde_json::Value {
-    let json = said.json();
+fn refused_with(output: &ProcessOutput, exit: i32, code: &str) -> serde_json::Value {
+    let json = output.json();
     assert_eq!(
-        (said.exit, &json["exit"], &json["error"]["code"]),
+        (output.exit, &json["exit"], &json["error"]["code"]),
         (exit, &json!(exit), &json!(code)),
-        "{said:?}"
+        "{output:?}"
     );
     json
 }
 
 /// The option that approves a plan.
-fn approval(said: &Said) -> String {
-    let json = said.json();
+fn approval(output: &ProcessOutput) -> String {
+    let json = output.json();
     let digest = json["result"]["approvalDigest"].as_str().unwrap();
     format!("--approve {digest}")
 }
 
 #[test]
-fn a_phase_runs_after_the_earlier_ones_and_moves_the_window() {
+fn phases_run_in_order_and_move_the_accepted_versions() {
     for database in Database::each() {
         let url = &database.url();
-        let old = Place::recorded("served");
+        let old = AppFolder::recorded("served");
         apply(&old, "served", url, "");
-        let new = after(&old, "served_changed");
-        let run = |words: &str| on(&new, "served_changed", url, words);
+        let new = with_next_migration(&old, "served_changed");
+        let run = |words: &str| run_on(&new, "served_changed", url, words);
         let window = || {
             ["min_seq", "max_seq"].map(|bound| {
                 database
@@ -70,10 +70,10 @@ fn a_phase_runs_after_the_earlier_ones_and_moves_the_window() {
 fn a_rollback_shows_what_it_drops_and_needs_its_digest() {
     for database in Database::each() {
         let url = &database.url();
-        let old = Place::recorded("served");
+        let old = AppFolder::recorded("served");
         apply(&old, "served", url, "");
-        let new = after(&old, "served_changed");
-        let run = |words: &str| on(&new, "served_changed", url, words);
+        let new = with_next_migration(&old, "served_changed");
+        let run = |words: &str| run_on(&new, "served_changed", url, words);
         apply(&new, "served_changed", url, "--phase expand");
         for n in 0..8 {
             let note = if n < 5 { "'kept'" } else { "NULL" };
@@ -85,12 +85,15 @@ fn a_rollback_shows_what_it_drops_and_needs_its_digest() {
         let plan = run("migrate plan --rollback --json");
         assert_eq!(plan.exit, 0, "{plan:?}");
         assert_eq!(plan.json()["result"]["state"]["lost"][0]["records"], 5);
-        let shown = run("migrate plan --rollback");
-        assert!(shown.out.contains("5 records lose a value"), "{shown:?}");
+        let printed = run("migrate plan --rollback");
+        assert!(
+            printed.out.contains("5 records lose a value"),
+            "{printed:?}"
+        );
 
         let columns = "SELECT note FROM tasks WHERE note IS NOT NULL";
-        let without = run("migrate rollback --json");
-        refused_with(&without, 4, "approval_required");
+        let unapproved = run("migrate rollback --json");
+        refused_with(&unapproved, 4, "approval_required");
         let wrong = run(&format!(
             "migrate rollback --json --approve {}",
             "0".repeat(64)
@@ -112,7 +115,7 @@ fn a_rollback_shows_what_it_drops_and_needs_its_digest() {
         );
         served.stop();
 
-        // Forward again, to the end: now it is too late.
+        // Applies the migration again with its contract phase. A rollback is then too late.
         apply(&new, "served_changed", url, "");
         for words in ["migrate plan --rollback --json", "migrate rollback --json"] {
             refused_with(&run(words), 4, "rollback_closed");
@@ -124,10 +127,10 @@ fn a_rollback_shows_what_it_drops_and_needs_its_digest() {
 fn a_chain_is_squashed_if_the_database_has_finished_it() {
     for database in Database::each() {
         let url = &database.url();
-        let old = Place::recorded("served");
+        let old = AppFolder::recorded("served");
         apply(&old, "served", url, "");
-        let new = after(&old, "served_noted");
-        let run = |words: &str| on(&new, "served_noted", url, words);
+        let new = with_next_migration(&old, "served_noted");
+        let run = |words: &str| run_on(&new, "served_noted", url, words);
         let squash = format!("migrate squash --until 2 --url {url} --json");
         let before = new.files();
         refused_with(&run(&squash), 3, "migration_unfinished");
@@ -151,17 +154,17 @@ fn a_chain_is_squashed_if_the_database_has_finished_it() {
 fn sql_that_names_a_renamed_column_ends_the_overlap() {
     let database = Database::Sqlite(tempfile::tempdir().unwrap());
     let url = &database.url();
-    let old = Place::recorded("served");
+    let old = AppFolder::recorded("served");
     apply(&old, "served", url, "");
     for (generation, overlap) in [("plain_sql", false), ("following_sql", true)] {
-        let new = after(&old, generation);
-        let plan = on(&new, generation, url, "migrate plan --json").json();
+        let new = with_next_migration(&old, generation);
+        let plan = run_on(&new, generation, url, "migrate plan --json").json();
         let migration = &plan["result"]["migrations"][0];
         assert_eq!(migration["overlap"], overlap, "{plan:#}");
-        let shown = on(&new, generation, url, "migrate plan").out;
+        let printed = run_on(&new, generation, url, "migrate plan").out;
         let reason = "overlap: no (the SQL of operation `popular` names `view_count`, which is \
                       renamed; `{column:view_count}` would follow the rename)";
-        assert_eq!(shown.contains(reason), !overlap, "{shown}");
+        assert_eq!(printed.contains(reason), !overlap, "{printed}");
     }
 }
 
@@ -170,19 +173,23 @@ fn every_command_on_a_database_prints_one_document() {
     let secret = "s3cret";
     for database in Database::each() {
         let url = &database.url();
-        let place = Place::recorded("plain");
+        let place = AppFolder::recorded("plain");
         let run = |generation: &str, words: &str| {
-            let said = on(&place, generation, url, &format!("{words} --json"));
+            let output = run_on(&place, generation, url, &format!("{words} --json"));
             let command: Vec<&str> = words.split(' ').take(2).collect();
-            let json = said.json();
-            assert_eq!(json["command"], command.join(" "), "{said:?}");
-            assert_eq!(json["exit"], said.exit, "{said:?}");
-            assert_eq!(json["ok"], said.exit == 0 || said.exit == 10, "{said:?}");
-            assert!(
-                !said.out.contains(secret) && !said.err.contains(secret),
-                "{said:?}"
+            let json = output.json();
+            assert_eq!(json["command"], command.join(" "), "{output:?}");
+            assert_eq!(json["exit"], output.exit, "{output:?}");
+            assert_eq!(
+                json["ok"],
+                output.exit == 0 || output.exit == 10,
+                "{output:?}"
             );
-            said.exit
+            assert!(
+                !output.out.contains(secret) && !output.err.contains(secret),
+                "{output:?}"
+            );
+            output.exit
         };
         assert_eq!(run("plain", "migrate plan --check"), 10);
         for words in [
@@ -196,7 +203,7 @@ fn every_command_on_a_database_prints_one_document() {
         ] {
             assert_eq!(run("plain", words), 0, "{words}");
         }
-        // Each command with an unknown option, and with one that it has not.
+        // Each command with an unknown option, and with a wrong use of `--until`.
         for words in [
             "record x",
             "plan",
@@ -217,11 +224,11 @@ fn every_command_on_a_database_prints_one_document() {
             let nowhere = format!("migrate {words} --until --until");
             assert_eq!(run("plain", &nowhere), 2, "{words}");
         }
-        // A mistake in the declarations, which is found before anything connects.
+        // A mistake in the declarations is reported before a database is contacted.
         for words in ["record x", "plan", "apply", "status", "verify", "adopt"] {
-            let away = "--url postgres://u:s3cret@127.0.0.1:1/d?sslmode=disable";
+            let unreachable = "--url postgres://u:s3cret@127.0.0.1:1/d?sslmode=disable";
             assert_eq!(
-                run("misspelt", &format!("migrate {words} {away}")),
+                run("misspelt", &format!("migrate {words} {unreachable}")),
                 3,
                 "{words}"
             );
@@ -237,9 +244,9 @@ fn every_command_on_a_database_prints_one_document() {
             "restore 1",
             "squash --until 1",
         ] {
-            let away = "--url postgres://u:s3cret@127.0.0.1:1/d?sslmode=disable";
+            let unreachable = "--url postgres://u:s3cret@127.0.0.1:1/d?sslmode=disable";
             assert_eq!(
-                run("plain", &format!("migrate {words} {away}")),
+                run("plain", &format!("migrate {words} {unreachable}")),
                 8,
                 "{words}"
             );

@@ -86,7 +86,7 @@ generation!(owned, [], {
     pub owner: String,
 });
 
-// Generations with routes for everybody.
+// Generations with public routes.
 generation!(served, [routes(auth = none)], {
     #[field(default = 0)]
     pub views: i64,
@@ -144,7 +144,7 @@ pub mod own_sql {
     )]
     pub const POPULAR: Operation<Task>;
 
-    #[allow(clippy::unused_async)] // the form of handlers
+    #[allow(clippy::unused_async)] // handlers are async
     async fn popular<S: SqlStore>(call: CustomCall<Task, S>) -> Result<Records<Task>> {
         Ok(call.records(PLAIN))
     }
@@ -160,7 +160,7 @@ pub mod own_sql {
     )]
     pub const OFTEN: Operation<Task>;
 
-    #[allow(clippy::unused_async)] // the form of handlers
+    #[allow(clippy::unused_async)] // handlers are async
     async fn often<S: SqlStore>(call: CustomCall<Task, S>) -> Result<Records<Task>> {
         Ok(call.records(FOLLOWING))
     }
@@ -171,7 +171,7 @@ pub mod own_sql {
         package!(name = "tasks", entities = [entity(Task, [OFTEN])]);
 }
 
-/// Two entities that name one table as their former one.
+/// Two entities with the same former table name.
 pub mod claimed {
     use linchpin::prelude::*;
 

@@ -4,26 +4,26 @@ use std::fs;
 
 use serde_json::Value as Json;
 
-use crate::Place;
+use crate::AppFolder;
 
 #[test]
 fn the_declared_snapshot_is_the_same_bytes_everywhere() {
-    let (here, there) = (Place::new(), Place::new());
-    let said = here.run("plain", "schema print");
-    assert_eq!((said.exit, said.err.as_str()), (0, ""));
-    let json: Json = said.json();
+    let (here, there) = (AppFolder::new(), AppFolder::new());
+    let output = here.run("plain", "schema print");
+    assert_eq!((output.exit, output.err.as_str()), (0, ""));
+    let json: Json = output.json();
     assert_eq!(json["format"], 2);
     assert_eq!(
-        said.out,
+        output.out,
         format!("{}\n", linchpin::migrate::canonical(&json))
     );
-    assert_eq!(there.run("plain", "schema print").out, said.out);
-    assert_eq!(there.run("reordered", "schema print").out, said.out);
+    assert_eq!(there.run("plain", "schema print").out, output.out);
+    assert_eq!(there.run("reordered", "schema print").out, output.out);
 }
 
 #[test]
 fn only_storage_facts_change_the_snapshot() {
-    let place = Place::new();
+    let place = AppFolder::new();
     let plain = place.run("plain", "schema print").out;
     assert_eq!(place.run("validated", "schema print").out, plain);
     for generation in ["indexed", "noted", "renamed", "retyped"] {
@@ -33,12 +33,12 @@ fn only_storage_facts_change_the_snapshot() {
 
 #[test]
 fn a_recorded_change_is_one_new_file_and_the_index() {
-    let place = Place::recorded("plain");
+    let place = AppFolder::recorded("plain");
     let before = place.files();
-    let said = place.run("noted", "migrate record add_note");
-    assert_eq!(said.exit, 0, "{said:?}");
+    let output = place.run("noted", "migrate record add_note");
+    assert_eq!(output.exit, 0, "{output:?}");
     assert_eq!(
-        said.out,
+        output.out,
         "recorded migration 2 `add_note` in migrations/0002_add_note.json\n  add field tasks.note\n"
     );
     let after = place.files();
@@ -61,12 +61,13 @@ fn a_recorded_change_is_one_new_file_and_the_index() {
 
 #[test]
 fn a_rename_is_recorded_once_and_its_annotation_may_stay() {
-    let place = Place::recorded("plain");
-    let said = place.run("renamed", "migrate record rename");
+    let place = AppFolder::recorded("plain");
+    let output = place.run("renamed", "migrate record rename");
     assert!(
-        said.out
+        output
+            .out
             .ends_with("\n  rename field tasks.views to view_count\n"),
-        "{said:?}"
+        "{output:?}"
     );
     let again = place.run("renamed", "migrate record again");
     assert_eq!((again.exit, again.out.as_str()), (0, "nothing to record\n"));
@@ -79,7 +80,7 @@ fn a_rename_is_recorded_once_and_its_annotation_may_stay() {
 
 #[test]
 fn the_format_of_a_file_does_not_matter_but_its_content_does() {
-    let place = Place::recorded("plain");
+    let place = AppFolder::recorded("plain");
     let file = place.path("0001_start.json");
     let text = fs::read_to_string(&file).unwrap();
     let json: Json = serde_json::from_str(&text).unwrap();
@@ -91,36 +92,37 @@ fn the_format_of_a_file_does_not_matter_but_its_content_does() {
         .map(|(key, value)| format!("\t\"{key}\":   {value}"))
         .collect();
     fs::write(&file, format!("{{\r\n{}\r\n}}", members.join(",\r\n"))).unwrap();
-    let said = place.run("plain", "migrate verify --offline");
-    assert_eq!(said.exit, 0, "{said:?}");
+    let output = place.run("plain", "migrate verify --offline");
+    assert_eq!(output.exit, 0, "{output:?}");
 
     let changed = text.replace("\"name\": \"start\"", "\"name\": \"begin\"");
     let changed = changed.replace("\"optional\": false", "\"optional\": true");
     assert_ne!(changed, text);
     fs::write(&file, changed).unwrap();
-    let said = place.run("plain", "migrate verify --offline");
-    assert_eq!(said.exit, 5);
+    let output = place.run("plain", "migrate verify --offline");
+    assert_eq!(output.exit, 5);
     assert!(
-        said.out
+        output
+            .out
             .starts_with("error digest_mismatch: `0001_start.json`: "),
-        "{said:?}"
+        "{output:?}"
     );
 }
 
 #[test]
 fn a_truncated_file_stops_recording() {
-    let place = Place::recorded("plain");
+    let place = AppFolder::recorded("plain");
     let file = place.path("0001_start.json");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, &text[..text.len() / 2]).unwrap();
     let before = place.files();
-    let said = place.run("noted", "migrate record x");
-    assert_eq!((said.exit, said.out.as_str()), (3, ""));
+    let output = place.run("noted", "migrate record x");
+    assert_eq!((output.exit, output.out.as_str()), (3, ""));
     assert!(
-        said.err.contains("`0001_start.json` is not valid at `$."),
-        "{said:?}"
+        output.err.contains("`0001_start.json` is not valid at `$."),
+        "{output:?}"
     );
     assert_eq!(place.files(), before);
-    let said = place.run("noted", "migrate record x --json");
-    assert_eq!(said.json()["error"]["code"], "snapshot_invalid");
+    let output = place.run("noted", "migrate record x --json");
+    assert_eq!(output.json()["error"]["code"], "snapshot_invalid");
 }

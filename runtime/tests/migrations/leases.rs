@@ -21,13 +21,13 @@ async fn an_app_that_its_database_does_not_accept_any_more_answers_503_and_stops
     let client = Client::new(&app);
     assert_eq!(client.get("/tasks").await.unwrap().status(), 200);
 
-    // As a migration does that this binary does not know.
+    // The same write as that of a migration that this binary does not know.
     let moved = "UPDATE linchpin_schema SET min_seq = 5, max_seq = 6, epoch = epoch + 1";
     let database = Connection::open(&file).unwrap();
     database.execute(moved, []).unwrap();
     drop(database);
     assert_eq!(client.get("/tasks").await.unwrap().status(), 200);
-    // From here on the clock jumps to the next moment at which something is due.
+    // From here on the clock is paused: it jumps to the next timer.
     tokio::time::pause();
     let mut refused = client.get("/tasks").await.unwrap();
     for _ in 0..60 {

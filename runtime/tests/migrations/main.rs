@@ -4,7 +4,7 @@
 //! process names the generation of its declarations and the arguments, because its environment is
 //! empty.
 #![cfg(all(feature = "sqlite", feature = "postgres"))]
-#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, a panic reports the failure
 
 mod approval;
 mod commands;
@@ -47,38 +47,38 @@ async fn app() {
 }
 
 /// A folder in which the app runs.
-struct Place {
+struct AppFolder {
     folder: TempDir,
 }
 
-/// What a process said.
+/// The output of a process.
 #[derive(Debug)]
-struct Said {
+struct ProcessOutput {
     exit: i32,
     out: String,
     err: String,
 }
 
-impl Said {
-    /// The only document on standard output.
+impl ProcessOutput {
+    /// Parses standard output, which must be one JSON document.
     #[track_caller]
     fn json(&self) -> Json {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-impl Place {
+impl AppFolder {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
         }
     }
 
-    /// A folder in which this generation is recorded.
+    /// A folder with a recorded migration of this generation.
     fn recorded(generation: &str) -> Self {
         let place = Self::new();
-        let said = place.run(generation, "migrate record start");
-        assert_eq!(said.exit, 0, "{said:?}");
+        let output = place.run(generation, "migrate record start");
+        assert_eq!(output.exit, 0, "{output:?}");
         place
     }
 
@@ -87,12 +87,12 @@ impl Place {
     }
 
     /// Runs the app of a generation with an empty environment.
-    fn run(&self, generation: &str, words: &str) -> Said {
+    fn run(&self, generation: &str, words: &str) -> ProcessOutput {
         self.run_in(generation, words, &[])
     }
 
     /// Like [`run`](Self::run), with these environment variables.
-    fn run_in(&self, generation: &str, words: &str, variables: &[(&str, &str)]) -> Said {
+    fn run_in(&self, generation: &str, words: &str, variables: &[(&str, &str)]) -> ProcessOutput {
         let lines: Vec<&str> = [generation]
             .into_iter()
             .chain(words.split_whitespace())
@@ -114,7 +114,7 @@ impl Place {
         let (_, out) = out
             .split_once(&format!("{MARK}\n"))
             .unwrap_or_else(|| panic!("the app did not start: {out}"));
-        Said {
+        ProcessOutput {
             exit: status.code().unwrap(),
             out: out.to_owned(),
             err: String::from_utf8(stderr).unwrap(),

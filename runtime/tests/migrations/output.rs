@@ -1,21 +1,21 @@
 //! The document for programs and the exit status.
 
-use crate::{Place, Said};
+use crate::{AppFolder, ProcessOutput};
 
 #[track_caller]
-fn check(said: &Said, exit: i32, command: &str) {
-    assert_eq!(said.exit, exit, "{said:?}");
-    let json = said.json();
+fn check(output: &ProcessOutput, exit: i32, command: &str) {
+    assert_eq!(output.exit, exit, "{output:?}");
+    let json = output.json();
     assert_eq!(json["exit"], exit);
     assert_eq!(json["ok"], exit == 0);
     assert_eq!(json["command"], command);
     assert_eq!(json.get("error").is_some(), exit != 0);
-    assert!(!said.out.contains("s3cret") && !said.err.contains("s3cret"));
+    assert!(!output.out.contains("s3cret") && !output.err.contains("s3cret"));
 }
 
 #[test]
 fn every_command_prints_one_document() {
-    let place = Place::recorded("plain");
+    let place = AppFolder::recorded("plain");
     for (words, command) in [
         ("migrate record same", "migrate record"),
         ("migrate verify --offline", "migrate verify"),
@@ -34,9 +34,9 @@ fn every_command_prints_one_document() {
             "migrate plan",
         ),
     ] {
-        let said = place.run("plain", words);
-        check(&said, 2, command);
-        assert_eq!(said.json()["error"]["code"], "usage");
+        let output = place.run("plain", words);
+        check(&output, 2, command);
+        assert_eq!(output.json()["error"]["code"], "usage");
     }
     check(
         &place.run("owned", "migrate record x --json"),
@@ -47,10 +47,10 @@ fn every_command_prints_one_document() {
 
 #[test]
 fn usage_errors_are_printed_for_people() {
-    let said = Place::new().run("plain", "migrate plan --chekc");
-    assert_eq!((said.exit, said.out.as_str()), (2, ""));
+    let output = AppFolder::new().run("plain", "migrate plan --chekc");
+    assert_eq!((output.exit, output.out.as_str()), (2, ""));
     assert_eq!(
-        said.err,
+        output.err,
         "linchpin: unknown option `--chekc`; did you mean `--check`?\n  help: `--help` lists the \
          commands and options\n"
     );
@@ -59,64 +59,64 @@ fn usage_errors_are_printed_for_people() {
 #[cfg(feature = "postgres")]
 #[test]
 fn a_database_that_cannot_be_reached_is_named_without_its_password() {
-    let place = Place::recorded("plain");
+    let place = AppFolder::recorded("plain");
     let url = "postgres://tasks:s3cret@127.0.0.1:1/tasks?sslmode=disable";
     for command in ["plan", "apply"] {
         let words = format!("migrate {command} --json --url {url}");
-        let said = place.run("plain", &words);
-        check(&said, 8, &format!("migrate {command}"));
+        let output = place.run("plain", &words);
+        check(&output, 8, &format!("migrate {command}"));
         let words = format!("migrate {command} --url {url}");
-        let said = place.run("plain", &words);
-        assert_eq!((said.exit, said.out.as_str()), (8, ""), "{said:?}");
-        assert!(!said.err.contains("s3cret"));
+        let output = place.run("plain", &words);
+        assert_eq!((output.exit, output.out.as_str()), (8, ""), "{output:?}");
+        assert!(!output.err.contains("s3cret"));
     }
 }
 
 #[test]
 fn a_new_database_is_migrated_and_planned_again() {
-    let place = Place::recorded("plain");
+    let place = AppFolder::recorded("plain");
     let url = "--url sqlite:tasks.db";
-    let said = place.run("plain", &format!("migrate plan --check {url}"));
-    assert_eq!(said.exit, 10, "{said:?}");
+    let output = place.run("plain", &format!("migrate plan --check {url}"));
+    assert_eq!(output.exit, 10, "{output:?}");
     assert!(
-        said.out.starts_with("migration 1 start   sqlite "),
-        "{said:?}"
+        output.out.starts_with("migration 1 start   sqlite "),
+        "{output:?}"
     );
-    let said = place.run("plain", &format!("migrate apply {url}"));
-    assert_eq!(said.exit, 0, "{said:?}");
-    let said = place.run("plain", &format!("migrate plan --check {url}"));
+    let output = place.run("plain", &format!("migrate apply {url}"));
+    assert_eq!(output.exit, 0, "{output:?}");
+    let output = place.run("plain", &format!("migrate plan --check {url}"));
     assert_eq!(
-        (said.exit, said.out.as_str()),
+        (output.exit, output.out.as_str()),
         (0, "nothing to do\n"),
-        "{said:?}"
+        "{output:?}"
     );
-    let said = place.run("plain", &format!("migrate verify --data {url}"));
+    let output = place.run("plain", &format!("migrate verify --data {url}"));
     assert_eq!(
-        (said.exit, said.out.as_str()),
-        (0, "the database is as its ledger says\n"),
-        "{said:?}"
+        (output.exit, output.out.as_str()),
+        (0, "the database matches its ledger\n"),
+        "{output:?}"
     );
     place.run("noted", "migrate record add_note");
-    let said = place.run("noted", &format!("migrate status --json {url}"));
-    check(&said, 0, "migrate status");
-    assert_eq!(said.json()["result"]["seq"], 1);
-    assert_eq!(said.json()["result"]["pending"][0]["name"], "add_note");
-    let said = place.run("noted", &format!("migrate apply --json {url}"));
-    check(&said, 0, "migrate apply");
-    let said = place.run("noted", &format!("migrate status {url}"));
+    let output = place.run("noted", &format!("migrate status --json {url}"));
+    check(&output, 0, "migrate status");
+    assert_eq!(output.json()["result"]["seq"], 1);
+    assert_eq!(output.json()["result"]["pending"][0]["name"], "add_note");
+    let output = place.run("noted", &format!("migrate apply --json {url}"));
+    check(&output, 0, "migrate apply");
+    let output = place.run("noted", &format!("migrate status {url}"));
     assert!(
-        said.out.contains("   installed   schema 2   accepts "),
-        "{said:?}"
+        output.out.contains("   installed   schema 2   accepts "),
+        "{output:?}"
     );
     assert!(
-        said.out.contains("\nmigration 2 add_note   done\n"),
-        "{said:?}"
+        output.out.contains("\nmigration 2 add_note   done\n"),
+        "{output:?}"
     );
 }
 
 #[test]
 fn verification_lists_every_difference_of_a_database() {
-    let place = Place::recorded("indexed");
+    let place = AppFolder::recorded("indexed");
     let url = "--url sqlite:tasks.db";
     assert_eq!(
         place.run("indexed", &format!("migrate apply {url}")).exit,
@@ -132,16 +132,16 @@ fn verification_lists_every_difference_of_a_database() {
         )
         .unwrap();
     drop(database);
-    let said = place.run("indexed", &format!("migrate verify {url}"));
-    assert_eq!(said.exit, 5, "{said:?}");
+    let output = place.run("indexed", &format!("migrate verify {url}"));
+    assert_eq!(output.exit, 5, "{output:?}");
     for line in [
         "error missing_index: ",
         "error missing_column: ",
         "warning extra_column: ",
     ] {
-        assert!(said.out.contains(line), "{said:?}");
+        assert!(output.out.contains(line), "{output:?}");
     }
-    let said = place.run("indexed", &format!("migrate verify --json {url}"));
-    assert_eq!((said.exit, &said.json()["ok"]), (5, &false.into()));
-    assert_eq!(said.json()["exit"], 5);
+    let output = place.run("indexed", &format!("migrate verify --json {url}"));
+    assert_eq!((output.exit, &output.json()["ok"]), (5, &false.into()));
+    assert_eq!(output.json()["exit"], 5);
 }

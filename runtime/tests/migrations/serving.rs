@@ -1,4 +1,4 @@
-//! Apps that serve, as processes: until a start is refused, or until the test ends them.
+//! Processes of serving apps, which run until a start is refused or until the test stops them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use crate::Place;
+use crate::AppFolder;
 
 /// The settings of production.
 pub const PRODUCTION: [(&str, &str); 2] = [
@@ -22,19 +22,20 @@ pub const PRODUCTION: [(&str, &str); 2] = [
 pub struct Served {
     child: Child,
     address: String,
-    /// What it has logged before it listened.
+    /// The log until the server listens.
     pub log: String,
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub body: Json,
 }
 
-impl Place {
-    /// Sets the generation of the next process. Processes that start at once read the same file.
+impl AppFolder {
+    /// Sets the generation of the next process. Processes that start concurrently read the same
+    /// file.
     pub fn choose(&self, generation: &str) {
         let file = self.folder.path().join("app");
         if std::fs::read_to_string(&file).is_ok_and(|chosen| chosen == generation) {
@@ -60,7 +61,7 @@ impl Place {
             })
     }
 
-    #[allow(clippy::zombie_processes)] // the caller waits for a process that serves
+    #[allow(clippy::zombie_processes)] // the caller waits until the process serves
     fn serves(
         &self,
         generation: &str,
@@ -115,7 +116,7 @@ impl Served {
     fn request(&self, method: &str, path: &str, body: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(Duration::from_mins(1)))
             .unwrap();
         let length = body.len();
         write!(
@@ -143,7 +144,7 @@ impl Served {
         assert!(done.success());
     }
 
-    /// Stops it as a supervisor does, and waits for its end.
+    /// Stops the process with the signal of a supervisor, and waits for its end.
     pub fn stop(mut self) {
         self.signal("-TERM");
         self.child.wait().unwrap();
@@ -152,7 +153,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It has ended already if it was stopped.
+        // After `stop`, the process has ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,15 +1,14 @@
-//! The start of a server: which database it serves, what it does to one in development, and how it
-//! refuses one.
+//! The start of a server: accepted databases, changes to a database in development, and refusals.
 
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::Place;
+use crate::AppFolder;
 use crate::server;
 use crate::serving::{PRODUCTION, Served};
 
-/// A database of each store.
+/// A test database, on `SQLite` or on `PostgreSQL`.
 pub enum Database {
     Sqlite(TempDir),
     Postgres(String),
@@ -56,7 +55,7 @@ impl Database {
                 });
                 rows.unwrap().map(Result::unwrap).collect()
             }
-            // The helper reads two columns.
+            // The helper function reads two columns.
             Self::Postgres(url) => {
                 let sql = sql.replacen(" FROM ", ", '' FROM ", 1);
                 server::rows(url, &sql, |first, _| first)
@@ -85,7 +84,7 @@ impl Database {
 }
 
 /// Runs `migrate apply`, with the digest of the plan if it needs one.
-pub fn apply(place: &Place, generation: &str, url: &str, options: &str) {
+pub fn apply(place: &AppFolder, generation: &str, url: &str, options: &str) {
     let target = [("LINCHPIN_DATABASE_URL", url)];
     let plan = place.run_in(generation, "migrate plan --json", &target);
     let digest = &plan.json()["result"]["approvalDigest"];
@@ -94,24 +93,24 @@ pub fn apply(place: &Place, generation: &str, url: &str, options: &str) {
         _ => String::new(),
     };
     let words = format!("migrate apply {options} {approve}");
-    let said = place.run_in(generation, &words, &target);
-    assert_eq!(said.exit, 0, "{said:?}");
+    let output = place.run_in(generation, &words, &target);
+    assert_eq!(output.exit, 0, "{output:?}");
 }
 
 /// A folder with the recorded migrations of another one, and one more.
-pub fn after(place: &Place, generation: &str) -> Place {
-    let next = Place::new();
+pub fn with_next_migration(place: &AppFolder, generation: &str) -> AppFolder {
+    let next = AppFolder::new();
     let folder = next.folder.path().join("migrations");
     std::fs::create_dir(&folder).unwrap();
     for (name, text) in place.files() {
         std::fs::write(folder.join(name), text).unwrap();
     }
-    let said = next.run(generation, "migrate record next");
-    assert_eq!(said.exit, 0, "{said:?}");
+    let output = next.run(generation, "migrate record next");
+    assert_eq!(output.exit, 0, "{output:?}");
     next
 }
 
-/// The text of a refused start.
+/// The message of a refused start.
 #[track_caller]
 pub fn refused(start: Result<Served, (i32, String)>) -> String {
     match start {
@@ -124,7 +123,7 @@ pub fn refused(start: Result<Served, (i32, String)>) -> String {
 }
 
 #[track_caller]
-fn contains(text: &str, parts: &[&str]) {
+fn assert_contains(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part} in\n{text}");
     }
@@ -134,12 +133,12 @@ fn contains(text: &str, parts: &[&str]) {
 fn a_binary_serves_only_after_its_migration_is_expanded() {
     for database in Database::each() {
         let url = &database.url();
-        let old = Place::recorded("served");
+        let old = AppFolder::recorded("served");
         apply(&old, "served", url, "");
-        let new = after(&old, "served_noted");
+        let new = with_next_migration(&old, "served_noted");
 
         let text = refused(new.serve("served_noted", url, &PRODUCTION));
-        contains(
+        assert_contains(
             &text,
             &[
                 "linchpin: this binary cannot serve database `",
@@ -169,12 +168,12 @@ fn a_binary_serves_only_after_its_migration_is_expanded() {
 fn an_earlier_binary_is_refused_after_the_contract() {
     for database in Database::each() {
         let url = &database.url();
-        let old = Place::recorded("served");
+        let old = AppFolder::recorded("served");
         apply(&old, "served", url, "");
-        let new = after(&old, "served_dropped");
+        let new = with_next_migration(&old, "served_dropped");
         apply(&new, "served_dropped", url, "");
         let text = refused(old.serve("served", url, &PRODUCTION));
-        contains(
+        assert_contains(
             &text,
             &[
                 "\nbinary schema    1  start             sha256 ",
@@ -190,8 +189,8 @@ fn an_earlier_binary_is_refused_after_the_contract() {
 fn production_refuses_what_is_not_recorded_and_an_empty_database() {
     let database = Database::sqlite();
     let url = &database.url();
-    let text = refused(Place::new().serve("served", url, &PRODUCTION));
-    contains(
+    let text = refused(AppFolder::new().serve("served", url, &PRODUCTION));
+    assert_contains(
         &text,
         &[
             "\nbinary schema    0  (none)",
@@ -199,9 +198,9 @@ fn production_refuses_what_is_not_recorded_and_an_empty_database() {
             "linchpin::migrations!(\"migrations\")",
         ],
     );
-    let place = Place::recorded("served");
+    let place = AppFolder::recorded("served");
     let text = refused(place.serve("served_noted", url, &PRODUCTION));
-    contains(
+    assert_contains(
         &text,
         &[
             "\n  the declared schema differs from the newest recorded migration\n",
@@ -209,21 +208,21 @@ fn production_refuses_what_is_not_recorded_and_an_empty_database() {
         ],
     );
     let text = refused(place.serve("served", url, &PRODUCTION));
-    contains(
+    assert_contains(
         &text,
         &[
             "\n  the database has no tables yet\n",
             "\n  help: run `migrate apply` with this binary, then start it\n",
         ],
     );
-    // Nothing was created.
+    // The refused start created no table.
     assert!(database.texts("SELECT name FROM sqlite_schema").is_empty());
 }
 
 #[test]
 fn a_development_start_creates_extends_and_keeps() {
     let database = Database::sqlite();
-    let (place, url) = (Place::new(), &database.url());
+    let (place, url) = (AppFolder::new(), &database.url());
     let served = place.serve("served", url, &[]).unwrap();
     assert_eq!(served.post("/tasks", &json!({ "size": "a" })).status, 201);
     served.stop();
@@ -235,9 +234,9 @@ fn a_development_start_creates_extends_and_keeps() {
     served.stop();
     assert_eq!(database.columns(), ["id", "note", "size", "views"]);
 
-    // The columns stay. New records fill the one that must have a value.
+    // The columns stay. New records get a value for the required one.
     let served = place.serve("served_dropped", url, &[]).unwrap();
-    contains(&served.log, &["contract rebuildTable tasks"]);
+    assert_contains(&served.log, &["contract rebuildTable tasks"]);
     let created = served.post("/tasks", &json!({}));
     assert_eq!(created.status, 201, "{created:?}");
     served.stop();
@@ -249,7 +248,7 @@ fn a_development_start_creates_extends_and_keeps() {
 #[test]
 fn a_development_start_serves_a_renamed_field_under_its_earlier_column() {
     let database = Database::sqlite();
-    let (place, url) = (Place::new(), &database.url());
+    let (place, url) = (AppFolder::new(), &database.url());
     let served = place.serve("served", url, &[]).unwrap();
     let task = json!({ "size": "a", "views": 7 });
     assert_eq!(served.post("/tasks", &task).status, 201);
@@ -267,7 +266,7 @@ fn a_development_start_serves_a_renamed_field_under_its_earlier_column() {
 fn a_rename_that_is_declared_after_a_start_keeps_the_values_of_the_former_field() {
     for is_recorded in [false, true] {
         let database = Database::sqlite();
-        let (place, url) = (Place::new(), &database.url());
+        let (place, url) = (AppFolder::new(), &database.url());
         if is_recorded {
             assert_eq!(place.run("served", "migrate record start").exit, 0);
         }
@@ -282,11 +281,11 @@ fn a_rename_that_is_declared_after_a_start_keeps_the_values_of_the_former_field(
         served.stop();
         assert_eq!(database.columns(), ["id", "size", "view_count", "views"]);
 
-        let said = place.run("served_renamed", "migrate record rename");
-        assert_eq!(said.exit, 0, "{said:?}");
+        let output = place.run("served_renamed", "migrate record rename");
+        assert_eq!(output.exit, 0, "{output:?}");
         let target = [("LINCHPIN_DATABASE_URL", url.as_str())];
         let plan = place.run_in("served_renamed", "migrate plan", &target);
-        contains(
+        assert_contains(
             &plan.out,
             &[
                 "rebuildTable",
@@ -308,12 +307,12 @@ fn a_rename_that_is_declared_after_a_start_keeps_the_values_of_the_former_field(
 #[test]
 fn a_development_start_on_postgres_creates_and_never_changes() {
     let database = Database::postgres();
-    let (place, url) = (Place::new(), &database.url());
+    let (place, url) = (AppFolder::new(), &database.url());
     let served = place.serve("served", url, &[]).unwrap();
     assert_eq!(served.post("/tasks", &json!({ "size": "a" })).status, 201);
     served.stop();
     let text = refused(place.serve("served_noted", url, &[]));
-    contains(
+    assert_contains(
         &text,
         &[
             "\n  pending: 0001.01 expand addColumn tasks.note\n",
@@ -325,20 +324,20 @@ fn a_development_start_on_postgres_creates_and_never_changes() {
 }
 
 #[test]
-fn a_draft_is_taken_over_by_the_migration_that_records_it() {
+fn recording_a_draft_adopts_its_changes() {
     for database in Database::each() {
-        let (place, url) = (Place::new(), &database.url());
+        let (place, url) = (AppFolder::new(), &database.url());
         place.serve("served", url, &[]).unwrap().stop();
-        let said = place.run("served", "migrate record start");
-        assert_eq!(said.exit, 0, "{said:?}");
+        let output = place.run("served", "migrate record start");
+        assert_eq!(output.exit, 0, "{output:?}");
         let run = |words: &str| {
-            let said = place.run_in("served", words, &[("LINCHPIN_DATABASE_URL", url)]);
-            (said.exit, said.out)
+            let output = place.run_in("served", words, &[("LINCHPIN_DATABASE_URL", url)]);
+            (output.exit, output.out)
         };
         // Production refuses the database until its ledger has the migration.
         let (exit, plan) = run("migrate plan --check");
         assert_eq!(exit, 10, "{plan}");
-        contains(
+        assert_contains(
             &plan,
             &["\nno step is needed; `migrate apply` records this in the database\n"],
         );
@@ -356,9 +355,9 @@ fn a_draft_is_taken_over_by_the_migration_that_records_it() {
 }
 
 #[test]
-fn five_starts_at_once_create_one_database() {
+fn five_concurrent_starts_create_one_database() {
     for database in Database::each() {
-        let (place, url) = (Place::new(), &database.url());
+        let (place, url) = (AppFolder::new(), &database.url());
         place.choose("served");
         std::thread::scope(|scope| {
             let starts: Vec<_> = (0..5)
@@ -382,11 +381,11 @@ fn tables_without_a_ledger_are_adopted_only_in_development_and_if_they_are_equal
                   DROP TABLE linchpin_migration_steps; DROP TABLE linchpin_instances";
     for database in Database::each() {
         let url = &database.url();
-        let place = Place::recorded("served");
+        let place = AppFolder::recorded("served");
         apply(&place, "served", url, "");
         database.execute(forget);
         let text = refused(place.serve("served", url, &PRODUCTION));
-        contains(
+        assert_contains(
             &text,
             &[
                 "\n  the database has tables of this app but no ledger of migrations: `tasks`\n",
@@ -395,12 +394,12 @@ fn tables_without_a_ledger_are_adopted_only_in_development_and_if_they_are_equal
         );
         if matches!(database, Database::Postgres(_)) {
             let text = refused(place.serve("served", url, &[]));
-            contains(&text, &["`migrate adopt`"]);
+            assert_contains(&text, &["`migrate adopt`"]);
             continue;
         }
-        let other = Place::new();
+        let other = AppFolder::new();
         let text = refused(other.serve("served_noted", url, &[]));
-        contains(
+        assert_contains(
             &text,
             &["`migrate adopt`", "missing_column: table `tasks` `note`"],
         );
@@ -413,21 +412,21 @@ fn tables_without_a_ledger_are_adopted_only_in_development_and_if_they_are_equal
 fn a_table_that_differs_from_the_ledger_stops_the_start() {
     for database in Database::each() {
         let url = &database.url();
-        let place = Place::new();
+        let place = AppFolder::new();
         place.serve("served", url, &[]).unwrap().stop();
         database.execute("ALTER TABLE tasks DROP COLUMN size");
         let text = refused(place.serve("served", url, &[]));
-        contains(
+        assert_contains(
             &text,
             &[
-                "\n  the tables differ from what the ledger says\n",
+                "\n  the tables differ from the ledger\n",
                 "\n  missing_column: table `tasks` `size`",
                 "\n  help: undo the change by hand; `migrate verify` lists every difference\n",
             ],
         );
         let tolerant = [("LINCHPIN_SCHEMA_CHECK", "warn")];
         let served = place.serve("served", url, &tolerant).unwrap();
-        contains(&served.log, &["the database differs from its ledger"]);
+        assert_contains(&served.log, &["the tables differ from the ledger"]);
     }
 }
 
@@ -435,15 +434,15 @@ fn a_table_that_differs_from_the_ledger_stops_the_start() {
 fn tables_of_the_framework_are_expanded_by_their_version() {
     for database in Database::each() {
         let url = &database.url();
-        let place = Place::recorded("served");
+        let place = AppFolder::recorded("served");
         apply(&place, "served", url, "");
-        // As an earlier release would have made it.
+        // The framework's tables as an earlier release creates them.
         database.execute(
             "UPDATE linchpin_schema SET system = 0; DROP TABLE linchpin_audit_entries; \
              DROP TABLE linchpin_consumers",
         );
         let text = refused(place.serve("served", url, &PRODUCTION));
-        contains(
+        assert_contains(
             &text,
             &[
                 "\n  the framework's tables have version 0; this binary needs version 1\n",

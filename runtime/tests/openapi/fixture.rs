@@ -1,4 +1,4 @@
-//! `Post`, written as descriptors, with one operation of each kind.
+//! `Post`, declared by descriptors, with transitions, increments, lookups and `exists`.
 
 use std::sync::Arc;
 
@@ -165,7 +165,7 @@ const POST: EntityDesc = EntityDesc {
     namespace: Some("blog"),
     path: "posts",
     storage_name: "blog_posts",
-    doc: "Something to read.",
+    doc: "A blog post.",
     fields: &FIELDS,
     primary: 0,
     indexes: &[],
@@ -214,14 +214,14 @@ const POST: EntityDesc = EntityDesc {
     ..EntityDesc::new("", "", "", &[])
 };
 static BLOG_POST: EntityDesc = POST;
-/// Another entity of the same name.
+/// Another entity with the same type name.
 static NEWS_POST: EntityDesc = EntityDesc {
     namespace: Some("news"),
     path: "news/posts",
     storage_name: "news_posts",
     ..POST
 };
-/// An entity that wants the name of the error body, with a number for its key.
+/// An entity with the name of the error schema and an integer key.
 static ERROR: EntityDesc = EntityDesc {
     name: "Error",
     namespace: None,
@@ -345,7 +345,7 @@ static BY_SLUG: OpSpec = OpSpec {
             field: 1,
             value: SourceSpec::Param(0),
         }],
-        // Names a private field: the document must not.
+        // The filter names a private field. The document must not name it.
         filter: Some(FilterSpec::Cond(
             12,
             Op::Eq,
@@ -495,12 +495,12 @@ pub(crate) static PACKAGE: Package = Package {
     after_adapters: None,
 };
 
-/// Its mounted routes.
+/// The mounted routes of the fixture.
 pub(crate) fn endpoints() -> Vec<linchpin::http::Endpoint> {
     linchpin::http::endpoints(&PACKAGE, "/", &adapters())
 }
 
-/// Its adapters, on a memory store of their own.
+/// The adapters of the fixture, on a new memory store.
 pub(crate) fn adapters() -> linchpin::Adapters {
     let store = Arc::new(Memory::new());
     let key = || CursorKey::derive(&["a secret of the fixture, long enough"]);

@@ -1,4 +1,4 @@
-//! The document against the service: whatever is sent, the answer is one the document announces.
+//! Compares the document with the service: the document announces every response, for any request.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -45,14 +45,14 @@ fn service() -> HttpService {
     linchpin::http::service(endpoints, state).expect("the service")
 }
 
-/// A service with its document, and what has been seen of both.
+/// A service with its document, and the observed responses.
 struct Live {
     service: HttpService,
     document: Json,
     /// `(operationId, status, code)`
     seen: BTreeSet<(String, u16, String)>,
     faults: Vec<String>,
-    /// Compiled once: by the schema's text.
+    /// Schema validators, compiled once per schema text.
     validators: HashMap<String, jsonschema::Validator>,
 }
 
@@ -121,18 +121,20 @@ impl Live {
             declared = self
                 .document
                 .pointer(&target[1..])
-                .ok_or(format!("{target} leads nowhere"))?;
+                .ok_or(format!("the reference {target} has no target"))?;
         }
         if declared.is_null() && operation["responses"]["default"].is_null() {
             return Err("the document does not announce this status".to_owned());
         }
         for (name, header) in declared["headers"].as_object().into_iter().flatten() {
-            let target = header["$ref"].as_str().ok_or("a header is no reference")?;
+            let target = header["$ref"]
+                .as_str()
+                .ok_or("a header must be a reference")?;
             let always = self
                 .document
                 .pointer(&target[1..])
                 .is_some_and(|h| h["required"] == true);
-            // The null of a lookup has no version.
+            // A lookup without a match returns `null`, which has no version.
             if !response.headers().contains_key(name) && (always || *answer != Json::Null) {
                 return Err(format!("header {name} is missing"));
             }
@@ -305,7 +307,7 @@ async fn every_response_is_one_that_the_document_announces() {
         live.faults.len(),
         &live.faults[..live.faults.len().min(5)]
     );
-    // The requests were not all refused for one reason.
+    // The test is only valid if responses of different kinds occur.
     let statuses: BTreeSet<u16> = live.seen.iter().map(|(_, status, _)| *status).collect();
     for status in [
         200, 201, 204, 304, 400, 401, 403, 404, 409, 412, 413, 414, 415, 428,

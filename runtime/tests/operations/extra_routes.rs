@@ -1,5 +1,5 @@
-//! `#[route]`: a function of the user with the adapter, the context and axum's extractors, below an
-//! entity, under its policy.
+//! `#[route]`: functions of the app with adapter, context and axum extractors, below the path of an
+//! entity and under its policy.
 
 use serde_json::json;
 
@@ -8,13 +8,13 @@ use crate::fixture::ticket;
 use crate::server::Server;
 
 cases!(
-    every_extractor,
-    what_extractors_refuse,
-    the_policy_holds,
-    static_beside_parameters
+    a_route_may_use_every_extractor,
+    refusals_of_extractors_have_the_standard_body,
+    the_policy_of_a_route_applies,
+    static_segments_win_over_parameters
 );
 
-async fn every_extractor(s: &Server) {
+async fn a_route_may_use_every_extractor(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     let reply = s
         .post(
@@ -23,29 +23,29 @@ async fn every_extractor(s: &Server) {
         )
         .await;
     assert_eq!(reply.status, 201, "{reply:?}");
-    let made = reply.json();
-    let slugs: Vec<_> = made
+    let copies = reply.json();
+    let slugs: Vec<_> = copies
         .as_array()
         .unwrap()
         .iter()
         .map(|t| t["slug"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(slugs, ["p q-0-of-a", "p q-1-of-a"]);
-    assert_eq!(made[0]["category"], "c");
+    assert_eq!(copies[0]["category"], "c");
     assert!(!reply.header("x-request-id").is_empty());
-    // Everybody sees the record that the handler created.
+    // The generated route also returns the record that the handler created.
     assert_eq!(
-        s.get(&format!("/tickets/{}", made[1]["id"].as_str().unwrap()))
+        s.get(&format!("/tickets/{}", copies[1]["id"].as_str().unwrap()))
             .await
             .json(),
-        made[1]
+        copies[1]
     );
 }
 
-async fn what_extractors_refuse(s: &Server) {
+async fn refusals_of_extractors_have_the_standard_body(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     let body = json!({ "category": "c" });
-    // Errors of the framework, returned with `?`, become its answers.
+    // Errors of the framework that the function returns with `?` become the response.
     assert_eq!(
         s.post("/tickets/nope/copies/1", body.clone()).await.code(),
         (404, "not_found")
@@ -56,9 +56,12 @@ async fn what_extractors_refuse(s: &Server) {
             .status,
         201
     );
-    let taken = s.post(&format!("{path}/copies/1"), body.clone()).await;
-    assert_eq!(taken.code(), (409, "conflict"));
-    assert_eq!(taken.json()["requestId"], taken.header("x-request-id"));
+    let conflict = s.post(&format!("{path}/copies/1"), body.clone()).await;
+    assert_eq!(conflict.code(), (409, "conflict"));
+    assert_eq!(
+        conflict.json()["requestId"],
+        conflict.header("x-request-id")
+    );
     // Errors of axum's extractors have the standard status and body.
     for (path, headers, body, status) in [
         (
@@ -104,34 +107,34 @@ async fn what_extractors_refuse(s: &Server) {
     }
 }
 
-async fn the_policy_holds(s: &Server) {
-    let who = |token: Option<String>| async move {
+async fn the_policy_of_a_route_applies(s: &Server) {
+    let call_as = |token: Option<String>| async move {
         let headers: Vec<_> = token
             .iter()
             .map(|t| ("authorization", t.as_str()))
             .collect();
         s.raw("GET", "/tickets/whoami", &headers, "").await
     };
-    assert_eq!(who(None).await.code(), (401, "unauthorized"));
+    assert_eq!(call_as(None).await.code(), (401, "unauthorized"));
     assert_eq!(
-        who(Some(s.token("alice", &[]))).await.code(),
+        call_as(Some(s.token("alice", &[]))).await.code(),
         (403, "forbidden")
     );
-    let reply = who(Some(s.token("alice", &["agent"]))).await;
+    let reply = call_as(Some(s.token("alice", &["agent"]))).await;
     assert_eq!((reply.status, &reply.body[..]), (200, &b"alice"[..]));
     assert_eq!(
-        who(Some("Bearer nonsense".to_owned())).await.code(),
+        call_as(Some("Bearer nonsense".to_owned())).await.code(),
         (401, "unauthorized")
     );
 }
 
-async fn static_beside_parameters(s: &Server) {
-    // `whoami` is no record's id, in no method.
+async fn static_segments_win_over_parameters(s: &Server) {
+    // `whoami` is not the id of a record, for any method.
     assert_eq!(
         s.delete("/tickets/whoami").await.code(),
         (405, "method_not_allowed")
     );
-    // A path is the same in every spelling: this one names the function, not a record.
+    // All spellings of a path are equal: this one is the path of the function, not of a record.
     assert_eq!(
         s.get("/tickets/who%61mi").await.code(),
         (401, "unauthorized")

@@ -1,5 +1,5 @@
-//! A help desk: a versioned entity, operations on their own routes and on redefined ones, functions
-//! of the user.
+//! A help desk: an entity with versions, operations on default and on redefined routes, and route
+//! functions.
 #![allow(missing_docs)] // a fixture
 
 use axum::Json;
@@ -52,11 +52,11 @@ pub struct Ticket {
 #[operation(kind = "transition", field = state, from = State::Open, to = State::Closed, set(note = input(note)))]
 pub const CLOSE: Operation<Ticket>;
 
-/// The same elsewhere.
+/// Opens a ticket again, with another method and path.
 #[operation(kind = "transition", field = state, from = State::Closed, to = State::Open, returns = "boolean", route(method = "PUT", path = "{id}/state/open"))]
 pub const REOPEN: Operation<Ticket>;
 
-/// A transition whose record is named by another unique than the key.
+/// A transition that finds its record by a unique field instead of the key.
 #[operation(kind = "transition", field = state, from = State::Open, to = State::Closed, match(slug = param(slug)), route(path = "by-name/{slug}/close"))]
 pub const CLOSE_NAMED: Operation<Ticket>;
 
@@ -119,8 +119,8 @@ pub struct CopyBody {
     category: String,
 }
 
-/// Makes copies of a ticket: path parameters, the query, a body, the context, and the adapter, all
-/// in one.
+/// Copies a ticket. The function uses path parameters, the query, a body, the context and the
+/// adapter.
 #[route(entity = Ticket, method = "POST", path = "{id}/copies/{count}", max_body = "64B")]
 async fn copies(
     tickets: TicketAdapter,
@@ -149,7 +149,7 @@ async fn copies(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// The caller, for those with the role.
+/// Returns the caller; requires a role.
 #[route(entity = Ticket, method = "GET", path = "whoami", auth = "userAuth", roles = ["agent"])]
 async fn whoami(cx: Cx, adapters: Adapters) -> Result<String> {
     adapters.get::<Ticket>()?;
@@ -183,7 +183,7 @@ pub static DESK: Package = package!(
     )],
 );
 
-/// The input of a ticket with nothing but its slug.
+/// The input of a ticket with only a slug.
 pub fn create(slug: &str) -> TicketCreate {
     TicketCreate {
         slug: slug.to_owned(),
@@ -199,7 +199,7 @@ pub fn create(slug: &str) -> TicketCreate {
     }
 }
 
-/// The path of a new ticket with these members besides its slug.
+/// Creates a ticket with a slug and these members, and returns its path.
 pub async fn ticket(s: &Server, slug: &str, more: serde_json::Value) -> String {
     let mut body = serde_json::json!({ "slug": slug });
     body.as_object_mut()
@@ -210,7 +210,7 @@ pub async fn ticket(s: &Server, slug: &str, more: serde_json::Value) -> String {
     format!("/tickets/{}", reply.json()["id"].as_str().unwrap())
 }
 
-/// A POST without a body.
+/// Sends a POST without a body.
 pub async fn call(s: &Server, path: &str) -> Reply {
     s.raw("POST", path, &[], "").await
 }

@@ -1,5 +1,5 @@
-//! The generated methods, called from code on a running app: the same rules, typed parameters,
-//! errors with codes.
+//! The generated methods, called from code on a running app: same rules, typed parameters, errors
+//! with codes.
 
 use linchpin::prelude::*;
 use linchpin::{Code, Error};
@@ -9,12 +9,12 @@ use crate::fixture::{State, Ticket, TicketAdapter, TicketPatch, create};
 use crate::server::Server;
 
 cases!(
-    crud,
-    lookups,
-    transitions,
-    increments,
+    code_calls_generated_methods,
+    code_calls_lookups,
+    code_calls_transitions,
+    code_calls_increments,
     errors_are_those_of_http,
-    one_world_with_http
+    code_and_http_see_the_same_records
 );
 
 fn desk(s: &Server) -> (TicketAdapter, Cx) {
@@ -24,7 +24,7 @@ fn desk(s: &Server) -> (TicketAdapter, Cx) {
     )
 }
 
-/// Code and problems of what must fail.
+/// The code and the problems of a call that must fail.
 #[track_caller]
 fn failed<T: std::fmt::Debug>(result: Result<T>) -> (Code, Vec<String>) {
     let error: Error = result.unwrap_err();
@@ -38,7 +38,7 @@ fn failed<T: std::fmt::Debug>(result: Result<T>) -> (Code, Vec<String>) {
     )
 }
 
-async fn crud(s: &Server) {
+async fn code_calls_generated_methods(s: &Server) {
     let (desk, cx) = desk(s);
     let made = desk.create(&cx, create("a")).await.unwrap();
     assert_eq!(
@@ -66,7 +66,7 @@ async fn crud(s: &Server) {
             .unwrap()
             .version,
         3,
-        "code may leave the version out"
+        "calls from code may omit the version"
     );
     assert_eq!(
         failed(desk.delete(&cx, &made.id, Some(1)).await).0,
@@ -79,7 +79,7 @@ async fn crud(s: &Server) {
     );
 }
 
-async fn lookups(s: &Server) {
+async fn code_calls_lookups(s: &Server) {
     let (desk, cx) = desk(s);
     for (slug, category) in [
         ("a", Some("x")),
@@ -144,7 +144,7 @@ async fn lookups(s: &Server) {
 
     // Enums, lists and dates are typed.
     let page = PageArgs::default;
-    let of = desk
+    let found = desk
         .of(
             &cx,
             "x",
@@ -155,12 +155,12 @@ async fn lookups(s: &Server) {
         )
         .await
         .unwrap();
-    assert_eq!(slugs(&of), ["a", "c"]);
-    let of = desk
+    assert_eq!(slugs(&found), ["a", "c"]);
+    let found = desk
         .of(&cx, "x", State::Closed, Param::Omitted, cx.now(), page())
         .await
         .unwrap();
-    assert_eq!(slugs(&of), [""; 0]);
+    assert_eq!(slugs(&found), [""; 0]);
     assert_eq!(
         slugs(&desk.within(&cx, "x", Param::Omitted, page()).await.unwrap()),
         ["a", "b", "c"]
@@ -168,7 +168,7 @@ async fn lookups(s: &Server) {
     assert!(desk.strict(&cx, "a").await.unwrap().is_some());
 }
 
-async fn transitions(s: &Server) {
+async fn code_calls_transitions(s: &Server) {
     let (desk, cx) = desk(s);
     let made = desk.create(&cx, create("a")).await.unwrap();
     let closed = desk.close(&cx, &made.id, "done".to_owned()).await.unwrap();
@@ -189,7 +189,7 @@ async fn transitions(s: &Server) {
     assert_eq!(
         again.note.as_deref(),
         Some("done"),
-        "what is left out stays"
+        "an omitted parameter keeps the stored value"
     );
     desk.reopen(&cx, &made.id).await.unwrap();
     assert_eq!(
@@ -202,7 +202,7 @@ async fn transitions(s: &Server) {
     );
 }
 
-async fn increments(s: &Server) {
+async fn code_calls_increments(s: &Server) {
     let (desk, cx) = desk(s);
     let made = desk.create(&cx, create("a")).await.unwrap();
     let calls = (0..40).map(|_| desk.hit(&cx, &made.id));
@@ -234,12 +234,12 @@ async fn errors_are_those_of_http(s: &Server) {
     assert!(details.contains(&"range stock".to_owned()), "{details:?}");
     assert!(
         details.iter().any(|d| d.ends_with(" weight")),
-        "what JSON cannot say code may not store: {details:?}"
+        "code cannot store a value that JSON cannot represent: {details:?}"
     );
     assert!(!desk.taken(&cx, "b").await.unwrap());
 }
 
-async fn one_world_with_http(s: &Server) {
+async fn code_and_http_see_the_same_records(s: &Server) {
     let (desk, cx) = desk(s);
     let made = desk.create(&cx, create("a")).await.unwrap();
     let path = format!("/tickets/{}", made.id);
@@ -247,16 +247,16 @@ async fn one_world_with_http(s: &Server) {
     assert_eq!(
         reply.json(),
         serde_json::to_value(&made).unwrap(),
-        "the typed record serializes as the route answers"
+        "the typed record serializes to the response of the route"
     );
     assert_eq!(
         made.secret.as_deref(),
         Some("for code alone"),
-        "code reads what routes do not show"
+        "code reads private fields"
     );
     crate::fixture::call(s, &format!("{path}/hit")).await;
     assert_eq!(desk.get(&cx, &made.id).await.unwrap().unwrap().hits, 1);
-    // Every way to get the adapter returns the app's.
+    // Every way to get the adapter returns that of the app.
     assert_eq!(
         s.running()
             .adapters()

@@ -1,5 +1,4 @@
-//! `increment` over HTTP: added in the store, within the field's bounds and what every client can
-//! hold.
+//! `increment` over HTTP: the store adds, within the bounds of the field and of safe integers.
 
 use serde_json::json;
 
@@ -10,9 +9,9 @@ use crate::server::Server;
 cases!(
     parallel_calls_add_up,
     bounds_hold_under_concurrency,
-    nothing_goes_in,
-    beyond_safe_integers,
-    numbers_and_null,
+    increment_bodies_are_refused,
+    increments_beyond_safe_integers_are_refused,
+    increments_add_to_floats_and_null,
     a_refusal_changes_nothing
 );
 
@@ -23,7 +22,7 @@ async fn parallel_calls_add_up(s: &Server) {
     let url = format!("{path}/hit");
     let replies = s.parallel(60, |_| call(s, &url)).await;
     assert!(replies.iter().all(|r| r.status == 200));
-    // Every call saw another sum: none was lost, none counted twice.
+    // Every response has a different sum: no call was lost or counted twice.
     let mut sums: Vec<i64> = replies
         .iter()
         .map(|r| r.json()["hits"].as_i64().unwrap())
@@ -49,7 +48,7 @@ async fn bounds_hold_under_concurrency(s: &Server) {
     assert_eq!(s.get(&path).await.json()["stock"], -2);
 }
 
-async fn nothing_goes_in(s: &Server) {
+async fn increment_bodies_are_refused(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     let url = format!("{path}/hit");
     for body in [
@@ -69,15 +68,15 @@ async fn nothing_goes_in(s: &Server) {
     assert_eq!(s.get(&url).await.code(), (405, "method_not_allowed"));
 }
 
-async fn beyond_safe_integers(s: &Server) {
+async fn increments_beyond_safe_integers_are_refused(s: &Server) {
     let path = ticket(s, "a", json!({ "hits": SAFE - 1 })).await;
     let url = format!("{path}/hit");
     assert_eq!(call(s, &url).await.json()["hits"], SAFE);
     call(s, &url).await.problem("range", "hits");
     assert_eq!(s.get(&path).await.json()["hits"], SAFE);
 
-    // The greatest step: it fits from zero and below, and can never overflow the store's own
-    // integers.
+    // The largest step: the sum fits for values up to zero, and never overflows an integer of the
+    // store.
     for (slug, from, fits) in [
         ("b", 0, true),
         ("c", 1, false),
@@ -95,7 +94,7 @@ async fn beyond_safe_integers(s: &Server) {
     }
 }
 
-async fn numbers_and_null(s: &Server) {
+async fn increments_add_to_floats_and_null(s: &Server) {
     let path = ticket(s, "a", json!({ "weight": 0.5 })).await;
     assert_eq!(
         s.raw("PATCH", &format!("{path}/weight"), &[], "")
@@ -113,7 +112,8 @@ async fn numbers_and_null(s: &Server) {
         call(s, &format!("{path}/downvote")).await.json()["votes"],
         -2
     );
-    // A sum too great for a float to notice the step is no error, and stays finite.
+    // If the value is so large that the step does not change the float, the call is refused, or the
+    // value stays the same.
     let path = ticket(s, "b", json!({ "weight": f64::MAX })).await;
     let reply = s.raw("PATCH", &format!("{path}/weight"), &[], "").await;
     assert!(
@@ -132,7 +132,7 @@ async fn a_refusal_changes_nothing(s: &Server) {
     assert_eq!(
         s.get(&path).await.json(),
         before,
-        "neither the version nor updatedAt"
+        "neither the version nor updatedAt changes"
     );
     s.raw(
         "PATCH",

@@ -1,7 +1,6 @@
-//! Operations as the macros declare them, over a real socket and from code, on every store of this
-//! build.
+//! Operations declared by macros, called over a socket and from code, in memory and on SQLite.
 
-#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used)] // in a test, a panic reports the failure
 
 mod extra_routes;
 mod fixture;

@@ -1,4 +1,4 @@
-//! `If-Match` on operations that write one record: honoured when sent, never required.
+//! `If-Match` on operations that write one record: checked if sent, never required.
 
 use serde_json::json;
 
@@ -7,14 +7,14 @@ use crate::fixture::{call, ticket};
 use crate::server::Server;
 
 cases!(
-    never_required,
-    honoured_when_sent,
-    garbage_is_refused,
-    order_of_checks,
-    boolean_answers_too,
-    named_by_another_unique,
-    one_of_two_wins,
-    reads_ignore_it,
+    operations_do_not_require_if_match,
+    operations_check_if_match,
+    malformed_preconditions_are_refused,
+    record_version_and_state_are_checked_in_order,
+    operations_with_boolean_responses_check_if_match,
+    a_record_found_by_another_unique_checks_if_match,
+    one_of_two_concurrent_calls_succeeds,
+    reading_operations_ignore_if_match,
 );
 
 const OPERATIONS: [(&str, &str); 4] = [
@@ -24,7 +24,7 @@ const OPERATIONS: [(&str, &str); 4] = [
     ("PATCH", "weight"),
 ];
 
-async fn never_required(s: &Server) {
+async fn operations_do_not_require_if_match(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     for (version, (method, name)) in (2..).zip(OPERATIONS) {
         let reply = s.raw(method, &format!("{path}/{name}"), &[], "").await;
@@ -37,7 +37,7 @@ async fn never_required(s: &Server) {
     }
 }
 
-async fn honoured_when_sent(s: &Server) {
+async fn operations_check_if_match(s: &Server) {
     for (method, name) in OPERATIONS {
         let path = ticket(s, name, json!({})).await;
         let url = format!("{path}/{name}");
@@ -64,7 +64,7 @@ async fn honoured_when_sent(s: &Server) {
     }
 }
 
-async fn garbage_is_refused(s: &Server) {
+async fn malformed_preconditions_are_refused(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     for (method, name) in OPERATIONS {
         for bad in [
@@ -84,7 +84,7 @@ async fn garbage_is_refused(s: &Server) {
                 .await;
             reply.problem("format", "header:If-Match");
         }
-        // Two headers are a list as well.
+        // Two headers are a list, too.
         let reply = s
             .raw(
                 method,
@@ -98,7 +98,7 @@ async fn garbage_is_refused(s: &Server) {
     assert_eq!(s.get(&path).await.json()["version"], 1);
 }
 
-async fn order_of_checks(s: &Server) {
+async fn record_version_and_state_are_checked_in_order(s: &Server) {
     // The record is checked first, then the tag, then the state: an invisible record has no
     // version.
     assert_eq!(
@@ -143,7 +143,7 @@ async fn order_of_checks(s: &Server) {
     );
 }
 
-async fn boolean_answers_too(s: &Server) {
+async fn operations_with_boolean_responses_check_if_match(s: &Server) {
     let path = ticket(s, "a", json!({ "state": "closed" })).await;
     let url = format!("{path}/state/open");
     assert_eq!(
@@ -157,7 +157,7 @@ async fn boolean_answers_too(s: &Server) {
     assert_eq!(s.get(&path).await.json()["version"], 2);
 }
 
-async fn named_by_another_unique(s: &Server) {
+async fn a_record_found_by_another_unique_checks_if_match(s: &Server) {
     let path = ticket(s, "a b", json!({})).await;
     let url = "/tickets/by-name/a%20b/close";
     assert_eq!(
@@ -179,7 +179,7 @@ async fn named_by_another_unique(s: &Server) {
     );
 }
 
-async fn one_of_two_wins(s: &Server) {
+async fn one_of_two_concurrent_calls_succeeds(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     let url = format!("{path}/hit");
     let replies = s
@@ -191,7 +191,7 @@ async fn one_of_two_wins(s: &Server) {
     assert_eq!(s.get(&path).await.json()["hits"], 1);
 }
 
-async fn reads_ignore_it(s: &Server) {
+async fn reading_operations_ignore_if_match(s: &Server) {
     ticket(s, "a", json!({ "category": "c" })).await;
     let headers = [("if-match", "*"), ("content-type", "application/json")];
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Operations on another method or path: in other methods than GET, parameters, `limit` and
+//! Operations with another method or path. For methods other than GET, parameters, `limit` and
 //! `cursor` are members of the body.
 
 use serde_json::json;
@@ -8,19 +8,19 @@ use crate::fixture::{call, slugs, ticket};
 use crate::server::Server;
 
 cases!(
-    lookup_as_post,
-    own_routes_are_gone,
-    pages_in_the_body,
-    segments_and_body,
-    a_path_with_the_rest_in_the_query,
-    a_list_in_the_query,
-    exists_as_post,
-    transition_as_put,
-    strict_parameters,
-    openapi_tells_the_same,
+    a_lookup_may_be_a_post,
+    redefined_operations_have_no_default_routes,
+    page_parameters_may_be_in_the_body,
+    parameters_come_from_path_and_body,
+    parameters_outside_of_the_path_are_in_the_query,
+    a_list_parameter_may_be_in_the_query,
+    exists_may_be_a_post,
+    a_transition_may_be_a_put,
+    strict_parameters_are_required,
+    openapi_lists_redefined_routes,
 );
 
-async fn lookup_as_post(s: &Server) {
+async fn a_lookup_may_be_a_post(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     let record = s.get(&path).await.json();
     assert_eq!(
@@ -56,9 +56,10 @@ async fn lookup_as_post(s: &Server) {
     );
 }
 
-async fn own_routes_are_gone(s: &Server) {
+async fn redefined_operations_have_no_default_routes(s: &Server) {
     ticket(s, "a", json!({})).await;
-    // The static path is the operation's alone, whatever the method, and there is no path form.
+    // The static path belongs to the operation for every method, and a form with parameters in the
+    // path does not exist.
     let reply = s.get("/tickets/find").await;
     assert_eq!(
         (reply.code(), reply.header("allow")),
@@ -72,7 +73,7 @@ async fn own_routes_are_gone(s: &Server) {
     );
 }
 
-async fn pages_in_the_body(s: &Server) {
+async fn page_parameters_may_be_in_the_body(s: &Server) {
     for slug in ["a", "b", "c", "d", "e"] {
         ticket(s, slug, json!({ "category": "x" })).await;
     }
@@ -138,7 +139,7 @@ async fn pages_in_the_body(s: &Server) {
     }
 }
 
-async fn segments_and_body(s: &Server) {
+async fn parameters_come_from_path_and_body(s: &Server) {
     for (slug, state) in [("a", "open"), ("b", "closed"), ("c", "open")] {
         ticket(
             s,
@@ -147,29 +148,36 @@ async fn segments_and_body(s: &Server) {
         )
         .await;
     }
-    let of = |body| s.post("/tickets/of/x%2Fy", body);
-    assert_eq!(slugs(&of(json!({ "state": "open" })).await), ["a", "c"]);
+    let find_in_category = |body| s.post("/tickets/of/x%2Fy", body);
     assert_eq!(
-        slugs(&of(json!({ "state": "open", "slugs": ["c", "b"] })).await),
+        slugs(&find_in_category(json!({ "state": "open" })).await),
+        ["a", "c"]
+    );
+    assert_eq!(
+        slugs(&find_in_category(json!({ "state": "open", "slugs": ["c", "b"] })).await),
         ["c"]
     );
     assert_eq!(
-        slugs(&of(json!({ "due": "2025-12-31T00:00:00Z" })).await),
+        slugs(&find_in_category(json!({ "due": "2025-12-31T00:00:00Z" })).await),
         [""; 0]
     );
     assert_eq!(
-        slugs(&of(json!({ "due": "2026-01-01T01:00:00+01:00", "limit": 2 })).await),
+        slugs(&find_in_category(json!({ "due": "2026-01-01T01:00:00+01:00", "limit": 2 })).await),
         ["a", "b"]
     );
-    of(json!({ "state": "zzz" })).await.problem("enum", "state");
-    of(json!({ "slugs": "a" })).await.problem("type", "slugs");
-    of(json!({ "slugs": ["a", 1] }))
+    find_in_category(json!({ "state": "zzz" }))
+        .await
+        .problem("enum", "state");
+    find_in_category(json!({ "slugs": "a" }))
+        .await
+        .problem("type", "slugs");
+    find_in_category(json!({ "slugs": ["a", 1] }))
         .await
         .problem("type", "slugs[1]");
-    of(json!({ "due": "tomorrow" }))
+    find_in_category(json!({ "due": "tomorrow" }))
         .await
         .problem("format", "due");
-    of(json!({ "category": "x" }))
+    find_in_category(json!({ "category": "x" }))
         .await
         .problem("unknown_field", "category");
     assert_eq!(
@@ -178,7 +186,7 @@ async fn segments_and_body(s: &Server) {
     );
 }
 
-async fn a_path_with_the_rest_in_the_query(s: &Server) {
+async fn parameters_outside_of_the_path_are_in_the_query(s: &Server) {
     for (slug, state) in [("a", "open"), ("b", "closed")] {
         ticket(s, slug, json!({ "category": "x", "state": state })).await;
     }
@@ -199,7 +207,7 @@ async fn a_path_with_the_rest_in_the_query(s: &Server) {
     );
 }
 
-async fn a_list_in_the_query(s: &Server) {
+async fn a_list_parameter_may_be_in_the_query(s: &Server) {
     for slug in ["a", "b", "One, two"] {
         ticket(s, slug, json!({})).await;
     }
@@ -225,7 +233,7 @@ async fn a_list_in_the_query(s: &Server) {
         .problem("duplicate", "query:state");
 }
 
-async fn exists_as_post(s: &Server) {
+async fn exists_may_be_a_post(s: &Server) {
     ticket(s, "a", json!({})).await;
     assert_eq!(
         s.post("/tickets/taken", json!({ "slug": "a" }))
@@ -245,11 +253,11 @@ async fn exists_as_post(s: &Server) {
     s.post("/tickets/taken", json!({ "slug": null }))
         .await
         .problem("null_not_allowed", "slug");
-    // HEAD is moved with GET.
+    // The other method replaces GET and also HEAD.
     assert_eq!(s.raw("HEAD", "/tickets/taken", &[], "").await.status, 405);
 }
 
-async fn transition_as_put(s: &Server) {
+async fn a_transition_may_be_a_put(s: &Server) {
     let path = ticket(s, "a", json!({ "state": "closed" })).await;
     let url = format!("{path}/state/open");
     let wrong = call(s, &url).await;
@@ -270,7 +278,7 @@ async fn transition_as_put(s: &Server) {
     );
 }
 
-async fn strict_parameters(s: &Server) {
+async fn strict_parameters_are_required(s: &Server) {
     ticket(s, "a", json!({})).await;
     s.get("/tickets/strict")
         .await
@@ -279,7 +287,7 @@ async fn strict_parameters(s: &Server) {
     assert_eq!(s.get("/tickets/strict/a").await.json()["slug"], "a");
 }
 
-async fn openapi_tells_the_same(s: &Server) {
+async fn openapi_lists_redefined_routes(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let paths = document["paths"].as_object().unwrap();
     for (path, method) in [

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use linchpin::entity::EntityDesc;
 use linchpin::schema::SchemaStore;
 use linchpin::store::{
-    Names, Outbox, Patience, Plan, RefreshNames, Reply, Rows, SqlDriver, Statement, Store,
+    LockWait, Names, Outbox, Plan, RefreshNames, Reply, Rows, SqlDriver, Statement, Store,
     StoreKind, Transaction,
 };
 use linchpin::{BoxFuture, Result, Value};
 
-/// The observer between.
+/// An observer between the caller and the inner store.
 pub trait Watch: Send + Sync + 'static {
-    /// A statement outside of transactions.
+    /// Runs a statement outside of transactions.
     fn run<'a>(
         &'a self,
         store: &'a dyn Store,
@@ -24,8 +24,8 @@ pub trait Watch: Send + Sync + 'static {
         rows: Rows,
     ) -> Reply<'a>;
 
-    /// A transaction, as the caller shall have it.
-    fn begun(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
+    /// Returns the transaction that the caller gets.
+    fn wrap_transaction(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
         transaction
     }
 }
@@ -77,11 +77,15 @@ impl<W: Watch> Store for Around<W> {
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        Box::pin(async { Ok(self.watch.begun(self.store.begin().await?)) })
+        Box::pin(async { Ok(self.watch.wrap_transaction(self.store.begin().await?)) })
     }
 
-    fn begin_with(&self, patience: Patience) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        Box::pin(async move { Ok(self.watch.begun(self.store.begin_with(patience).await?)) })
+    fn begin_with(&self, lock_wait: LockWait) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        Box::pin(async move {
+            Ok(self
+                .watch
+                .wrap_transaction(self.store.begin_with(lock_wait).await?))
+        })
     }
 
     fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {

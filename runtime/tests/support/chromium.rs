@@ -13,9 +13,12 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 /// The time limit for one step of the browser.
-const PATIENCE: Duration = Duration::from_mins(2);
-/// The program names of Chromium.
-const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+const STEP_TIMEOUT: Duration = Duration::from_mins(2);
+/// The name of Chromium without a user interface. It needs less than half of the processor time of
+/// the complete one, and has no notifications.
+const HEADLESS_SHELL: &str = "chromium-headless-shell";
+/// The names of the complete Chromium.
+const COMPLETE: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// One page in a separate browser.
 pub struct Browser {
@@ -28,14 +31,26 @@ pub struct Browser {
 }
 
 impl Browser {
+    /// Starts a browser without notifications, if it is installed, or a complete one.
     pub async fn start() -> Self {
+        Self::start_first(&[&[HEADLESS_SHELL], &COMPLETE[..]].concat()).await
+    }
+
+    /// Starts a browser with notifications.
+    #[allow(dead_code)] // tests of another package, which include this file, use it
+    pub async fn start_complete() -> Self {
+        Self::start_first(&COMPLETE).await
+    }
+
+    /// Starts the first of these programs that is installed.
+    async fn start_first(names: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut process = NAMES
+        let mut process = names
             .iter()
             .find_map(|name| launch(name, folder.path()))
             .expect("no Chromium; `cargo xtask test` installs it");
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        let address = tokio::time::timeout(PATIENCE, async {
+        let address = tokio::time::timeout(STEP_TIMEOUT, async {
             loop {
                 let line = lines
                     .next_line()
@@ -109,10 +124,12 @@ impl Browser {
 
     async fn next(&mut self) -> Json {
         loop {
-            let message = tokio::time::timeout(PATIENCE, self.socket.next())
+            let message = tokio::time::timeout(STEP_TIMEOUT, self.socket.next())
                 .await
                 .expect("the browser does not answer");
-            if let Message::Text(text) = message.expect("the browser hung up").unwrap() {
+            if let Message::Text(text) =
+                message.expect("the browser closed the connection").unwrap()
+            {
                 return serde_json::from_str(&text).unwrap();
             }
         }
@@ -135,21 +152,21 @@ impl Browser {
 
     /// Waits until another page has loaded. The previous page may still send its load event, which
     /// is ignored.
-    async fn another(&mut self) {
+    async fn wait_for_next_page(&mut self) {
         loop {
             let frame = self.event("Page.frameNavigated").await["frame"].take();
             if frame["parentId"].is_null() {
                 break;
             }
         }
-        self.loaded().await;
+        self.wait_until_loaded().await;
     }
 
     /// Waits until the current page has loaded.
-    async fn loaded(&mut self) {
+    async fn wait_until_loaded(&mut self) {
         let started = std::time::Instant::now();
         while self.look("document.readyState").await != json!("complete") {
-            assert!(started.elapsed() < PATIENCE, "the page is never loaded");
+            assert!(started.elapsed() < STEP_TIMEOUT, "the page is never loaded");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -159,7 +176,7 @@ impl Browser {
         self.events.clear();
         let opened = self.call("Page.navigate", json!({ "url": url })).await;
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
-        self.another().await;
+        self.wait_for_next_page().await;
     }
 
     /// Runs an expression in the page and awaits its promise.
@@ -199,7 +216,7 @@ impl Browser {
     /// Reads from the page. If the page is redirecting, it reads again.
     async fn look(&mut self, expression: &str) -> Json {
         let started = std::time::Instant::now();
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < STEP_TIMEOUT {
             let params = json!({ "expression": expression, "returnByValue": true });
             match self.try_call("Runtime.evaluate", params).await {
                 Ok(mut done) if done["exceptionDetails"].is_null() => {
@@ -216,7 +233,7 @@ impl Browser {
                 Err(error) => panic!("{expression}: {error}"),
             }
         }
-        panic!("{expression}: the page never stands still");
+        panic!("{expression}: the page does not stop redirecting");
     }
 
     /// Adds an authenticator.
@@ -244,7 +261,7 @@ impl Browser {
         answer["credentials"].as_array().unwrap().clone()
     }
 
-    /// Restores an earlier state of the credentials, as a copy of the authenticator would have it.
+    /// Restores an earlier state of the credentials, like that of a cloned authenticator.
     pub async fn copy_back(&mut self, authenticator: &Json, credentials: &[Json]) {
         self.call(
             "WebAuthn.clearCredentials",
@@ -260,7 +277,7 @@ impl Browser {
         }
     }
 
-    /// Posts JSON from the page, as scripts of the site do.
+    /// Posts JSON from the page, like a script of the site.
     pub async fn post(&mut self, path: &str, body: &Json, token: Option<&str>) -> Json {
         let headers = match token {
             Some(token) => {
@@ -317,7 +334,7 @@ impl Browser {
             fields = Json::Object(fields),
         ))
         .await;
-        self.another().await;
+        self.wait_for_next_page().await;
     }
 
     /// Follows a link to an issuer, and signs in there until it redirects back to `origin`.
@@ -338,14 +355,14 @@ impl Browser {
             self.click("document.querySelector('form [type=submit]')")
                 .await;
         }
-        panic!("the issuer's pages lead nowhere");
+        panic!("the pages of the issuer do not return to the app");
     }
 
-    /// Clicks, and waits for the next page.
+    /// Clicks on an element, and waits for the next page.
     async fn click(&mut self, what: &str) {
         self.events.clear();
         self.run(&format!("{what}.click()")).await;
-        self.another().await;
+        self.wait_for_next_page().await;
     }
 
     /// Waits until the page has this path; some pages redirect.
@@ -353,13 +370,13 @@ impl Browser {
         let started = std::time::Instant::now();
         while self.path().await != path {
             assert!(
-                started.elapsed() < PATIENCE,
-                "at {} and not at {path}",
+                started.elapsed() < STEP_TIMEOUT,
+                "the page is {}, not {path}",
                 self.path().await
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        self.loaded().await;
+        self.wait_until_loaded().await;
     }
 
     /// The path of the page, with its query.
@@ -383,20 +400,18 @@ impl Browser {
     /// Every violation of the page's security policy, and every script error.
     pub async fn complaints(&mut self) -> Vec<String> {
         self.run("0").await;
-        let told = |event: &Json| match event["method"].as_str() {
+        let message_of = |event: &Json| match event["method"].as_str() {
             Some("Log.entryAdded") => Some(event["params"]["entry"]["text"].to_string()),
             Some("Runtime.exceptionThrown") => Some(event["params"].to_string()),
             _ => None,
         };
-        self.events.iter().filter_map(told).collect()
+        self.events.iter().filter_map(message_of).collect()
     }
 
-    /// Takes pictures of the page on a large screen, on a phone and in dark mode, for people to
-    /// look at.
+    /// Checks that the page fits on a large screen, on a phone and in dark mode. With
+    /// `LINCHPIN_PICTURES=1` it also takes pictures of each, for people to look at.
     pub async fn picture(&mut self, name: &str) {
-        use base64::Engine;
-        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
-        std::fs::create_dir_all(&folder).unwrap();
+        let with_files = std::env::var_os("LINCHPIN_PICTURES").is_some_and(|value| value == "1");
         for (kind, width, height, mobile, scheme) in [
             ("wide", 1180, 860, false, "light"),
             ("phone", 390, 844, true, "light"),
@@ -415,15 +430,24 @@ impl Browser {
                 overflow.as_i64().unwrap() <= 0,
                 "{name} is wider than a {kind} screen by {overflow}"
             );
-            let options = json!({ "format": "png", "captureBeyondViewport": true });
-            let taken = self.call("Page.captureScreenshot", options).await;
-            let bytes = base64::engine::general_purpose::STANDARD
-                .decode(taken["data"].as_str().unwrap())
-                .unwrap();
-            std::fs::write(folder.join(format!("{name}-{kind}.png")), bytes).unwrap();
+            if with_files {
+                self.store_picture(&format!("{name}-{kind}.png")).await;
+            }
         }
         self.call("Emulation.clearDeviceMetricsOverride", json!({}))
             .await;
+    }
+
+    async fn store_picture(&mut self, file: &str) {
+        use base64::Engine;
+        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
+        std::fs::create_dir_all(&folder).unwrap();
+        let options = json!({ "format": "png", "captureBeyondViewport": true });
+        let taken = self.call("Page.captureScreenshot", options).await;
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(taken["data"].as_str().unwrap())
+            .unwrap();
+        std::fs::write(folder.join(file), bytes).unwrap();
     }
 
     pub async fn stop(mut self) {

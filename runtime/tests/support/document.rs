@@ -1,5 +1,5 @@
-//! Errors of an OpenAPI document: against the meta-schema, within itself, and against the mounted
-//! routes.
+//! Finds errors of an OpenAPI document: violations of the meta-schema, invalid schemas and
+//! references, and differences to the mounted routes.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub fn against_meta_schema(document: &Json) -> Vec<String> {
         .collect()
 }
 
-/// The schemas that are none and the references that lead nowhere, and how many schemas there are.
+/// The invalid schemas and the references without a target, and the number of schemas.
 pub fn within_itself(document: &Json) -> (Vec<String>, usize) {
     let (mut faults, mut schemas) = (Vec::new(), 0);
     walk(document, "", &mut |path, value| {
@@ -47,7 +47,7 @@ pub fn within_itself(document: &Json) -> (Vec<String>, usize) {
                 .strip_prefix('#')
                 .is_some_and(|pointer| document.pointer(pointer).is_some());
             if !found {
-                faults.push(format!("{path}: {target} leads nowhere"));
+                faults.push(format!("{path}: the reference {target} has no target"));
             }
         }
         let component = path
@@ -63,8 +63,8 @@ pub fn within_itself(document: &Json) -> (Vec<String>, usize) {
     (faults, schemas)
 }
 
-/// The routes that it lacks, or holds without there being any, whatever their parameters are
-/// called.
+/// The routes that the document lacks, and documented routes that do not exist. The names of path
+/// parameters are not compared.
 pub fn against_routes(document: &Json, endpoints: &[Endpoint]) -> Vec<String> {
     let shape = |method: &str, path: &str| {
         let segments: Vec<&str> = path
@@ -84,23 +84,24 @@ pub fn against_routes(document: &Json, endpoints: &[Endpoint]) -> Vec<String> {
         .map(|e| shape(e.method.as_str(), &e.path))
         .collect();
     let paths = document["paths"].as_object().expect("paths");
-    let said = paths.iter().flat_map(|(path, item)| {
+    let documented = paths.iter().flat_map(|(path, item)| {
         item.as_object()
             .expect("an item")
             .keys()
             .map(|method| shape(method, path))
     });
     // HEAD is documented if its response differs from that of GET.
-    let said: BTreeSet<String> = said
+    let documented: BTreeSet<String> = documented
         .filter(|route| !route.starts_with("HEAD ") && !route.starts_with("PARAMETERS "))
         .collect();
     let missing = mounted
-        .difference(&said)
+        .difference(&documented)
         .map(|route| format!("{route} is missing"));
     missing
         .chain(
-            said.difference(&mounted)
-                .map(|route| format!("{route} is no route")),
+            documented
+                .difference(&mounted)
+                .map(|route| format!("{route} does not exist")),
         )
         .collect()
 }

@@ -1,13 +1,14 @@
 //! A `PostgreSQL` server for the tests of one binary, with a schema for each test that needs one.
 //!
-//! `LINCHPIN_TEST_POSTGRES` names another server, of any engine that speaks the protocol. A server
-//! that is missing fails.
-#![allow(dead_code, clippy::expect_used, clippy::unwrap_used)] // each binary uses its part of it; tests stop where something is wrong
+//! `LINCHPIN_TEST_POSTGRES` is the URL of another server, which may be any engine with the same
+//! protocol. Without a server, the tests fail.
+#![allow(dead_code, clippy::expect_used, clippy::unwrap_used)] // each binary uses a part of it
 
+pub mod ports;
 pub mod programs;
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,12 +24,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a data folder and starts a server on it.
+    /// Creates a data folder and starts a server on it.
     pub fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|l| l.local_addr())
-            .expect("a free port")
-            .port();
+        let port = ports::free_port();
         let folder = tempfile::Builder::new()
             .prefix("linchpin-pg")
             .tempdir()
@@ -36,7 +34,7 @@ impl Server {
             .keep();
         let bin = programs::folder()
             .expect("PostgreSQL is not installed: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES");
-        let user: String = programs::before()
+        let user: String = programs::prefix()
             .iter()
             .flat_map(|word| [word, " "])
             .collect();
@@ -46,10 +44,10 @@ impl Server {
                 .arg(&folder)
                 .status()
                 .expect("chown");
-            assert!(done.success(), "the folder cannot be given away");
+            assert!(done.success(), "cannot change the owner of the folder");
         }
         let (bin, data) = (bin.display(), folder.display());
-        // Standard input brings `restart` and `stop`. It ends when this process ends.
+        // Standard input brings the commands `kill` and `start`. It ends when this process ends.
         let script = format!(
             "cd {data}; up() {{ {user}{bin}/postgres -D {data}/data >>{data}/log 2>&1 & pid=$!; }}
             {user}{bin}/initdb -D {data}/data -U test --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-sync >{data}/initdb 2>&1 || exit 1
@@ -103,24 +101,24 @@ END
         }
     }
 
-    fn say(&mut self, word: &str) {
+    fn send_command(&mut self, word: &str) {
         self.shell
             .stdin
             .as_mut()
             .expect("a pipe")
             .write_all(format!("{word}\n").as_bytes())
-            .expect("the shell listens");
+            .expect("the shell reads commands");
     }
 
-    /// Ends the server at once, as a crash does. It blocks until no connection is accepted. If an
-    /// app runs on the same thread, call it on another one, because the server waits for each
-    /// connection that the app has begun and not yet used.
+    /// Ends the server at once, like a crash. The function blocks until the server accepts no
+    /// connection. If an app runs on the same thread, call it on another one, because the server
+    /// waits for each connection that the app has begun and not yet used.
     pub fn kill(&mut self) {
-        self.say("kill");
+        self.send_command("kill");
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let end = Instant::now() + Duration::from_mins(1);
-        // A connection without an answer is not refused: the port still listens. The test must not
-        // confuse the next server with this one.
+        // A connection without an answer means that the port still listens. The test must not
+        // mistake this server for the next one.
         let refused = || {
             TcpStream::connect_timeout(&address, Duration::from_millis(100))
                 .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
@@ -133,11 +131,11 @@ END
 
     /// Starts the server again.
     pub fn restart(&mut self) {
-        self.say("start");
+        self.send_command("start");
         self.wait();
     }
 
-    /// Turns on encryption, from the next start.
+    /// Turns on encryption from the next start on.
     pub fn encrypt(&self, certificate: &str, key: &str) {
         let data = self.folder.join("data");
         let owner = std::fs::metadata(&data).expect("a folder");
@@ -182,16 +180,19 @@ END
     }
 }
 
-/// The number of schemas in a database of our own server. An app reads the catalog at its start,
-/// which takes longer with every table of the database.
+/// The number of schemas per database of the server that this process starts. An app reads the
+/// catalog at its start, which takes longer with every table of the database.
 const SCHEMAS: usize = 32;
 
 /// The server of this binary.
 static SERVER: OnceLock<Server> = OnceLock::new();
 
-/// The log of this binary's own server.
+/// The log of the server that this process started.
 pub fn log() -> String {
-    SERVER.get().expect("a server of our own").log()
+    SERVER
+        .get()
+        .expect("a server that this process started")
+        .log()
 }
 
 /// The URL of a new, empty schema on this binary's server.
@@ -234,7 +235,7 @@ pub fn fresh_database() -> String {
         std::process::id(),
         NEXT.fetch_add(1, Ordering::Relaxed)
     );
-    // Without the name of the schema, which comes last.
+    // Cuts off the name of the schema, which is the last part.
     let (base, _) = base.rsplit_once(['?', '&']).expect("a schema in the URL");
     database_of(base, &name)
 }
@@ -248,8 +249,8 @@ pub fn fresh_schema(base: &str) -> String {
         NEXT.fetch_add(1, Ordering::Relaxed)
     );
     execute(base, &format!("CREATE SCHEMA {schema}")).expect("a schema");
-    let joint = if base.contains('?') { '&' } else { '?' };
-    format!("{base}{joint}options=-c%20search_path%3D{schema}")
+    let separator = if base.contains('?') { '&' } else { '?' };
+    format!("{base}{separator}options=-c%20search_path%3D{schema}")
 }
 
 /// Runs SQL on its own thread, because the caller may be inside a tokio runtime.

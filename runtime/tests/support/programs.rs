@@ -1,4 +1,4 @@
-//! The programs of `PostgreSQL`, for tests and benchmarks that start a server of their own.
+//! The programs of `PostgreSQL`, for tests and benchmarks that start their own server.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ const AS_NOBODY: &[&str] = &[
 /// The user of the server.
 pub const NOBODY: &str = "nobody:nogroup";
 
-/// The folder of `initdb` and its like: that of the newest version which Debian has installed, or
-/// one of the search path.
+/// The folder of `initdb` and related programs: that of the newest installed Debian package, or a
+/// folder of the search path.
 pub fn folder() -> Option<PathBuf> {
     let debian = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -39,12 +39,12 @@ pub fn pooler() -> Option<PathBuf> {
         .find(|program| program.exists())
 }
 
-/// Whether this process is root's, so that folders of the server have to be given away.
+/// Whether this process runs as root. Folders of the server then need another owner.
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 /// The prefix of a server program, if one is needed.
-pub fn before() -> &'static [&'static str] {
+pub fn prefix() -> &'static [&'static str] {
     if is_root() { AS_NOBODY } else { &[] }
 }

@@ -31,10 +31,11 @@
 //! # Matching
 //!
 //! Texts and search texts are split into words: sequences of letters and digits. Words are compared
-//! in lower case and without accents (`Å` is `a`, `ß` is `ss`; letters of other alphabets keep
-//! their marks). A record matches if **every** search word is in at least one of the operation's
-//! fields. The last search word may also be the beginning of a word, for search while typing. There
-//! is no query language: quotes, colons, stars, `AND` and similar have no special meaning.
+//! in lower case and without accents (`Å` equals `a`, `ß` equals `ss`; letters of other alphabets
+//! keep their marks). A record matches if **every** search word is in at least one of the
+//! operation's fields. The last search word may also be the beginning of a word, for search while
+//! typing. There is no query language: quotes, colons, stars, `AND` and similar have no special
+//! meaning.
 //!
 //! Hits are ordered by BM25 relevance; the relevance of each field is multiplied by its weight. The
 //! relevance depends on the whole index, including records of other callers, but it never reveals
@@ -56,11 +57,11 @@
 //! `search rebuild` is refused with an explanation. A process with other fields or another database is
 //! refused in the same way.
 //!
-//! Processes on several machines each need their own directory, and each gets every change. Do not
-//! share a directory on a network drive.
+//! Each machine needs its own directory, whose index gets every change. Do not share a directory on
+//! a network drive.
 //!
-//! Each batch of events is one commit, which also stores the position: after a crash the index
-//! continues where it stopped.
+//! Each group of changes is one commit of the index. The database records which events the index
+//! contains: after a crash the index continues where it stopped.
 
 mod open_index;
 mod top_hits;
@@ -79,16 +80,16 @@ use open_index::OpenIndex;
 /// A search provider with indexes in a directory or in memory.
 #[derive(Debug)]
 pub struct Tantivy {
-    place: Option<PathBuf>,
-    shelves: Mutex<HashMap<&'static str, Arc<OpenIndex>>>,
+    location: Option<PathBuf>,
+    indexes: Mutex<HashMap<&'static str, Arc<OpenIndex>>>,
 }
 
 impl Tantivy {
     /// Stores indexes in a directory, which is created if it does not exist.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self {
-            place: Some(folder.into()),
-            shelves: Mutex::default(),
+            location: Some(folder.into()),
+            indexes: Mutex::default(),
         }
     }
 
@@ -96,13 +97,13 @@ impl Tantivy {
     /// single process.
     pub fn in_memory() -> Self {
         Self {
-            place: None,
-            shelves: Mutex::default(),
+            location: None,
+            indexes: Mutex::default(),
         }
     }
 
     fn open_index(&self, index: &SearchIndex) -> Result<Arc<OpenIndex>> {
-        let open_index = self.shelves.lock().get(index.name).map(Arc::clone);
+        let open_index = self.indexes.lock().get(index.name).map(Arc::clone);
         open_index.ok_or_else(|| {
             Error::unavailable(format!("the index of `{}` is not open", index.entity))
         })
@@ -112,22 +113,23 @@ impl Tantivy {
 impl SearchProvider for Tantivy {
     fn open<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Opened>> {
         Box::pin(async move {
-            let (place, of) = (self.place.clone(), index.clone());
-            let open_index = blocking(move || OpenIndex::open(place.as_deref(), &of)).await?;
+            let (location, declared) = (self.location.clone(), index.clone());
+            let open_index =
+                blocking(move || OpenIndex::open(location.as_deref(), &declared)).await?;
             let opened = open_index.opened();
-            self.shelves.lock().insert(index.name, Arc::new(open_index));
+            self.indexes.lock().insert(index.name, Arc::new(open_index));
             Ok(opened)
         })
     }
 
     fn take_over<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Option<Opened>>> {
         Box::pin(async move {
-            let (open_index, of) = (self.open_index(index)?, index.clone());
-            let Some(taken) = blocking(move || open_index.take_over(&of)).await? else {
+            let (open_index, declared) = (self.open_index(index)?, index.clone());
+            let Some(taken) = blocking(move || open_index.take_over(&declared)).await? else {
                 return Ok(None);
             };
             let opened = taken.opened();
-            self.shelves.lock().insert(index.name, Arc::new(taken));
+            self.indexes.lock().insert(index.name, Arc::new(taken));
             Ok(Some(opened))
         })
     }
@@ -178,13 +180,13 @@ impl SearchProvider for Tantivy {
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let shelves: Vec<Arc<OpenIndex>> = self
-                .shelves
+            let indexes: Vec<Arc<OpenIndex>> = self
+                .indexes
                 .lock()
                 .drain()
                 .map(|(_, open_index)| open_index)
                 .collect();
-            blocking(move || shelves.iter().try_for_each(|open_index| open_index.close())).await
+            blocking(move || indexes.iter().try_for_each(|open_index| open_index.close())).await
         })
     }
 }
@@ -193,7 +195,7 @@ impl SearchProvider for Tantivy {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    // Damaged files may cause a panic: that is an error, too.
+    // Damaged files may cause a panic, which becomes an error.
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| Err(Error::internal(format!("the index failed: {error}"))))

@@ -23,12 +23,12 @@ use crate::top_hits::{ID, TopHits};
 use crate::words::{self, ANALYZER};
 
 /// The memory of a writer: one thread, twice the minimum of tantivy.
-const BUDGET: usize = 30_000_000;
+const WRITER_MEMORY: usize = 30_000_000;
 /// The time limit for an index that another process is creating, and the interval between two
 /// checks.
-const MAKING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(50));
-/// Marks a directory as ours, so that no other directory is ever removed.
-const MARK: &str = "linchpin-search-index";
+const CREATION_WAIT: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(50));
+/// The file that marks a directory as an index, so that no other directory is ever removed.
+const MARKER_FILE: &str = "linchpin-search-index";
 
 /// An open index.
 pub(crate) struct OpenIndex {
@@ -37,59 +37,60 @@ pub(crate) struct OpenIndex {
     fields: Fields,
     state: Mutex<State>,
     writer: Mutex<Writer>,
-    /// Whether a rebuild has begun since it was opened; the old documents are searched meanwhile.
-    begun: AtomicBool,
+    /// Whether a rebuild has begun since the index was opened; the old documents are searched
+    /// meanwhile.
+    rebuild_begun: AtomicBool,
     /// The location of the index; `None` in memory.
-    place: Option<Place>,
+    location: Option<Location>,
 }
 
 /// The location of an index in a directory.
 #[derive(Clone, Debug)]
-struct Place {
+struct Location {
     folder: PathBuf,
     lock: PathBuf,
     /// The lock of the process that maintains the index. The other processes only read the
     /// directory.
-    held: Arc<Mutex<Option<File>>>,
+    maintenance_lock: Arc<Mutex<Option<File>>>,
 }
 
-impl Place {
+impl Location {
     fn of(folder: &Path, index: &SearchIndex) -> Self {
         let below = |kind: &str| folder.join(format!("{}.{kind}", index.name));
         Self {
             folder: below("index"),
             lock: below("lock"),
-            held: Arc::default(),
+            maintenance_lock: Arc::default(),
         }
     }
 
     /// Tries to take the lock; returns whether this process maintains the index.
-    fn take(&self) -> Result<bool> {
-        let mut held = self.held.lock();
-        if held.is_none() {
-            *held = lock(&self.lock)?;
+    fn take_lock(&self) -> Result<bool> {
+        let mut maintenance_lock = self.maintenance_lock.lock();
+        if maintenance_lock.is_none() {
+            *maintenance_lock = lock(&self.lock)?;
         }
-        Ok(held.is_some())
+        Ok(maintenance_lock.is_some())
     }
 
-    fn is_kept_here(&self) -> bool {
-        self.held.lock().is_some()
+    fn is_maintained_here(&self) -> bool {
+        self.maintenance_lock.lock().is_some()
     }
 
     /// The error for an operation that is not possible while another process maintains the index,
     /// with advice.
-    fn elsewhere(&self, why: &str) -> Error {
+    fn maintained_elsewhere(&self, why: &str) -> Error {
         let folder = self.folder.display();
         Error::new(
             Code::Conflict,
             format!(
-                "another process keeps the index in `{folder}`, which {why}; stop that process, or give this one a folder of its own"
+                "another process maintains the index in `{folder}`, which {why}; stop that process, or configure another folder for this one"
             ),
         )
     }
 }
 
-/// Created when needed, and dropped after a failure, because it is unusable then.
+/// A writer. It is created when needed, and dropped after a failure, because it is unusable then.
 #[derive(Default)]
 struct Writer(Option<IndexWriter>);
 
@@ -116,8 +117,11 @@ struct State {
 
 struct Fields {
     id: Field,
+    /// The number of the rebuild that added the document.
     generation: Field,
+    /// The searched fields.
     texts: Vec<Field>,
+    /// The fields that restrict who finds the document, such as its tenant.
     owners: Vec<Field>,
 }
 
@@ -149,18 +153,18 @@ impl Fields {
             out.add_text(*field, text);
         }
         for (field, owner) in self.owners.iter().zip(&document.owners) {
-            out.add_text(*field, owned(owner.as_deref()));
+            out.add_text(*field, owner_term(owner.as_deref()));
         }
         out
     }
 }
 
 /// An owner value as a term: a missing value differs from an empty value.
-fn owned(owner: Option<&str>) -> String {
+fn owner_term(owner: Option<&str>) -> String {
     owner.map_or_else(|| "-".to_owned(), |owner| format!("={owner}"))
 }
 
-/// The layout of the documents of an index; another layout needs another index.
+/// The layout of the documents of an index. If it changes, the index is rebuilt.
 fn layout(index: &SearchIndex) -> String {
     let fields: Vec<&str> = index.fields.iter().map(|field| field.name).collect();
     serde_json::json!([ANALYZER, fields, index.owners]).to_string()
@@ -176,39 +180,43 @@ impl OpenIndex {
                 .map_err(|error| internal(&error));
         };
         std::fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
-        let place = Place::of(folder, index);
+        let location = Location::of(folder, index);
         let began = Instant::now();
         loop {
-            if place.take()? {
-                return Self::keep(place, index);
+            if location.take_lock()? {
+                return Self::open_maintained(location, index);
             }
-            // Damage is handled by the process that maintains the index; here, files may appear and
-            // disappear.
+            // The process that maintains the index handles damage. It may create and remove files
+            // while this process reads them.
             let found = catch_unwind(AssertUnwindSafe(|| {
-                Self::known(&place.folder, index, &place)
+                Self::open_unchecked(&location.folder, index, &location)
             }))
             .unwrap_or(Ok(Found::Nothing));
             match found {
                 Ok(Found::Index(open_index)) => return Ok(*open_index),
                 Ok(Found::Other) => {
-                    return Err(place.elsewhere("has other fields than it has here"));
+                    return Err(
+                        location.maintained_elsewhere("has other fields than in this process")
+                    );
                 }
-                Ok(Found::Nothing) | Err(_) if began.elapsed() < MAKING.0 => {
-                    std::thread::sleep(MAKING.1);
+                Ok(Found::Nothing) | Err(_) if began.elapsed() < CREATION_WAIT.0 => {
+                    std::thread::sleep(CREATION_WAIT.1);
                 }
                 Ok(Found::Nothing) | Err(_) => {
-                    return Err(place.elsewhere("is damaged, or not made yet"));
+                    return Err(location.maintained_elsewhere("is damaged or not created yet"));
                 }
             }
         }
     }
 
     /// Opens an index that this process maintains.
-    fn keep(place: Place, index: &SearchIndex) -> Result<Self> {
-        let folder = place.folder.clone();
-        if folder.join(MARK).exists() {
+    fn open_maintained(location: Location, index: &SearchIndex) -> Result<Self> {
+        let folder = location.folder.clone();
+        if folder.join(MARKER_FILE).exists() {
             // Damage may also cause a panic.
-            let old = catch_unwind(AssertUnwindSafe(|| Self::existing(&folder, index, &place)));
+            let old = catch_unwind(AssertUnwindSafe(|| {
+                Self::open_checked(&folder, index, &location)
+            }));
             match old {
                 Ok(Ok(Some(opened))) => return Ok(opened),
                 Ok(Ok(None)) => tracing::info!(
@@ -224,22 +232,23 @@ impl OpenIndex {
             }
             std::fs::remove_dir_all(&folder).map_err(|error| cannot("remove", &folder, &error))?;
         } else if std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
-            let text = "it holds something else than a search index; give the app another folder, or remove it";
+            let text = "the folder contains something other than a search index; configure another folder, or remove this one";
             return Err(cannot("use", &folder, &text));
         }
         std::fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
-        File::create(folder.join(MARK)).map_err(|error| cannot("write into", &folder, &error))?;
+        File::create(folder.join(MARKER_FILE))
+            .map_err(|error| cannot("write into", &folder, &error))?;
         let (schema, _) = Fields::new(index);
         let made = Index::create_in_dir(&folder, schema)
-            .and_then(|made| Self::with(made, index, Some(place)));
+            .and_then(|made| Self::with(made, index, Some(location)));
         made.map_err(|error| cannot("make an index in", &folder, &error))
     }
 
     /// The index in a directory, if it is intact; `None` if its documents have another layout.
-    fn existing(
+    fn open_checked(
         folder: &Path,
         index: &SearchIndex,
-        place: &Place,
+        location: &Location,
     ) -> tantivy::Result<Option<Self>> {
         let damaged = Index::open_in_dir(folder)?.validate_checksum()?;
         if !damaged.is_empty() {
@@ -247,14 +256,18 @@ impl OpenIndex {
                 "the checksums of {damaged:?} are wrong"
             )));
         }
-        Ok(match Self::known(folder, index, place)? {
+        Ok(match Self::open_unchecked(folder, index, location)? {
             Found::Index(open_index) => Some(*open_index),
             Found::Other | Found::Nothing => None,
         })
     }
 
-    /// The index in a directory in its present state.
-    fn known(folder: &Path, index: &SearchIndex, place: &Place) -> tantivy::Result<Found> {
+    /// The index in a directory, without a check of its files.
+    fn open_unchecked(
+        folder: &Path,
+        index: &SearchIndex,
+        location: &Location,
+    ) -> tantivy::Result<Found> {
         let old = Index::open_in_dir(folder)?;
         let Some(state) = state(&old)? else {
             return Ok(Found::Nothing);
@@ -263,33 +276,38 @@ impl OpenIndex {
         if state.layout != layout(index) || old.schema() != schema {
             return Ok(Found::Other);
         }
-        Self::with(old, index, Some(place.clone()))
+        Self::with(old, index, Some(location.clone()))
             .map(|open_index| Found::Index(Box::new(open_index)))
     }
 
-    fn with(index: Index, of: &SearchIndex, place: Option<Place>) -> tantivy::Result<Self> {
+    /// Makes an open index from its files or its memory; a new index gets new metadata.
+    fn with(
+        index: Index,
+        declared: &SearchIndex,
+        location: Option<Location>,
+    ) -> tantivy::Result<Self> {
         index.tokenizers().register(ANALYZER, words::analyzer());
-        let (_, fields) = Fields::new(of);
+        let (_, fields) = Fields::new(declared);
         let reader = index
             .reader_builder()
             .reload_policy(ReloadPolicy::Manual)
             .try_into()?;
-        let known = state(&index)?;
-        let fresh = || State {
-            layout: layout(of),
+        let stored = state(&index)?;
+        let new_state = || State {
+            layout: layout(declared),
             copy: Uuid::new_v7().to_string(),
             generation: 0,
             complete: false,
         };
-        let state = Mutex::new(known.unwrap_or_else(fresh));
+        let state = Mutex::new(stored.unwrap_or_else(new_state));
         Ok(Self {
             index,
             reader,
             fields,
             state,
             writer: Mutex::default(),
-            begun: AtomicBool::new(false),
-            place,
+            rebuild_begun: AtomicBool::new(false),
+            location,
         })
     }
 
@@ -297,7 +315,7 @@ impl OpenIndex {
         let state = self.state.lock();
         // An index in memory belongs to one process and is rebuilt at every start: it needs no copy
         // name.
-        let copy = self.place.as_ref().map(|_| state.copy.clone());
+        let copy = self.location.as_ref().map(|_| state.copy.clone());
         Opened {
             complete: state.complete,
             copy,
@@ -306,19 +324,22 @@ impl OpenIndex {
     }
 
     /// The location of the index if another process maintains it.
-    fn elsewhere(&self) -> Option<&Place> {
-        self.place.as_ref().filter(|place| !place.is_kept_here())
+    fn elsewhere(&self) -> Option<&Location> {
+        self.location
+            .as_ref()
+            .filter(|location| !location.is_maintained_here())
     }
 
     /// The index, maintained by this process from now on; `None` while another process maintains
     /// it.
     pub(crate) fn take_over(&self, index: &SearchIndex) -> Result<Option<Self>> {
-        match &self.place {
-            Some(place) if place.take()? => {
-                let taken = Self::keep(place.clone(), index)?;
+        match &self.location {
+            Some(location) if location.take_lock()? => {
+                let taken = Self::open_maintained(location.clone(), index)?;
                 let mut state = taken.state.lock();
                 if state.generation == 0 {
-                    // Rebuilt. This process gets changes under the name of the previous copy.
+                    // The index is new. This process receives changes under the name of the
+                    // previous copy.
                     state.copy.clone_from(&self.state.lock().copy);
                 }
                 drop(state);
@@ -345,6 +366,7 @@ impl OpenIndex {
         })
     }
 
+    /// Begins a rebuild: documents that are added from now on belong to a new generation.
     pub(crate) fn begin(&self) -> Result<()> {
         let state = self.state.lock().clone();
         self.commit(
@@ -355,10 +377,11 @@ impl OpenIndex {
             },
             |_, _| Ok(()),
         )?;
-        self.begun.store(true, Ordering::Release);
+        self.rebuild_begun.store(true, Ordering::Release);
         Ok(())
     }
 
+    /// Ends a rebuild: removes the documents of earlier generations.
     pub(crate) fn finish(&self) -> Result<()> {
         let state = self.state.lock().clone();
         self.commit(
@@ -385,13 +408,13 @@ impl OpenIndex {
         state: State,
         change: impl FnOnce(&mut IndexWriter, &State) -> tantivy::Result<()>,
     ) -> Result<()> {
-        if let Some(place) = self.elsewhere() {
-            return Err(place.elsewhere("is written by that one alone"));
+        if let Some(location) = self.elsewhere() {
+            return Err(location.maintained_elsewhere("only that process can write"));
         }
         let mut writer = self.writer.lock();
         let work = || {
             if writer.0.is_none() {
-                writer.0 = Some(self.index.writer_with_num_threads(1, BUDGET)?);
+                writer.0 = Some(self.index.writer_with_num_threads(1, WRITER_MEMORY)?);
             }
             let Some(open) = &mut writer.0 else {
                 return Ok(());
@@ -433,25 +456,26 @@ impl OpenIndex {
         let owner = |(at, owner): &(usize, Option<String>)| {
             Some(Term::from_field_text(
                 *self.fields.owners.get(*at)?,
-                &owned(owner.as_deref()),
+                &owner_term(owner.as_deref()),
             ))
         };
         let query = words::query(&words, &fields, owners.iter().filter_map(owner).collect());
-        if let Some(place) = self.elsewhere() {
-            // The other process has made changes meanwhile.
+        if let Some(location) = self.elsewhere() {
+            // The other process may have changed the index.
             self.reader.reload().map_err(|error| internal(&error))?;
             if !state(&self.index)
                 .map_err(|error| internal(&error))?
                 .is_some_and(|state| state.complete)
             {
                 return Err(Error::unavailable(format!(
-                    "another process is still making the index in `{}`",
-                    place.folder.display()
+                    "another process is still building the index in `{}`",
+                    location.folder.display()
                 )));
             }
-        } else if !self.state.lock().complete && !self.begun.load(Ordering::Acquire) {
-            // Taken over a moment ago from a process that had not finished the rebuild.
-            return Err(Error::unavailable("the index has not been made yet"));
+        } else if !self.state.lock().complete && !self.rebuild_begun.load(Ordering::Acquire) {
+            // This process took the index over from one that had not finished the rebuild, and has
+            // not begun its own rebuild yet.
+            return Err(Error::unavailable("the index is not built yet"));
         }
         self.reader
             .searcher()
@@ -467,8 +491,8 @@ impl OpenIndex {
                 .map_err(|error| internal(&error)),
             None => Ok(()),
         };
-        if let Some(place) = &self.place {
-            place.held.lock().take();
+        if let Some(location) = &self.location {
+            location.maintenance_lock.lock().take();
         }
         ended
     }
@@ -491,8 +515,8 @@ fn state(index: &Index) -> tantivy::Result<Option<State>> {
         .and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// The lock for maintaining an index, held until the process ends; `None` if another process has
-/// it.
+/// Takes the lock for the maintenance of an index. The lock lasts until the returned file is
+/// dropped. Returns `None` if another process has the lock.
 fn lock(path: &Path) -> Result<Option<File>> {
     let file = File::options()
         .create(true)

@@ -103,14 +103,14 @@ impl SegmentCollector for Segment {
         let Some(id) = self.ids.as_ref().and_then(|ids| ids.ords().first(doc)) else {
             return;
         };
-        let behind = self
+        let is_after = self
             .after
             .is_none_or(|(last, first_id)| match score.total_cmp(&last) {
                 Ordering::Less => true,
                 Ordering::Equal => id >= first_id,
                 Ordering::Greater => false,
             });
-        if !behind {
+        if !is_after {
             return;
         }
         let ranked = Ranked { score, id };

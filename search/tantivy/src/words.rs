@@ -13,17 +13,17 @@ use tantivy::tokenizer::{
     AsciiFoldingFilter, LowerCaser, RemoveLongFilter, SimpleTokenizer, TextAnalyzer,
 };
 
-/// The name of the analyzer in the schema. Another analysis needs another name.
+/// The name of the analyzer in the schema. A changed analyzer needs a new name.
 pub(crate) const ANALYZER: &str = "linchpin_words_1";
 /// Words of this number of bytes or more are not indexed.
-const LONG: usize = 128;
+const UNINDEXED_LENGTH: usize = 128;
 /// The weight of a prefix match relative to a match of the whole word.
-const BEGINNING: f32 = 0.5;
+const PREFIX_WEIGHT: f32 = 0.5;
 
 /// The analyzer that splits texts into words.
 pub(crate) fn analyzer() -> TextAnalyzer {
     TextAnalyzer::builder(SimpleTokenizer::default())
-        .filter(RemoveLongFilter::limit(LONG))
+        .filter(RemoveLongFilter::limit(UNINDEXED_LENGTH))
         .filter(LowerCaser)
         .filter(AsciiFoldingFilter)
         .build()
@@ -45,9 +45,10 @@ pub(crate) fn words(text: &str) -> Option<Words> {
     let mut too_long = false;
     raw.token_stream(text).process(&mut |token| {
         found = true;
-        too_long |= token.text.len() >= LONG;
+        too_long |= token.text.len() >= UNINDEXED_LENGTH;
     });
-    // To ignore a word that is in no text would find too much.
+    // Too long words are not indexed, so no record matches. Ignoring the word would return records
+    // without it.
     if too_long || !found {
         return None;
     }
@@ -70,24 +71,26 @@ pub(crate) fn query(words: &Words, fields: &[(Field, f32)], owners: Vec<Term>) -
     let mut all: Vec<(Occur, Box<dyn Query>)> =
         Vec::with_capacity(words.whole.len() + 1 + owners.len());
     let whole = words.whole.iter().map(|word| (word, false));
-    for (word, may_begin) in whole.chain(words.beginning.iter().map(|word| (word, true))) {
-        let mut places: Vec<(Occur, Box<dyn Query>)> = Vec::new();
+    for (word, may_be_prefix) in whole.chain(words.beginning.iter().map(|word| (word, true))) {
+        let mut alternatives: Vec<(Occur, Box<dyn Query>)> = Vec::new();
         for (field, weight) in fields {
             let whole = TermQuery::new(
                 Term::from_field_text(*field, word),
                 IndexRecordOption::WithFreqs,
             );
-            places.push((
+            alternatives.push((
                 Occur::Should,
                 Box::new(BoostQuery::new(Box::new(whole), *weight)),
             ));
-            if may_begin {
-                let beginning =
-                    ConstScoreQuery::new(Box::new(begins(*field, word)), BEGINNING * weight);
-                places.push((Occur::Should, Box::new(beginning)));
+            if may_be_prefix {
+                let beginning = ConstScoreQuery::new(
+                    Box::new(prefix_query(*field, word)),
+                    PREFIX_WEIGHT * weight,
+                );
+                alternatives.push((Occur::Should, Box::new(beginning)));
             }
         }
-        all.push((Occur::Must, Box::new(BooleanQuery::new(places))));
+        all.push((Occur::Must, Box::new(BooleanQuery::new(alternatives))));
     }
     for owner in owners {
         let owned = TermQuery::new(owner, IndexRecordOption::Basic);
@@ -99,8 +102,9 @@ pub(crate) fn query(words: &Words, fields: &[(Field, f32)], owners: Vec<Term>) -
     Box::new(BooleanQuery::new(all))
 }
 
-/// Words with this prefix. No character sorts after the last one of Unicode.
-fn begins(field: Field, word: &str) -> InvertedIndexRangeQuery {
+/// A query for words with this prefix. The upper end of the range is the prefix with the last
+/// Unicode character.
+fn prefix_query(field: Field, word: &str) -> InvertedIndexRangeQuery {
     let (first, last) = (
         Term::from_field_text(field, word),
         Term::from_field_text(field, &format!("{word}{}", char::MAX)),
@@ -113,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_into_words() {
+    fn texts_are_split_into_words() {
         let cut = |text| {
             let Words {
                 mut whole,
@@ -134,7 +138,7 @@ mod tests {
         assert_eq!(
             cut("a b a"),
             ["a", "b"],
-            "a whole word is its own beginning"
+            "the last word is also a whole word"
         );
         assert_eq!(
             cut("title:x AND NOT \"y z\"~3^9 [a TO b] *"),
@@ -146,7 +150,7 @@ mod tests {
         assert_eq!(
             words(&format!("a {} b", "x".repeat(128))),
             None,
-            "no text has such a word"
+            "a word of 128 bytes is not indexed"
         );
         assert!(words(&format!("a {} b", "x".repeat(127))).is_some());
     }

@@ -1,7 +1,7 @@
 //! Search over HTTP, with the index in a directory: matches, restarts, damage, and kills between
 //! commit and indexing.
 
-#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, a panic reports the failure
 
 mod support;
 
@@ -11,31 +11,33 @@ use linchpin::prelude::*;
 use support::{Article, Library, Note, eventually, start, start_in_memory, try_start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn words_are_found_best_first() {
+async fn hits_are_ordered_by_relevance() {
     let folder = tempfile::tempdir().unwrap();
-    let l = start(folder.path()).await;
-    l.article("a", "Crème brûlée", "A dessert with a hard top.")
+    let library = start(folder.path()).await;
+    library
+        .article("a", "Crème brûlée", "A dessert with a hard top.")
         .await;
-    l.article(
-        "b",
-        "Desserts of the world",
-        "From crème to tiramisù, and back again.",
-    )
-    .await;
-    l.article("c", "Hard rock", "Nothing sweet.").await;
-    l.indexed("articles", 3).await;
+    library
+        .article(
+            "b",
+            "Desserts of the world",
+            "From crème to tiramisù, and back again.",
+        )
+        .await;
+    library.article("c", "Hard rock", "Nothing sweet.").await;
+    library.indexed("articles", 3).await;
     // Case and accents are ignored; a title has more weight than a body.
-    assert_eq!(l.find("CREME").await, ["a", "b"]);
-    assert_eq!(l.find("creme brulee").await, ["a"], "every word");
-    assert_eq!(l.find("hard").await, ["c", "a"]);
+    assert_eq!(library.find("CREME").await, ["a", "b"]);
+    assert_eq!(library.find("creme brulee").await, ["a"], "every word");
+    assert_eq!(library.find("hard").await, ["c", "a"]);
     // The last word may be a prefix, the others not.
-    assert_eq!(l.find("crème tirami").await, ["b"]);
-    assert_eq!(l.find("dess").await.len(), 2);
-    assert_eq!(l.find("dess hard").await, Vec::<String>::new());
+    assert_eq!(library.find("crème tirami").await, ["b"]);
+    assert_eq!(library.find("dess").await.len(), 2);
+    assert_eq!(library.find("dess hard").await, Vec::<String>::new());
     assert_eq!(
-        l.find("rew").await,
+        library.find("rew").await,
         Vec::<String>::new(),
-        "no beginning of a word"
+        "no word begins with it"
     );
     // There is no query language.
     for q in [
@@ -53,25 +55,25 @@ async fn words_are_found_best_first() {
         let plain = if words.trim().is_empty() {
             Vec::new()
         } else {
-            l.find(&words).await
+            library.find(&words).await
         };
-        assert_eq!(l.find(q).await, plain, "{q}");
+        assert_eq!(library.find(q).await, plain, "{q}");
     }
     // The operation selects the fields to search.
-    assert_eq!(l.ids("/articles/find-title?q=hard").await, ["c"]);
-    l.stop().await;
+    assert_eq!(library.ids("/articles/find-title?q=hard").await, ["c"]);
+    library.stop().await;
 }
 
 /// An index in memory is rebuilt from the store at every start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_index_in_memory_is_made_anew() {
+async fn an_index_in_memory_is_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
-    let l = start_in_memory(folder.path()).await;
-    l.article("a", "Hard rock", "Nothing sweet.").await;
-    eventually(async || l.find("rock").await == ["a"]).await;
-    l.stop().await;
-    let l = start_in_memory(folder.path()).await;
-    eventually(async || l.find("rock").await == ["a"]).await;
+    let library = start_in_memory(folder.path()).await;
+    library.article("a", "Hard rock", "Nothing sweet.").await;
+    eventually(async || library.find("rock").await == ["a"]).await;
+    library.stop().await;
+    let library = start_in_memory(folder.path()).await;
+    eventually(async || library.find("rock").await == ["a"]).await;
     assert_eq!(
         std::fs::read_dir(folder.path())
             .unwrap()
@@ -79,56 +81,61 @@ async fn an_index_in_memory_is_made_anew() {
             .count(),
         0
     );
-    l.stop().await;
+    library.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_change_is_followed_and_survives_a_restart() {
+async fn every_change_is_indexed_and_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let l = start(folder.path()).await;
+    let library = start(folder.path()).await;
     for n in 0..5 {
-        l.article(&format!("n{n}"), &format!("number {n}"), "same")
+        library
+            .article(&format!("n{n}"), &format!("number {n}"), "same")
             .await;
     }
-    eventually(async || l.find("same").await.len() == 5).await;
+    eventually(async || library.find("same").await.len() == 5).await;
     assert_eq!(
-        l.send("PATCH", "/articles/n1", "{\"body\":\"other\"}")
+        library
+            .send("PATCH", "/articles/n1", "{\"body\":\"other\"}")
             .await
             .0,
         200
     );
-    assert_eq!(l.send("DELETE", "/articles/n2", "").await.0, 204);
+    assert_eq!(library.send("DELETE", "/articles/n2", "").await.0, 204);
     eventually(async || {
-        l.find("same").await == ["n0", "n3", "n4"] && l.find("other").await == ["n1"]
+        library.find("same").await == ["n0", "n3", "n4"] && library.find("other").await == ["n1"]
     })
     .await;
     // A batch changes more records than one event can list.
-    l.articles(700).await;
-    eventually(async || l.count("bulk").await == 700).await;
+    library.articles(700).await;
+    eventually(async || library.count("bulk").await == 700).await;
     assert_eq!(
-        l.send(
-            "POST",
-            "/articles/rename-all",
-            "{\"body\":\"bulk\",\"to\":\"renamed\"}"
-        )
-        .await
-        .1,
+        library
+            .send(
+                "POST",
+                "/articles/rename-all",
+                "{\"body\":\"bulk\",\"to\":\"renamed\"}"
+            )
+            .await
+            .1,
         "700"
     );
-    eventually(async || l.count("bulk").await == 0 && l.count("renamed").await == 700).await;
-    l.stop().await;
+    eventually(async || library.count("bulk").await == 0 && library.count("renamed").await == 700)
+        .await;
+    library.stop().await;
 
-    let l = start(folder.path()).await;
+    let library = start(folder.path()).await;
     assert_eq!(
-        l.find("same").await,
+        library.find("same").await,
         ["n0", "n3", "n4"],
-        "at once: nothing is made anew"
+        "the index is not rebuilt at the start"
     );
-    assert_eq!(l.count("renamed").await, 700);
-    l.article("n9", "number 9", "same").await;
-    eventually(async || l.find("same").await.len() == 4).await;
+    assert_eq!(library.count("renamed").await, 700);
+    library.article("n9", "number 9", "same").await;
+    eventually(async || library.find("same").await.len() == 4).await;
     assert_eq!(
-        l.running
+        library
+            .running
             .adapters()
             .rebuild_search::<Article>()
             .await
@@ -136,69 +143,81 @@ async fn every_change_is_followed_and_survives_a_restart() {
         705
     );
     assert_eq!(
-        (l.find("same").await.len(), l.count("renamed").await),
+        (
+            library.find("same").await.len(),
+            library.count("renamed").await
+        ),
         (4, 700)
     );
-    l.stop().await;
+    library.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_of_equal_and_unequal_hits_are_whole() {
+async fn pages_of_hits_with_equal_scores_are_complete() {
     let folder = tempfile::tempdir().unwrap();
-    let l = start(folder.path()).await;
-    // Equal texts with equal scores, in several segments; and some better ones.
+    let library = start(folder.path()).await;
+    // Records with equal scores, in several segments, and some with better scores.
     for n in 0..120 {
         let title = if n % 10 == 3 {
             "word word word"
         } else {
             "word"
         };
-        l.article(&format!("p{n:03}"), title, "").await;
+        library.article(&format!("p{n:03}"), title, "").await;
     }
-    eventually(async || l.count("word").await == 120).await;
+    eventually(async || library.count("word").await == 120).await;
     for limit in [1, 7, 50, 119, 120, 121] {
-        let seen = l.walk("word", limit).await;
+        let seen = library.walk("word", limit).await;
         let mut sorted = seen.clone();
         sorted.sort();
         sorted.dedup();
-        assert_eq!((seen.len(), sorted.len()), (120, 120), "{limit}: each once");
+        assert_eq!(
+            (seen.len(), sorted.len()),
+            (120, 120),
+            "{limit}: each record once"
+        );
         assert!(
             seen[..12].iter().all(|id| id.ends_with('3')),
             "{limit}: the best first {seen:?}"
         );
         assert!(
             seen[12..].is_sorted(),
-            "{limit}: equals in the order of ids"
+            "{limit}: equal scores in the order of ids"
         );
     }
-    l.stop().await;
+    library.stop().await;
 }
 
 /// Records of another tenant are hidden, and do not make a page shorter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tenants_do_not_meet() {
+async fn search_results_contain_no_records_of_other_tenants() {
     let folder = tempfile::tempdir().unwrap();
-    let l = start(folder.path()).await;
+    let library = start(folder.path()).await;
     for n in 0..40 {
-        l.note("blue", &format!("blue-{n:02}")).await;
+        library.note("blue", &format!("blue-{n:02}")).await;
     }
     for n in 0..7 {
-        l.note("red", &format!("red-{n}")).await;
+        library.note("red", &format!("red-{n}")).await;
     }
-    eventually(async || l.hunt("blue", "secret").await.len() == 40).await;
-    eventually(async || l.hunt("red", "secret").await.len() == 7).await;
+    eventually(async || library.hunt("blue", "secret").await.len() == 40).await;
+    eventually(async || library.hunt("red", "secret").await.len() == 7).await;
     assert!(
-        l.hunt("red", "secret")
+        library
+            .hunt("red", "secret")
             .await
             .iter()
             .all(|id| id.starts_with("red"))
     );
-    assert_eq!(l.hunt("green", "secret").await, Vec::<String>::new());
+    assert_eq!(library.hunt("green", "secret").await, Vec::<String>::new());
     // Tenants with names that look like query syntax.
     for odd in ["-", "=", "=red", "red OR blue", ""] {
-        assert_eq!(l.hunt(odd, "secret").await, Vec::<String>::new(), "{odd:?}");
+        assert_eq!(
+            library.hunt(odd, "secret").await,
+            Vec::<String>::new(),
+            "{odd:?}"
+        );
     }
-    let notes = l.running.adapter::<Note>().unwrap();
+    let notes = library.running.adapter::<Note>().unwrap();
     let all = notes
         .hunt(
             &Cx::system("a test"),
@@ -210,24 +229,25 @@ async fn tenants_do_not_meet() {
         )
         .await
         .unwrap();
-    assert_eq!(all.len(), 47, "the application itself sees all");
-    l.stop().await;
+    assert_eq!(all.len(), 47, "the application itself finds all records");
+    library.stop().await;
 }
 
 /// Each file of an index is damaged in each way: the index is rebuilt, and the app starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_index_is_made_anew() {
+async fn a_damaged_index_is_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
-    let l = start(folder.path()).await;
+    let library = start(folder.path()).await;
     for n in 0..20 {
-        l.article(&format!("n{n}"), &format!("number {n}"), "kept")
+        library
+            .article(&format!("n{n}"), &format!("number {n}"), "kept")
             .await;
     }
-    eventually(async || l.count("kept").await == 20).await;
-    l.stop().await;
+    eventually(async || library.count("kept").await == 20).await;
+    library.stop().await;
     let index = folder.path().join("search/articles.index");
-    let whole = tempfile::tempdir().unwrap();
-    copy(&index, whole.path());
+    let intact = tempfile::tempdir().unwrap();
+    copy(&index, intact.path());
     let files: Vec<String> = std::fs::read_dir(&index)
         .unwrap()
         .map(|f| f.unwrap().file_name().into_string().unwrap())
@@ -256,28 +276,28 @@ async fn a_damaged_index_is_made_anew() {
         for (name, damage) in damages {
             std::fs::remove_dir_all(&index).unwrap();
             std::fs::create_dir(&index).unwrap();
-            copy(whole.path(), &index);
+            copy(intact.path(), &index);
             damage(&index.join(file));
-            let l = start(folder.path()).await;
-            assert_eq!(l.find("kept").await.len(), 20, "{file} {name}");
-            l.stop().await;
+            let library = start(folder.path()).await;
+            assert_eq!(library.find("kept").await.len(), 20, "{file} {name}");
+            library.stop().await;
         }
         std::fs::remove_file(index.join(file)).unwrap_or_default();
-        let l = start(folder.path()).await;
-        assert_eq!(l.find("kept").await.len(), 20, "{file} is missing");
-        l.stop().await;
+        let library = start(folder.path()).await;
+        assert_eq!(library.find("kept").await.len(), 20, "{file} is missing");
+        library.stop().await;
     }
-    // A directory that is empty, or missing.
+    // An empty directory, and a missing one.
     std::fs::remove_dir_all(&index).unwrap();
     std::fs::create_dir(&index).unwrap();
-    let l = start(folder.path()).await;
-    assert_eq!(l.find("kept").await.len(), 20);
-    l.stop().await;
+    let library = start(folder.path()).await;
+    assert_eq!(library.find("kept").await.len(), 20);
+    library.stop().await;
     std::fs::remove_dir_all(folder.path().join("search")).unwrap();
-    let l = start(folder.path()).await;
-    assert_eq!(l.find("kept").await.len(), 20);
-    l.stop().await;
-    // Other files are not touched.
+    let library = start(folder.path()).await;
+    assert_eq!(library.find("kept").await.len(), 20);
+    library.stop().await;
+    // A directory with other files is refused and not changed.
     std::fs::remove_dir_all(&index).unwrap();
     std::fs::create_dir(&index).unwrap();
     std::fs::write(index.join("thesis.txt"), "years of work").unwrap();
@@ -286,7 +306,7 @@ async fn a_damaged_index_is_made_anew() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("it holds something else than a search index"),
+        error.contains("the folder contains something other than a search index"),
         "{error}"
     );
     assert_eq!(
@@ -301,20 +321,22 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Any text is accepted, and finds the same records as a simple implementation.
+/// Any text is accepted that is not blank, has at most 512 characters and no NUL. It finds the same
+/// records as a simple implementation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_text_is_answered() {
+async fn any_search_text_is_accepted() {
     use proptest::prelude::*;
     use proptest::strategy::ValueTree;
     let folder = tempfile::tempdir().unwrap();
-    let l = start(folder.path()).await;
+    let library = start(folder.path()).await;
     const TITLES: [&str; 8] = ["", "a", "a b", "ab c", "A-B", "b c d", "Ä ö", "a:b^2 \"c\""];
     for (n, title) in TITLES.iter().enumerate() {
-        l.article(&format!("t{n}"), &format!("x{n} {title}"), "y")
+        library
+            .article(&format!("t{n}"), &format!("x{n} {title}"), "y")
             .await;
     }
-    eventually(async || l.count("y").await == TITLES.len()).await;
-    let adapter = l.running.adapter::<Article>().unwrap();
+    eventually(async || library.count("y").await == TITLES.len()).await;
+    let adapter = library.running.adapter::<Article>().unwrap();
     let cx = Cx::system("a test");
     let cut = |text: &str| -> Vec<String> {
         let plain = text.to_lowercase().replace('ä', "a").replace('ö', "o");
@@ -358,19 +380,21 @@ async fn any_text_is_answered() {
             let words = cut(&text);
             let expected: Vec<String> = (0..TITLES.len())
                 .filter(|n| {
-                    let there = cut(&format!("x{n} {} y", TITLES[*n]));
+                    let title_words = cut(&format!("x{n} {} y", TITLES[*n]));
                     let Some((last, others)) = words.split_last() else {
                         return false;
                     };
-                    others.iter().all(|word| there.contains(word))
-                        && there.iter().any(|word| word.starts_with(last.as_str()))
+                    others.iter().all(|word| title_words.contains(word))
+                        && title_words
+                            .iter()
+                            .any(|word| word.starts_with(last.as_str()))
                 })
                 .map(|n| format!("t{n}"))
                 .collect();
             assert_eq!(ids, expected, "{text:?}");
         }
     }
-    l.stop().await;
+    library.stop().await;
 }
 
 /// Runs the program and kills it repeatedly: after the last start every committed record is found
@@ -389,15 +413,15 @@ fn kills_between_commit_and_indexing_lose_nothing() {
             );
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        // At different moments between a commit and its indexing.
+        // The kill comes at different moments between a commit and its indexing.
         std::thread::sleep(std::time::Duration::from_millis(7 * round));
-        // SIGKILL: no handler runs, nothing is flushed.
+        // It is SIGKILL: no handler runs, and nothing is flushed.
         child.kill().unwrap();
         child.wait().unwrap();
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let l: Library = start(folder.path()).await;
+        let library: Library = start(folder.path()).await;
         let file = rusqlite::Connection::open(folder.path().join("test.db")).unwrap();
         let mut rows = file
             .prepare("SELECT id, body FROM articles ORDER BY id")
@@ -410,10 +434,10 @@ fn kills_between_commit_and_indexing_lose_nothing() {
         let stored: Vec<(String, String)> = rows.map(Result::unwrap).collect();
         assert!(
             stored.len() > 60,
-            "only {} records: the test tests nothing",
+            "only {} records: too few for the test",
             stored.len()
         );
-        let told = |body: &'static str| {
+        let ids_with_body = |body: &'static str| {
             stored
                 .iter()
                 .filter(move |(_, of)| of == body)
@@ -421,17 +445,18 @@ fn kills_between_commit_and_indexing_lose_nothing() {
                 .collect::<Vec<_>>()
         };
         let found = async |q: &str| {
-            let mut found = l.walk(q, 500).await;
+            let mut found = library.walk(q, 500).await;
             found.sort();
             found
         };
         eventually(async || {
-            found("made").await == told("made") && found("changed").await == told("changed")
+            found("made").await == ids_with_body("made")
+                && found("changed").await == ids_with_body("changed")
         })
         .await;
         // The app would drop documents that are not in the store, so the index itself is checked
         // for them.
-        l.stop().await;
+        library.stop().await;
         assert_eq!(
             support::ids_in_the_index(folder.path()),
             stored.iter().map(|(id, _)| id.clone()).collect::<Vec<_>>()

@@ -1,6 +1,6 @@
 //! Processes that share a directory: commands next to a server, and two servers.
 
-#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, a panic reports the failure
 
 #[allow(dead_code)] // the other tests use the rest of it
 mod support;
@@ -17,8 +17,8 @@ use support::{Article, ArticleCreate, app, eventually, start, try_start};
 const FOLDER: &str = "LINCHPIN_TEST_SHARED_FOLDER";
 const WORDS: &str = "LINCHPIN_TEST_SHARED_WORDS";
 
-/// Runs this test program as another process of the app.
-fn other(name: &str, folder: &Path, words: &str) -> Command {
+/// A command that runs this test program as another process of the app.
+fn child_command(name: &str, folder: &Path, words: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args([
@@ -34,15 +34,15 @@ fn other(name: &str, folder: &Path, words: &str) -> Command {
     command
 }
 
-/// Runs a command of the app in a process of its own.
+/// Runs a command of the app in another process.
 async fn run(folder: &Path, words: &'static str) -> Output {
-    let mut command = other("a_command", folder, words);
+    let mut command = child_command("a_command", folder, words);
     tokio::task::spawn_blocking(move || command.output().unwrap())
         .await
         .unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -115,13 +115,13 @@ async fn a_server() {
     std::future::pending::<()>().await;
 }
 
-/// A server in a process of its own; it is killed on drop.
+/// A server in another process; it is killed on drop.
 struct Server(Child);
 
 impl Server {
     fn start(folder: &Path) -> Self {
         use std::io::BufRead;
-        let mut child = other("a_server", folder, "")
+        let mut child = child_command("a_server", folder, "")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -143,52 +143,53 @@ impl Drop for Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_run_beside_a_server() {
+async fn commands_run_while_a_server_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let l = start(folder.path()).await;
-    l.article("a", "lamp", "").await;
-    eventually(async || l.find("lamp").await == ["a"]).await;
+    let library = start(folder.path()).await;
+    library.article("a", "lamp", "").await;
+    eventually(async || library.find("lamp").await == ["a"]).await;
     // The command finds what the server has indexed, and the server finds what the command has
     // written.
     let output = run(folder.path(), "write b lamp").await;
     assert!(
-        output.status.success() && said(&output).contains("found [\"a\"]"),
+        output.status.success() && output_text(&output).contains("found [\"a\"]"),
         "{}",
-        said(&output)
+        output_text(&output)
     );
-    eventually(async || l.find("lamp").await == ["a", "b"]).await;
+    eventually(async || library.find("lamp").await == ["a", "b"]).await;
     // Only the server can rebuild the index.
     let output = run(folder.path(), "search rebuild Article").await;
-    let text = said(&output);
+    let text = output_text(&output);
     assert!(
         !output.status.success()
-            && text.contains("another process keeps the search index of `Article`: stop it first"),
+            && text
+                .contains("another process maintains the search index of `Article`: stop it first"),
         "{text}"
     );
-    l.article("c", "lamp", "").await;
-    eventually(async || l.find("lamp").await.len() == 3).await;
-    l.stop().await;
-    // Without a server, the command maintains the index while it runs. Its records are found at its
-    // end, or after the next start.
+    library.article("c", "lamp", "").await;
+    eventually(async || library.find("lamp").await.len() == 3).await;
+    library.stop().await;
+    // Without a server, the command maintains the index while it runs. The index gets the record
+    // of the command before the command ends, or after the next start.
     let output = run(folder.path(), "write d lamp").await;
     assert!(
-        output.status.success() && said(&output).contains("found [\"a\", \"b\", \"c\""),
+        output.status.success() && output_text(&output).contains("found [\"a\", \"b\", \"c\""),
         "{}",
-        said(&output)
+        output_text(&output)
     );
     let output = run(folder.path(), "search rebuild Article").await;
     assert!(
-        output.status.success() && said(&output).contains("Article: 4 records indexed"),
+        output.status.success() && output_text(&output).contains("Article: 4 records indexed"),
         "{}",
-        said(&output)
+        output_text(&output)
     );
-    let l = start(folder.path()).await;
-    eventually(async || l.find("lamp").await.len() == 4).await;
-    l.stop().await;
+    let library = start(folder.path()).await;
+    eventually(async || library.find("lamp").await.len() == 4).await;
+    library.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_found_up_to_date_beside_a_command_that_keeps_the_index() {
+async fn a_server_returns_current_results_while_a_command_maintains_the_index() {
     for command_first in [true, false] {
         let folder = tempfile::tempdir().unwrap();
         let before = if command_first {
@@ -196,59 +197,62 @@ async fn a_server_is_found_up_to_date_beside_a_command_that_keeps_the_index() {
         } else {
             Some(start(folder.path()).await)
         };
-        let mut command = other("a_command", folder.path(), "wait").spawn().unwrap();
+        let mut command = child_command("a_command", folder.path(), "wait")
+            .spawn()
+            .unwrap();
         eventually(async || folder.path().join("waits").exists()).await;
         if let Some(before) = before {
             before.article("a", "lamp", "").await;
             before.stop().await;
-            // It checks once a second whether to take over.
+            // The command tries once a second to take over.
             tokio::time::sleep(Duration::from_millis(1_500)).await;
         }
-        let l = start(folder.path()).await;
-        let refused = l
+        let library = start(folder.path()).await;
+        let refused = library
             .running
             .adapters()
             .rebuild_search::<Article>()
             .await
             .unwrap_err()
             .to_string();
-        assert!(refused.contains("another process keeps"), "{refused}");
-        l.article("b", "lamp", "").await;
+        assert!(refused.contains("another process maintains"), "{refused}");
+        library.article("b", "lamp", "").await;
         let expected = if command_first {
             vec!["b"]
         } else {
             vec!["a", "b"]
         };
-        eventually(async || l.find("lamp").await == expected).await;
+        eventually(async || library.find("lamp").await == expected).await;
         std::fs::write(folder.path().join("end"), "").unwrap();
         tokio::task::spawn_blocking(move || assert!(command.wait().unwrap().success()))
             .await
             .unwrap();
-        // From here on the server maintains it.
-        l.article("c", "lamp", "").await;
-        eventually(async || l.find("lamp").await.len() == expected.len() + 1).await;
+        // The command has ended, so the server takes over the index.
+        library.article("c", "lamp", "").await;
+        eventually(async || library.find("lamp").await.len() == expected.len() + 1).await;
         eventually(async || {
-            l.running
+            library
+                .running
                 .adapters()
                 .rebuild_search::<Article>()
                 .await
                 .is_ok()
         })
         .await;
-        l.stop().await;
+        library.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_made_anew_at_a_take_over_is_whole_before_it_is_searched() {
+async fn an_index_rebuilt_at_a_takeover_is_complete_before_searches() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     let first = tokio::task::spawn_blocking(move || Server::start(&path))
         .await
         .unwrap();
-    let l = start(folder.path()).await;
+    let library = start(folder.path()).await;
     let (articles, cx) = (
-        l.running.adapters().get::<Article>().unwrap(),
+        library.running.adapters().get::<Article>().unwrap(),
         Cx::system("a test"),
     );
     for n in 0..1_500 {
@@ -268,12 +272,12 @@ async fn what_is_made_anew_at_a_take_over_is_whole_before_it_is_searched() {
             .await
             .unwrap();
     }
-    eventually(async || l.find("lamp").await == ["n1499"]).await;
+    eventually(async || library.find("lamp").await == ["n1499"]).await;
     drop(first);
     std::fs::remove_dir_all(folder.path().join("search/articles.index")).unwrap();
     let began = Instant::now();
-    // Until it is complete, a response says so.
-    while l
+    // Until the rebuild is complete, searches are errors or have complete results.
+    while library
         .running
         .adapters()
         .rebuild_search::<Article>()
@@ -283,31 +287,31 @@ async fn what_is_made_anew_at_a_take_over_is_whole_before_it_is_searched() {
         let found = articles.find(&cx, "lamp", PageArgs::default()).await;
         assert!(
             found.is_err() || found.is_ok_and(|found| found.len() == 1),
-            "an answer without the last record"
+            "a response without the last record"
         );
-        assert!(began.elapsed() < Duration::from_secs(30));
+        assert!(began.elapsed() < Duration::from_mins(1));
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    // Other processes detect that it belongs to this database.
+    // Another process detects that the index belongs to this database.
     let third = try_start(folder.path(), "test.db").await.unwrap();
-    assert_eq!(l.find("lamp").await, ["n1499"]);
+    assert_eq!(library.find("lamp").await, ["n1499"]);
     third.stop().await.unwrap();
-    l.stop().await;
+    library.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_server_searches_what_the_first_one_keeps_and_takes_its_place() {
+async fn a_second_server_searches_the_index_of_the_first_and_takes_over() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     let first = tokio::task::spawn_blocking(move || Server::start(&path))
         .await
         .unwrap();
-    let l = start(folder.path()).await;
+    let library = start(folder.path()).await;
     for n in 0..3 {
-        l.article(&format!("n{n}"), "lamp", "").await;
+        library.article(&format!("n{n}"), "lamp", "").await;
     }
-    eventually(async || l.find("lamp").await.len() == 3).await;
-    let refused = l
+    eventually(async || library.find("lamp").await.len() == 3).await;
+    let refused = library
         .running
         .adapters()
         .rebuild_search::<Article>()
@@ -315,34 +319,35 @@ async fn a_second_server_searches_what_the_first_one_keeps_and_takes_its_place()
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("another process keeps the search index of `Article`"),
+        refused.contains("another process maintains the search index of `Article`"),
         "{refused}"
     );
-    // It is killed: the changes that it did not index are not lost.
+    // The first server is killed. The changes that it has not indexed are not lost.
     drop(first);
-    l.article("after", "lamp", "").await;
+    library.article("after", "lamp", "").await;
     let began = Instant::now();
-    eventually(async || l.find("lamp").await.len() == 4).await;
+    eventually(async || library.find("lamp").await.len() == 4).await;
     assert!(
         began.elapsed() < Duration::from_secs(10),
         "{:?}",
         began.elapsed()
     );
     assert_eq!(
-        l.running
+        library
+            .running
             .adapters()
             .rebuild_search::<Article>()
             .await
             .unwrap(),
         4
     );
-    l.stop().await;
+    library.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_app_with_another_database_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let l = start(folder.path()).await;
+    let library = start(folder.path()).await;
     let error = try_start(folder.path(), "other.db")
         .await
         .unwrap_err()
@@ -353,14 +358,14 @@ async fn an_app_with_another_database_is_refused() {
     );
     assert!(
         error.contains(
-            "another process keeps it, for another database; give each an index of its own"
+            "another process maintains it for another database; give each an index of its own"
         ),
         "{error}"
     );
     // The refused process has changed nothing.
-    l.article("a", "still here", "").await;
-    eventually(async || l.find("still").await == ["a"]).await;
-    l.stop().await;
+    library.article("a", "still here", "").await;
+    eventually(async || library.find("still").await == ["a"]).await;
+    library.stop().await;
     try_start(folder.path(), "other.db")
         .await
         .unwrap()

@@ -18,8 +18,8 @@ use super::exchange::Exchange;
 /// The time limit for the next part of the response after a client has closed its side.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// A stream that fails if its client has left during an exchange: immediately on a socket error, or
-/// [`GRACE`] after the last byte of a response if the client has closed its side.
+/// A stream that fails if its client has left during an exchange: immediately on a socket error; if
+/// the client has only closed its side, when no part of the response is written for [`GRACE`].
 pub(super) struct ClientWatch {
     stream: TcpStream,
     exchange: Exchange,
@@ -42,7 +42,7 @@ impl ClientWatch {
     }
 
     /// Checks that the client is still connected. Bytes from the client stay unread.
-    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn check_client(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if !self.exchange.is_answering() {
             self.leaving = None;
             return Ok(());
@@ -66,7 +66,8 @@ impl ClientWatch {
         }
     }
 
-    fn written(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    /// Restarts the time limit if a write has succeeded.
+    fn after_write(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let (Poll::Ready(Ok(1..)), Some(leaving)) = (&written, &mut self.leaving) {
             leaving.as_mut().reset(Instant::now() + GRACE);
         }
@@ -91,7 +92,7 @@ impl AsyncWrite for ClientWatch {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.written(written)
+        self.after_write(written)
     }
 
     fn poll_write_vectored(
@@ -100,16 +101,17 @@ impl AsyncWrite for ClientWatch {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.written(written)
+        self.after_write(written)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    // Called whenever the connection makes progress, and first when it waits for a request.
+    // The HTTP library calls this function after it has read a request, even if there is nothing to
+    // write yet, and again whenever the connection makes progress.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.look(cx)?;
+        self.check_client(cx)?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

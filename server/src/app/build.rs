@@ -77,12 +77,13 @@ use linchpin_core::schema::Chain;
 ///
 /// # Start-up
 ///
-/// A mistake in the app stops the start; nothing is left to the first request. Start-up first checks
-/// names, dependencies, routes and the capabilities of the store. Then it opens the store, and checks
-/// that this binary may serve the database: in production its migrations must have been applied, and
-/// in development it creates the tables of an empty database. It builds the adapters, runs the
-/// [hooks](App::after_adapters) and sets up the plugins. Last, it checks the names in route policies, and opens the port. Each of these checks
-/// reports all of its mistakes together.
+/// A mistake in the app stops the start; no mistake stays hidden until the first request. Start-up
+/// first checks names, dependencies, routes and the capabilities of the store. Then it opens the
+/// store, and checks that this binary may serve the database: in production its migrations must
+/// have been applied, and in development it creates the tables of an empty database. It builds the
+/// adapters, runs the [hooks](App::after_adapters) and sets up the plugins. Last, it checks the
+/// names in route policies, and opens the port. Each of these checks reports all of its mistakes
+/// together.
 ///
 /// # Extend it
 ///
@@ -111,8 +112,8 @@ pub struct App {
     pub(super) sweep_every: Duration,
     pub(super) rates: Option<Arc<dyn RateStore>>,
     pub(super) hooks: Vec<Hook>,
-    /// The patterns as written: a malformed pattern is reported at start-up with all other
-    /// mistakes.
+    /// Patterns and their guards. Start-up parses the patterns, and reports a malformed one with
+    /// all other mistakes.
     pub(super) guards: Vec<(String, RouteGuard)>,
     /// Whether the audit log exists even if no route is audited.
     pub(super) audit: bool,
@@ -290,7 +291,7 @@ impl App {
 
     /// Replaces the executor of an operation's routes; policy, parsing, validation and projection
     /// stay. For a collection it replaces the executor of each method, and [`OverrideCall::route`]
-    /// names the method that was called.
+    /// contains the name of the called method.
     #[must_use]
     pub fn override_operation<E, F, Fut>(mut self, operation: Operation<E>, run: F) -> Self
     where
@@ -366,7 +367,8 @@ impl App {
     /// between starts: events that were not delivered before the program ended are delivered after
     /// the next start.
     ///
-    /// Without a consumer, a subscription or a route that names an `event`, no event is recorded.
+    /// Without a consumer, a subscription or a route with an `event` in its policy, no event is
+    /// recorded.
     #[must_use]
     pub fn event_sink(mut self, name: impl Into<String>, sink: impl EventSink) -> Self {
         self.events.sink(name.into(), Arc::new(sink));

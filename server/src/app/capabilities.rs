@@ -100,7 +100,10 @@ fn gaps(
             ),
         );
     }
-    for spec in entry.mounted().filter(|spec| !spec.kind.brings(store)) {
+    for spec in entry
+        .mounted()
+        .filter(|spec| !spec.kind.has_handler_for(store))
+    {
         need(
             spec.kind.capability(),
             format!(
@@ -154,8 +157,8 @@ fn audited(entry: &EntityEntry) -> Vec<String> {
     routes
 }
 
-/// Whether an operation changes several records whose computed fields depend on the change. The
-/// records are locked, their computed values are written, and then the change is, all in one
+/// Whether an operation changes several records whose computed fields depend on the change. Such an
+/// operation locks the records, writes their computed values and then makes its change, all in one
 /// transaction.
 fn computes_many(spec: &OpSpec, desc: &EntityDesc) -> bool {
     if !matches!(spec.kind.facts().changes, Changes::Many | Changes::Removed) {
@@ -184,7 +187,7 @@ fn fits(entry: &EntityEntry, missing: &[Gap], store: &StoreKind) -> bool {
         entry
             .mounted()
             .filter(|spec| spec.kind.capability() == FACTORY)
-            .all(|spec| spec.kind.brings(store.name))
+            .all(|spec| spec.kind.has_handler_for(store.name))
     };
     named
         && missing
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_what_is_missing_why_and_where_to_go() {
+    fn the_message_names_missing_capabilities_and_stores_that_have_them() {
         let entries = [entry(&COUNTER), entry(&ELSEWHERE)];
         let kinds: &[&StoreKind] = &[
             &crate::store::memory::KIND,

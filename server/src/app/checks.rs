@@ -22,10 +22,10 @@ use linchpin_core::package::find_duplicates;
 pub(super) use self::names::known_names;
 pub(super) use crate::startup::startup;
 
-/// An error with all its causes on one line, and its details on further lines. One detail is on the
-/// line of the causes. The public messages `Internal error` and `The request is not valid` are left
-/// out, because they contain no information.
-pub(super) fn chain(error: &Error) -> String {
+/// The text of an error: all its causes on one line, then one line for each detail. A single detail
+/// is on the line of the causes. The public messages `Internal error` and `The request is not
+/// valid` are left out, because they contain no information.
+pub(super) fn error_text(error: &Error) -> String {
     let mut causes: Vec<String> = causes(error).map(ToString::to_string).collect();
     let details = error.details();
     let is_general = match error.code() {
@@ -57,7 +57,7 @@ pub(super) fn chain(error: &Error) -> String {
 }
 
 /// The plugins in an order in which each one follows its dependencies.
-pub(super) fn ordered(
+pub(super) fn in_setup_order(
     plugins: Vec<Box<dyn Plugin>>,
     packages: &[&'static Package],
 ) -> Result<Vec<Box<dyn Plugin>>> {
@@ -97,18 +97,18 @@ pub(super) fn ordered(
     let mut waiting = plugins;
     let mut done: Vec<Box<dyn Plugin>> = Vec::new();
     while !waiting.is_empty() {
-        let free = |p: &dyn Plugin| {
+        let is_ready = |p: &dyn Plugin| {
             p.dependencies().iter().all(|d| {
                 !plugin_names.iter().any(|n| n == d) || done.iter().any(|r| r.name() == *d)
             })
         };
-        match waiting.iter().position(|p| free(p.as_ref())) {
+        match waiting.iter().position(|p| is_ready(p.as_ref())) {
             Some(next) => done.push(waiting.remove(next)),
             None => {
                 let names: Vec<String> =
                     waiting.iter().map(|p| format!("`{}`", p.name())).collect();
                 return Err(startup(format!(
-                    "plugins depend on each other in a circle: {}",
+                    "plugins depend on each other in a cycle: {}",
                     names.join(", ")
                 )));
             }
@@ -158,13 +158,14 @@ fn unlisted(packages: &[&'static Package]) -> Vec<String> {
         .map(|(desc, gate)| {
             let (field, at) = (desc.fields.get(gate.field).map_or("", |field| field.name), desc.at);
             let (entity, target) = (desc.name, gate.target.name);
-            format!("gate `{field}` of `{entity}` ({at}) leads to `{target}`, which is in no package of this app")
+            format!("gate `{field}` of `{entity}` ({at}) refers to `{target}`, but no package of this app lists it")
         })
         .collect()
 }
 
-/// The route table, built on tables that are never used. It does not depend on the store, so that
-/// its mistakes are found before a store is opened, and so that it can be printed without one.
+/// The route table. Its records would be in an empty in-memory store, which is never used. So
+/// mistakes are found before the store of the app is opened, and the route table can be printed
+/// without it.
 pub(super) fn planned(packages: &[&'static Package]) -> Result<Vec<Endpoint>> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let key = CursorKey::derive::<&[u8]>(&[]);
@@ -222,7 +223,7 @@ pub(super) fn routes(packages: &[&'static Package], overrides: &[RouteOverride])
                 .map(|field| format!("`{}`", field.name))
                 .collect::<Vec<_>>()
                 .join(", ");
-            problems.push(format!("`{name}` of `{entity}` answers {members} once, and no code says it: override the route"));
+            problems.push(format!("`{name}` of `{entity}` declares `output_once` for {members}, but no code sets it: override the route"));
         }
     }
     if problems.is_empty() {
@@ -281,7 +282,7 @@ pub(super) fn audited(packages: &[&'static Package], plugins: &[Box<dyn Plugin>]
     {
         let entity = AuditLog::entity().name;
         return Err(startup(format!(
-            "package `{package}` lists `{entity}`, which is the framework's: read it by way of `AuditLog`"
+            "package `{package}` lists `{entity}`, an entity of the framework: read it with `AuditLog`"
         )));
     }
     let own = entries().any(|(_, entry)| {
@@ -345,7 +346,7 @@ pub(super) fn context(
             .into_iter()
             .map(|path| (format!("visibility of `{}`", desc.name), path));
         for (what, path) in of_fields.chain(of_scopes).chain(of_gates) {
-            if let Some(value) = crate::http::context::named(path) {
+            if let Some(value) = crate::http::context::provided_value(path) {
                 check(what, desc.at, value);
             }
         }
@@ -366,7 +367,7 @@ pub(super) fn context(
     Err(startup(problems.join("\n")))
 }
 
-/// Guards by path; an error if one of the patterns is malformed.
+/// Parses the patterns of path guards; an error if any of them is malformed.
 pub(super) fn patterns(guards: &[(String, RouteGuard)]) -> Result<Vec<PathGuard>> {
     let (mut good, mut problems) = (Vec::new(), Vec::new());
     for (pattern, guard) in guards {
@@ -383,18 +384,22 @@ pub(super) fn patterns(guards: &[(String, RouteGuard)]) -> Result<Vec<PathGuard>
 }
 
 /// Guards whose pattern matches no route.
-pub(super) fn idle(guards: &[PathGuard], endpoints: &[Endpoint], routes: &RoutesCx) -> Vec<String> {
+pub(super) fn unused_guards(
+    guards: &[PathGuard],
+    endpoints: &[Endpoint],
+    routes: &RoutesCx,
+) -> Vec<String> {
     let idle = guards.iter().filter(|guard| {
         let mut all = endpoints
             .iter()
             .map(|e| &e.path)
             .chain(&routes.paths)
             .chain(&routes.areas);
-        !all.any(|path| guard.reaches(path))
+        !all.any(|path| guard.may_match(path))
     });
     idle.map(|guard| {
         format!(
-            "guard of `{}`: no route matches; `routes` lists those of packages",
+            "guard of `{}`: no route matches this pattern; the command `routes` lists the routes of packages",
             guard.pattern()
         )
     })
@@ -418,7 +423,7 @@ pub(super) async fn sql(entries: &[&EntityEntry], adapters: &Adapters) -> Result
                         "custom operation `{}` ({}): {}\n  in: {text}",
                         spec.name,
                         spec.at,
-                        chain(&error)
+                        error_text(&error)
                     ));
                 }
             }

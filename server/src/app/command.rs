@@ -18,12 +18,12 @@ use crate::{Code, Error, Result};
 use linchpin_core::causes;
 
 /// The commands of every app; the app and its plugins add others.
-const WORDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 8] = [
     ("serve", "starts the app (the default)"),
     ("routes", "prints every route; --json for machines"),
     (
         "graph",
-        "draws the states that transitions lead through, as Mermaid",
+        "prints the state diagrams of transitions in Mermaid syntax",
     ),
     ("openapi", "prints the OpenAPI document"),
     ("search", "search rebuild <entity>: rebuilds a search index"),
@@ -39,11 +39,12 @@ const WORDS: [(&str, &str); 8] = [
 const EX_CONFIG: i32 = 78;
 
 impl App {
-    /// Runs the command in the arguments; `serve` without any. Ends the process with status 78 if
-    /// start-up fails, and with the status of the command if `migrate` or `schema` fails.
+    /// Runs the command in the arguments; `serve` without any. If the command fails, this function
+    /// prints the error and ends the process: `migrate` and `schema` with their own status, all
+    /// other commands with status 78.
     ///
     /// # Errors
-    /// If serving fails after start-up.
+    /// Never: a failure ends the process.
     pub async fn run(self) -> Result<()> {
         let args: Vec<String> = std::env::args().skip(1).collect();
         self.run_with(&args).await
@@ -59,9 +60,9 @@ impl App {
 
     async fn command_line(self, args: &[String]) -> Result<()> {
         // The future of a start is large; callers hold a pointer to it.
-        let done = Box::pin(self.obey(args)).await;
+        let done = Box::pin(self.run_command(args)).await;
         if let Err(error) = &done {
-            // For human readers; the format of the log would hide the lines.
+            // Printed and not logged, because a log format such as JSON would hide the line breaks.
             eprintln!("linchpin: {}", error.message());
             for problem in error.details() {
                 eprintln!("  {}: {}", problem.path, problem.message);
@@ -75,10 +76,11 @@ impl App {
         Ok(())
     }
 
-    async fn obey(mut self, args: &[String]) -> Result<()> {
+    async fn run_command(mut self, args: &[String]) -> Result<()> {
         let word = args.first().map_or("serve", String::as_str);
         if ["migrate", "schema"].contains(&word) {
-            // The status is part of the interface: scripts tell a refusal from a busy lock by it.
+            // The exit status is part of the interface: by it, scripts distinguish a refusal from a
+            // busy lock.
             match self.migrate(args).await {
                 0 => return Ok(()),
                 status => std::process::exit(status),
@@ -90,13 +92,14 @@ impl App {
             return match commands.swap_remove(at).run {
                 Run::Alone(run) => {
                     let stores = Stores::new(&self.config, &self.providers);
-                    say(run(rest, &self.config.clone().checked(&stores)?.1)?)
+                    print_line(run(rest, &self.config.clone().checked(&stores)?.1)?)
                 }
                 Run::Over(run) => {
                     if self.store.is_none() && self.configured().is_some_and(|kind| !kind.durable) {
-                        // Other processes, such as the server, do not see it.
+                        // Other processes, such as the server, do not see a database in the memory
+                        // of this process.
                         eprintln!(
-                            "linchpin: the database is this command's memory: what `{word}` does ends with it"
+                            "linchpin: the database is in the memory of this command: the changes of `{word}` are lost when it ends"
                         );
                     }
                     let mut built = self.build().await?;
@@ -106,7 +109,7 @@ impl App {
                         relay.stop().await;
                     }
                     built.undo().await;
-                    say(done?)
+                    print_line(done?)
                 }
             };
         }
@@ -114,25 +117,25 @@ impl App {
             "serve" => self.serve().await,
             "routes" => {
                 let report = self.report(args.get(1..).unwrap_or_default())?;
-                say(report)?;
+                print_line(report)?;
                 // The report shows the mistakes in the routes; the command fails nevertheless.
                 self.checked_routes().map(drop)
             }
-            "graph" => say(graph::of(&self.packages)),
+            "graph" => print_line(graph::of(&self.packages)),
             "openapi" => {
                 let (info, security) = (self.info(), self.security());
-                say(crate::openapi::document(
+                print_line(crate::openapi::document(
                     &info,
                     &self.checked_routes()?,
                     &security,
                 ))
             }
-            "search" => say(self.search(args.get(1..).unwrap_or_default()).await?),
-            "help" | "--help" | "-h" => say(help(&commands)),
+            "search" => print_line(self.search(args.get(1..).unwrap_or_default()).await?),
+            "help" | "--help" | "-h" => print_line(help(&commands)),
             other => {
                 let hint = did_you_mean(
                     other,
-                    WORDS
+                    COMMANDS
                         .into_iter()
                         .map(|(word, _)| word)
                         .chain(commands.iter().map(|c| c.name)),
@@ -155,7 +158,7 @@ impl App {
         if !commands.iter().any(|c| c.name == rekey::NAME) {
             commands.push(rekey::command());
         }
-        let mut names: Vec<&str> = WORDS
+        let mut names: Vec<&str> = COMMANDS
             .into_iter()
             .map(|(word, _)| word)
             .chain(commands.iter().map(|c| c.name))
@@ -247,7 +250,7 @@ impl App {
     fn checked_routes(self) -> Result<Vec<Endpoint>> {
         let (of_plugins, guards) = (self.plugin_routes(), checks::patterns(&self.guards)?);
         let overrides = self.all_overrides();
-        checks::ordered(self.plugins, &self.packages)?;
+        checks::in_setup_order(self.plugins, &self.packages)?;
         checks::routes(&self.packages, &overrides)?;
         let mut endpoints = checks::planned(&self.packages)?;
         endpoints.extend(of_plugins);
@@ -278,7 +281,7 @@ impl App {
 }
 
 fn help(commands: &[Command]) -> String {
-    let lines: Vec<_> = WORDS
+    let lines: Vec<_> = COMMANDS
         .into_iter()
         .chain(commands.iter().map(|c| (c.name, c.about)))
         .collect();
@@ -312,7 +315,7 @@ pub(super) fn log(config: &Config) {
 }
 
 /// Prints a line. The reader may close the pipe early: `openapi | head`.
-fn say(text: impl std::fmt::Display) -> Result<()> {
+fn print_line(text: impl std::fmt::Display) -> Result<()> {
     use std::io::Write;
     match writeln!(std::io::stdout().lock(), "{text}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::internal(error)),

@@ -1,4 +1,4 @@
-//! The keys of stored data: those of the app, then those of its plugins.
+//! The data keys, which encrypt stored secrets: first those of the app, then those of its plugins.
 
 use zeroize::Zeroize as _;
 
@@ -8,7 +8,7 @@ use crate::{Error, Problem, Result};
 /// The key of the setting.
 pub(super) const SETTING: &str = "security.dataKeys";
 /// The minimum number of different bytes of a key in production.
-const FEWEST: usize = 6;
+const MIN_DISTINCT_BYTES: usize = 6;
 
 /// Checks the ids and keys of a setting, and returns the keys that are right. The problems name the
 /// setting, never a key.
@@ -41,7 +41,7 @@ pub(super) fn weak(keys: &[(String, Key)]) -> impl Iterator<Item = Problem> {
         for byte in key.expose() {
             seen[usize::from(*byte)] = true;
         }
-        seen.iter().filter(|seen| **seen).count() < FEWEST
+        seen.iter().filter(|seen| **seen).count() < MIN_DISTINCT_BYTES
     };
     let weak = keys.iter().filter(move |(_, key)| is_weak(key));
     weak.map(|(kid, _)| {
@@ -53,7 +53,7 @@ pub(super) fn weak(keys: &[(String, Key)]) -> impl Iterator<Item = Problem> {
 /// An entry of the environment variable.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct KeyEntry {
     kid: String,
     key: String,
 }
@@ -61,7 +61,7 @@ struct Written {
 /// Reads the keys of an environment variable: a JSON list of `{ kid, key }`.
 pub(super) fn from_json(name: &str, json: &str, problems: &mut Vec<Problem>) -> Vec<(String, Key)> {
     // The message of the parser is not repeated: it may contain a part of the text.
-    let Ok(mut list) = serde_json::from_str::<Vec<Written>>(json) else {
+    let Ok(mut list) = serde_json::from_str::<Vec<KeyEntry>>(json) else {
         let message = "must be a JSON list, newest key first, such as \
                        [{\"kid\":\"2026-11\",\"key\":\"<32 bytes in base64>\"}]";
         problems.push(Problem::new(name, "invalid", message));
@@ -69,10 +69,10 @@ pub(super) fn from_json(name: &str, json: &str, problems: &mut Vec<Problem>) -> 
     };
     let pairs = list
         .iter()
-        .map(|written| (written.kid.as_str(), written.key.as_str()));
+        .map(|entry| (entry.kid.as_str(), entry.key.as_str()));
     let keys = checked(name, pairs, problems);
-    for written in &mut list {
-        written.key.zeroize();
+    for entry in &mut list {
+        entry.key.zeroize();
     }
     keys
 }
@@ -120,7 +120,7 @@ mod tests {
     use crate::{App, BoxFuture, Config, MiddlewareCx, Plugin, PostCx, RoutesCx};
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
-    const HERE: Place<'_> = Place {
+    const PLACE: Place<'_> = Place {
         entity: "endpoints",
         id: "e1",
         field: "secret",
@@ -137,10 +137,10 @@ mod tests {
             .database("memory:")
     }
 
-    /// A plugin with a key of its own.
-    struct Giving(&'static str, u8);
+    /// A plugin that adds a data key.
+    struct KeyProvider(&'static str, u8);
 
-    impl Plugin for Giving {
+    impl Plugin for KeyProvider {
         fn name(&self) -> &'static str {
             "giving"
         }
@@ -153,12 +153,12 @@ mod tests {
     type Found = Arc<OnceLock<Option<Arc<DataKeys>>>>;
 
     /// A plugin that reads the keys, and may need them. It is set up first.
-    struct Taking {
+    struct KeyReader {
         needs: bool,
         found: Found,
     }
 
-    impl Plugin for Taking {
+    impl Plugin for KeyReader {
         fn name(&self) -> &'static str {
             "taking"
         }
@@ -182,14 +182,15 @@ mod tests {
         }
     }
 
-    async fn found(config: Config, giving: Option<Giving>, needs: bool) -> Result<Found> {
+    /// Starts an app with a plugin that reads its keys. Returns the keys that the plugin has read.
+    async fn found(config: Config, provider: Option<KeyProvider>, needs: bool) -> Result<Found> {
         let found = Found::default();
-        let mut app = App::new(config).plugin(Taking {
+        let mut app = App::new(config).plugin(KeyReader {
             needs,
             found: Arc::clone(&found),
         });
-        if let Some(giving) = giving {
-            app = app.plugin(giving);
+        if let Some(provider) = provider {
+            app = app.plugin(provider);
         }
         app.start().await?.stop().await?;
         Ok(found)
@@ -198,24 +199,26 @@ mod tests {
     #[tokio::test]
     async fn the_keys_of_the_app_come_before_those_of_plugins() {
         let keys = [("b", key(2)), ("a", key(1))];
-        let both = found(config().data_keys(keys), Some(Giving("own", 9)), true)
+        let both = found(config().data_keys(keys), Some(KeyProvider("own", 9)), true)
             .await
             .unwrap();
         let both = both.get().unwrap().as_ref().unwrap();
         assert!(both.kids().eq(["b", "a", "own"]));
-        let alone = found(config(), Some(Giving("own", 9)), true).await.unwrap();
+        let alone = found(config(), Some(KeyProvider("own", 9)), true)
+            .await
+            .unwrap();
         let alone = alone.get().unwrap().as_ref().unwrap();
         assert_eq!(alone.kid(), "own");
-        let stored = alone.seal(HERE, b"hunter2").unwrap();
-        assert_eq!(both.open(HERE, &stored).unwrap().expose(), b"hunter2");
+        let stored = alone.seal(PLACE, b"hunter2").unwrap();
+        assert_eq!(both.open(PLACE, &stored).unwrap().expose(), b"hunter2");
         // The same key in both lists is one key; another key of the same id is refused.
         let keys = [("own", key(9))];
-        let same = found(config().data_keys(keys), Some(Giving("own", 9)), true)
+        let same = found(config().data_keys(keys), Some(KeyProvider("own", 9)), true)
             .await
             .unwrap();
         assert!(same.get().unwrap().as_ref().unwrap().kids().eq(["own"]));
         let keys = [("own", key(8))];
-        let error = found(config().data_keys(keys), Some(Giving("own", 9)), true)
+        let error = found(config().data_keys(keys), Some(KeyProvider("own", 9)), true)
             .await
             .expect_err("two keys of one id")
             .to_string();
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_mistake_is_reported_and_no_key() {
+    async fn every_mistake_is_reported_and_no_key_is_printed() {
         let entry = |kid: &str, key: &str| format!(r#"{{"kid":"{kid}","key":"{key}"}}"#);
         let list = [
             entry("", &key(1)),

@@ -1,6 +1,7 @@
-//! Responses of the HTTP library itself: a request that cannot be parsed reaches no service. Any
-//! bytes written to a connection between two exchanges are such a response; this module adds the
-//! body.
+//! Adds a body to the responses that the HTTP library writes itself. A request that cannot be
+//! parsed does not reach the service; the HTTP library refuses it without a body. An exchange is a
+//! request with its response. Bytes that are written to a connection between two exchanges are such
+//! a refusal.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -31,8 +32,8 @@ struct State {
     upgraded: AtomicBool,
     /// Whether any request has reached the service.
     begun: AtomicBool,
-    /// The limit in milliseconds for a client that does not read the present response; 0 if the
-    /// response has no limit of its own.
+    /// The time limit in milliseconds for a client that does not read the current response; 0 if
+    /// the response sets no limit.
     unread: AtomicU64,
     /// The function that takes over the socket after the change of protocol.
     socket: Mutex<Option<SocketTask>>,
@@ -41,21 +42,22 @@ struct State {
 impl Exchange {
     /// A request has reached the service. The exchange lasts until its response is dropped and
     /// flushed.
-    pub(super) fn begin(&self) -> Begun {
+    pub(super) fn begin(&self) -> OpenExchange {
         self.0.open.fetch_add(1, Relaxed);
         self.0.unflushed.store(true, Relaxed);
         self.0.begun.store(true, Relaxed);
         self.0.unread.store(0, Relaxed);
-        Begun(self.clone())
+        OpenExchange(self.clone())
     }
 
-    /// Sets a limit for a client that does not read the present response.
+    /// Sets the time limit for a client that does not read the current response.
     pub(super) fn limit_unread(&self, limit: Duration) {
         let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         self.0.unread.store(millis.max(1), Relaxed);
     }
 
-    /// The limit for a client that does not read the present response, if it has one of its own.
+    /// The time limit for a client that does not read the current response, if the response sets
+    /// one.
     pub(super) fn unread_limit(&self) -> Option<Duration> {
         let millis = self.0.unread.load(Relaxed);
         (millis > 0).then(|| Duration::from_millis(millis))
@@ -95,28 +97,28 @@ impl Exchange {
 }
 
 /// An exchange in progress.
-pub(super) struct Begun(Exchange);
+pub(super) struct OpenExchange(Exchange);
 
-impl Begun {
+impl OpenExchange {
     /// The response body, which ends the exchange when it is dropped.
-    pub(super) fn answer(self, body: Body) -> Answer {
-        Answer { body, _begun: self }
+    pub(super) fn answer(self, body: Body) -> ResponseBody {
+        ResponseBody { body, _begun: self }
     }
 }
 
-impl Drop for Begun {
+impl Drop for OpenExchange {
     fn drop(&mut self) {
         self.0.0.open.fetch_sub(1, Relaxed);
     }
 }
 
 /// The body of a response.
-pub(super) struct Answer {
+pub(super) struct ResponseBody {
     body: Body,
-    _begun: Begun,
+    _begun: OpenExchange,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -141,7 +143,7 @@ pub(super) struct RefusalBodies<S> {
     stream: S,
     exchange: Exchange,
     /// The bytes written instead of a refusal, and the number already written.
-    instead: Option<(Vec<u8>, usize)>,
+    replacement: Option<(Vec<u8>, usize)>,
 }
 
 impl<S: AsyncWrite + Unpin> RefusalBodies<S> {
@@ -149,7 +151,7 @@ impl<S: AsyncWrite + Unpin> RefusalBodies<S> {
         Self {
             stream,
             exchange,
-            instead: None,
+            replacement: None,
         }
     }
 
@@ -158,12 +160,13 @@ impl<S: AsyncWrite + Unpin> RefusalBodies<S> {
         self.stream
     }
 
-    /// Writes `bytes`, or their replacement; the caller gets only the number of its own bytes.
-    fn explain(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.instead.is_none() {
-            self.instead = crate::http::explain(bytes).map(|whole| (whole, 0));
+    /// Writes `bytes`, or their replacement. Returns the number of bytes of the caller that were
+    /// written.
+    fn write_with_body(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.replacement.is_none() {
+            self.replacement = crate::http::with_error_body(bytes).map(|whole| (whole, 0));
         }
-        let Some((whole, out)) = &mut self.instead else {
+        let Some((whole, out)) = &mut self.replacement else {
             return Pin::new(&mut self.stream).poll_write(cx, bytes);
         };
         while *out < whole.len() {
@@ -173,7 +176,7 @@ impl<S: AsyncWrite + Unpin> RefusalBodies<S> {
             }
             *out += written;
         }
-        self.instead = None;
+        self.replacement = None;
         Poll::Ready(Ok(bytes.len()))
     }
 }
@@ -195,7 +198,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RefusalBodies<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         if self.exchange.is_over() {
-            return self.explain(cx, bytes);
+            return self.write_with_body(cx, bytes);
         }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -206,7 +209,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RefusalBodies<S> {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if self.exchange.is_over() {
-            return self.explain(
+            return self.write_with_body(
                 cx,
                 &bytes
                     .iter()
@@ -241,7 +244,7 @@ mod tests {
     const BARE: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
 
     /// The received bytes of a refusal that is written eight bytes at a time.
-    async fn arrives(exchange: Exchange) -> String {
+    async fn received(exchange: Exchange) -> String {
         let (ours, mut theirs) = tokio::io::duplex(8);
         let mut stream = RefusalBodies::new(ours, exchange);
         let writer = tokio::spawn(async move {
@@ -255,34 +258,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn between_exchanges_refusals_are_explained() {
+    async fn refusals_between_exchanges_have_a_body() {
         assert!(
-            arrives(Exchange::default())
+            received(Exchange::default())
                 .await
                 .contains("\"code\":\"validation_failed\"")
         );
     }
 
     #[tokio::test]
-    async fn what_a_service_writes_is_its_own() {
-        // In progress; answered and not yet flushed; upgraded.
+    async fn responses_of_the_service_are_not_changed() {
+        // Three cases: a request in progress, a response that is not flushed yet, and an upgraded
+        // connection.
         let exchange = Exchange::default();
         let begun = exchange.begin();
-        assert_eq!(arrives(exchange.clone()).await.as_bytes(), BARE);
+        assert_eq!(received(exchange.clone()).await.as_bytes(), BARE);
         drop(begun);
-        assert_eq!(arrives(exchange).await.as_bytes(), BARE);
+        assert_eq!(received(exchange).await.as_bytes(), BARE);
         let upgraded = Exchange::default();
         upgraded.upgrade(None);
-        assert_eq!(arrives(upgraded).await.as_bytes(), BARE);
+        assert_eq!(received(upgraded).await.as_bytes(), BARE);
     }
 
     #[tokio::test]
-    async fn a_flushed_answer_ends_its_exchange() {
+    async fn a_flushed_response_ends_its_exchange() {
         let exchange = Exchange::default();
         let mut stream = RefusalBodies::new(tokio::io::sink(), exchange.clone());
         let begun = exchange.begin();
         stream.flush().await.unwrap();
-        assert!(!exchange.is_over(), "its answer is still being made");
+        assert!(!exchange.is_over(), "the response is still in progress");
         drop(begun.answer(Body::empty()));
         stream.flush().await.unwrap();
         assert!(exchange.is_over());

@@ -21,12 +21,12 @@ pub(super) fn of(packages: &[&'static Package]) -> String {
 }
 
 fn graphs(entry: &'static EntityEntry) -> Vec<String> {
-    let moves: Vec<(&str, &Transition)> = entry
+    let transitions: Vec<(&str, &Transition)> = entry
         .operations
         .iter()
         .filter_map(|spec| Some((spec.name, spec.kind.transition()?)))
         .collect();
-    let mut fields: Vec<usize> = moves
+    let mut fields: Vec<usize> = transitions
         .iter()
         .map(|(_, transition)| transition.field)
         .collect();
@@ -34,22 +34,22 @@ fn graphs(entry: &'static EntityEntry) -> Vec<String> {
     fields.dedup();
     fields
         .into_iter()
-        .map(|field| graph(entry.desc, field, &moves))
+        .map(|field| graph(entry.desc, field, &transitions))
         .collect()
 }
 
-fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> String {
-    let of = &desc.fields[field];
+fn graph(desc: &EntityDesc, field: usize, transitions: &[(&str, &Transition)]) -> String {
+    let field_desc = &desc.fields[field];
     // An enum shows all its states, even unreachable ones.
-    let mut states: Vec<String> = match of.kind {
+    let mut states: Vec<String> = match field_desc.kind {
         Kind::Enum(known) => known.variants.iter().map(|&name| name.to_owned()).collect(),
         _ => Vec::new(),
     };
     let mut arrows = Vec::new();
-    if let DefaultDesc::Literal(first) = of.default {
+    if let DefaultDesc::Literal(first) = field_desc.default {
         arrows.push((None, text(&first()), None));
     }
-    for (name, transition) in moves
+    for (name, transition) in transitions
         .iter()
         .filter(|(_, transition)| transition.field == field)
     {
@@ -87,14 +87,14 @@ fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> Stri
     };
     let mut out = format!(
         "---\ntitle: {}.{}\n---\nstateDiagram-v2\n",
-        desc.name, of.wire
+        desc.name, field_desc.wire
     );
     for state in &states {
         // Writing to a String cannot fail.
         let _ = if is_name(state) {
             writeln!(out, "    {state}")
         } else {
-            writeln!(out, "    state \"{}\" as {}", shown(state), id(state))
+            writeln!(out, "    state \"{}\" as {}", escaped(state), id(state))
         };
     }
     for (from, to, by) in &arrows {
@@ -108,7 +108,7 @@ fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> Stri
 
 /// Whether a value is a valid state name in Mermaid.
 fn is_name(state: &str) -> bool {
-    const WORDS: [&str; 12] = [
+    const KEYWORDS: [&str; 12] = [
         "as",
         "class",
         "classdef",
@@ -125,7 +125,7 @@ fn is_name(state: &str) -> bool {
     let mut chars = state.chars();
     chars.next().is_some_and(|c| c.is_ascii_lowercase())
         && chars.all(|c| c.is_ascii_lowercase() || c == '_')
-        && !WORDS.contains(&state)
+        && !KEYWORDS.contains(&state)
 }
 
 /// The label of a state.
@@ -140,8 +140,9 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A label within quotes: quotes and line breaks are written as Mermaid entities.
-fn shown(state: &str) -> String {
+/// A label within quotes: quotes and markup are written as Mermaid entities, control characters as
+/// spaces.
+fn escaped(state: &str) -> String {
     let mut out = String::with_capacity(state.len());
     for c in state.chars() {
         match c {

@@ -60,16 +60,19 @@ impl Built {
         let Some(service) = self.service.take() else {
             return Err(startup("the app was not built"));
         };
-        // Nobody else sets it.
+        // Nothing else sets the address, so this cannot fail.
         let _ = self.listens_on.set(address);
-        let ended = self.tenure.as_ref().map(|tenure| tenure.ended.clone());
-        let (adapters, within) = (self.adapters.clone(), service.clone());
+        let ended = self
+            .lease_task
+            .as_ref()
+            .map(|lease_task| lease_task.ended.clone());
+        let (adapters, running_service) = (self.adapters.clone(), service.clone());
         for plugin in self.plugins() {
             plugin.started();
         }
         let most = config
             .max_connections
-            .min(descriptors().map_or(usize::MAX, |all| all.saturating_sub(RESERVE).max(1)));
+            .min(max_open_files().map_or(usize::MAX, |all| all.saturating_sub(RESERVE).max(1)));
         let peers = Peers::new(config.connections_per_address, most);
         let (stop, stopped) = watch::channel(false);
         let clock = self.sweep.as_ref().map_or_else(
@@ -100,7 +103,7 @@ impl Built {
             drop(plugins);
             if let Some(sweeper) = sweeper {
                 sweeper.abort();
-                // Aborted or not: the task must have ended before the store is closed.
+                // Even an aborted task must have ended before the store is closed.
                 drop(sweeper.await);
             }
             if let Some(relay) = relay {
@@ -111,7 +114,7 @@ impl Built {
         Ok(Running {
             address,
             adapters,
-            service: within,
+            service: running_service,
             stop,
             task,
             ended,
@@ -119,7 +122,7 @@ impl Built {
     }
 }
 
-/// A connection with everything between HTTP and its socket.
+/// The stream of a connection: its socket, and the layers between HTTP and the socket.
 type Wire = RefusalBodies<WriteTimeout<ClientWatch>>;
 
 /// The connections that are still open when the app stops.
@@ -148,18 +151,18 @@ async fn accept(
     // `abandoned`.
     http.half_close(true);
     let mut connections = JoinSet::new();
-    let mut told_full = false;
+    let mut warned_full = false;
     loop {
         let full = connections.len() >= most;
-        if full && !std::mem::replace(&mut told_full, true) {
+        if full && !std::mem::replace(&mut warned_full, true) {
             tracing::warn!(
                 most,
-                "as many connections are open as may be; further ones wait"
+                "the maximum number of connections is open; further connections wait"
             );
         }
         let (stream, client) = tokio::select! {
             Some(_) = connections.join_next() => {
-                told_full &= connections.len() + most / 10 >= most;
+                warned_full &= connections.len() + most / 10 >= most;
                 continue;
             }
             accepted = listener.accept(), if !full => match accepted {
@@ -172,9 +175,9 @@ async fn accept(
                     continue;
                 }
             },
-            () = told(&mut stopped) => break,
+            () = stop_requested(&mut stopped) => break,
         };
-        let Some(place) = peers.take(client.ip()) else {
+        let Some(connection_slot) = peers.take(client.ip()) else {
             peers::refuse(stream);
             continue;
         };
@@ -182,7 +185,7 @@ async fn accept(
         let _ = stream.set_nodelay(true);
         let service = service.from_address(client.ip());
         let exchange = Exchange::default();
-        let begins = exchange.clone();
+        let connection_exchange = exchange.clone();
         let stream = RefusalBodies::new(
             WriteTimeout::new(
                 ClientWatch::new(stream, exchange.clone()),
@@ -194,7 +197,8 @@ async fn accept(
         let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
             let (mut service, exchange) = (service.clone(), exchange.clone());
             let begun = exchange.begin();
-            // Only a request that asks for another protocol can change it.
+            // Only a request that asks for another protocol can change the protocol of the
+            // connection.
             let slot = request.extensions().get::<OnUpgrade>().is_some().then(|| {
                 let slot = SocketSlot::default();
                 request.extensions_mut().insert(slot.clone());
@@ -225,28 +229,29 @@ async fn accept(
             .serve_connection(TokioIo::new(stream), answer)
             .with_upgrades();
         let (mut stopped, open) = (stopped.clone(), open.clone());
-        // Boxed, so that its memory is free again when the socket speaks another protocol.
+        // Boxed, so that the memory of the HTTP connection is freed when the socket changes its
+        // protocol.
         let serving = Box::pin(async move {
             let mut connection = pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
-                () = told(&mut stopped) => {
+                () = stop_requested(&mut stopped) => {
                     // Finishes the current request and closes instead of waiting for another one.
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
-                () = silence(&begins) => Ok(()),
+                () = first_request_overdue(&connection_exchange) => Ok(()),
             };
             if let Err(error) = ended {
                 tracing::debug!(%error, "connection ended");
             }
-            begins.take_socket()
+            connection_exchange.take_socket()
         });
         connections.spawn(async move {
             if let Some(socket) = serving.await {
                 socket.run(socket_of).await;
             }
-            drop((open, place));
+            drop((open, connection_slot));
         });
     }
     service.refuse_requests();
@@ -267,11 +272,11 @@ fn socket_of(upgraded: Upgraded) -> Socket {
     }
 }
 
-/// Ends what is open: plugins are told first, connections have the grace period to end, and are cut
-/// after it.
+/// Closes the connections: notifies the plugins, waits until all connections have ended, and cuts
+/// those that are still open after the grace period.
 async fn close(mut open: Open, service: &HttpService, plugins: &[&dyn Plugin], grace: Duration) {
-    let told = join_all(plugins.iter().map(|&plugin| stopping(plugin, grace)));
-    if tokio::time::timeout(grace, join(told, open.all_closed.recv()))
+    let notified = join_all(plugins.iter().map(|&plugin| stopping(plugin, grace)));
+    if tokio::time::timeout(grace, join(notified, open.all_closed.recv()))
         .await
         .is_err()
     {
@@ -290,16 +295,16 @@ async fn close(mut open: Open, service: &HttpService, plugins: &[&dyn Plugin], g
     }
 }
 
-/// Tells a plugin that the app stops. Its panic must not keep the app from stopping.
+/// Notifies a plugin that the app stops. A panic of the plugin must not prevent the stop.
 async fn stopping(plugin: &dyn Plugin, grace: Duration) {
-    let told = AssertUnwindSafe(async { plugin.stopping(grace).await });
-    if told.catch_unwind().await.is_err() {
+    let notified = AssertUnwindSafe(async { plugin.stopping(grace).await });
+    if notified.catch_unwind().await.is_err() {
         tracing::error!(plugin = plugin.name(), "`stopping` panicked");
     }
 }
 
-/// Returns when a client has connected and sent no request for too long.
-async fn silence(exchange: &Exchange) {
+/// Returns if a client has sent no request within [`FIRST_TIMEOUT`]; otherwise it never returns.
+async fn first_request_overdue(exchange: &Exchange) {
     tokio::time::sleep(FIRST_TIMEOUT).await;
     if exchange.has_begun() {
         std::future::pending::<()>().await;
@@ -307,7 +312,7 @@ async fn silence(exchange: &Exchange) {
 }
 
 /// The number of files that the process may open, if the system provides it.
-fn descriptors() -> Option<usize> {
+fn max_open_files() -> Option<usize> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     limits.lines().find_map(|line| {
         line.strip_prefix("Max open files")?
@@ -319,7 +324,7 @@ fn descriptors() -> Option<usize> {
 }
 
 /// Returns when the app stops, or when its handle was dropped.
-async fn told(stopped: &mut watch::Receiver<bool>) {
+async fn stop_requested(stopped: &mut watch::Receiver<bool>) {
     // The value is read here, so that its lock guard does not live on in the caller.
     drop(stopped.wait_for(|stop| *stop).await);
 }

@@ -47,7 +47,7 @@ impl App {
         invocation: &Invocation,
         entities: &[&'static EntityDesc],
     ) -> Result<Outcome, Refusal> {
-        // A mistake in the declarations is found before anything connects.
+        // Mistakes in the declarations are reported before a connection is opened.
         let chain = self.chain(invocation)?;
         let declared = declared(&self.packages, &self.migrations, &chain, entities)?;
         let store = self.schema_store(invocation)?;
@@ -63,8 +63,8 @@ impl App {
         cli::online(invocation, &*store, (&chain, &declared), &mut report).await
     }
 
-    /// The chain of the binary, or that of the folder if the option `--dir` names one or the binary
-    /// contains none.
+    /// The chain of recorded migrations: that of the folder if the option `--dir` names one or the
+    /// binary contains no migrations, otherwise that of the binary.
     fn chain(&self, invocation: &Invocation) -> Result<Chain, Refusal> {
         let common = &invocation.common;
         if common.dir.is_none() {
@@ -112,7 +112,7 @@ impl App {
             _ => Err(Refusal::new(
                 "target_unsupported",
                 Exit::Target,
-                format!("the store `{}` has no migrations", kind.name),
+                format!("the store `{}` does not support migrations", kind.name),
             )),
         }
     }
@@ -132,7 +132,7 @@ fn entities(packages: &[&'static Package]) -> Vec<&'static EntityDesc> {
     entries.map(|entry| entry.desc).collect()
 }
 
-/// The declared schema, with the former names that the chain records.
+/// The declared schema, with the former names that the recorded migrations contain.
 fn declared(
     packages: &[&'static Package],
     embedded: &Embedded,
@@ -144,7 +144,8 @@ fn declared(
     Ok(Declared {
         app: first.map_or("app", |package| package.name).to_owned(),
         entities: entities.to_vec(),
-        // Whatever the app uses of them now, a later release may use more.
+        // All system entities, even those that the app does not use now: a later release may use
+        // them.
         system: vec![Claims::entity(), AuditLog::entity()],
         transforms: embedded.transforms.to_vec(),
         own_sql: own_sql(packages),
@@ -153,14 +154,15 @@ fn declared(
     })
 }
 
-/// The SQL that custom operations declare. A migration must know whether it names what it renames.
+/// The SQL texts of custom operations. A migration that renames or drops a column must know whether
+/// one of them reads it.
 fn own_sql(packages: &[&'static Package]) -> Vec<OwnSql> {
     operations(packages)
-        .filter(|of| !of.spec.kind.texts().is_empty())
-        .map(|of| OwnSql {
-            entity: of.entity.storage_name,
-            operation: of.spec.name,
-            texts: of.spec.kind.texts(),
+        .filter(|operation| !operation.spec.kind.texts().is_empty())
+        .map(|operation| OwnSql {
+            entity: operation.entity.storage_name,
+            operation: operation.spec.name,
+            texts: operation.spec.kind.texts(),
         })
         .collect()
 }
@@ -176,7 +178,7 @@ fn operations(packages: &[&'static Package]) -> impl Iterator<Item = DeclaredOpe
     })
 }
 
-/// What a start compares with the database.
+/// The recorded migrations and the declared schema, which start-up compares with the database.
 pub(super) fn known(packages: &[&'static Package], embedded: &Embedded) -> Result<Known, Refusal> {
     let chain = chain(embedded)?;
     let declared = declared(packages, embedded, &chain, &entities(packages))?;

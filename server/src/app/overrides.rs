@@ -32,7 +32,7 @@ use crate::resource::Outcome;
 pub struct RouteOverride {
     pub(super) entity: &'static EntityDesc,
     pub(super) name: &'static str,
-    /// The methods of a collection; each method has a route of its own.
+    /// The methods of a collection; each method has its own route.
     parts: &'static [&'static OpSpec],
     pub(super) run: Override,
 }

@@ -15,10 +15,10 @@ use crate::{Error, Result};
 const READY: &str = "/health/ready";
 
 /// The time limit for the readiness check of the store.
-const PATIENCE: Duration = Duration::from_secs(2);
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Mounts `/health/live`, `/health/ready`, `/openapi.json` and `/docs`, if enabled; returns their
-/// paths.
+/// Mounts `/health/live` and `/health/ready`, and also `/openapi.json` and `/docs` if they are
+/// enabled. Returns the paths.
 pub(super) fn own_routes(
     routes: &mut RoutesCx,
     config: &Config,
@@ -36,7 +36,8 @@ pub(super) fn own_routes(
                 return Err(lease::ended());
             }
             ready(&*store).await?;
-            // It serves, but a consumer of events has stopped until the cause of its failure ends.
+            // `degraded`: the app serves requests, but an event consumer has stopped because its
+            // deliveries fail.
             Ok::<_, Error>(if health.is_degraded() {
                 "degraded"
             } else {
@@ -64,11 +65,11 @@ pub(super) fn own_routes(
 
 /// Checks that the store answers in time.
 async fn ready(store: &dyn Store) -> Result<()> {
-    match tokio::time::timeout(PATIENCE, store.ready()).await {
+    match tokio::time::timeout(READY_TIMEOUT, store.ready()).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Error::unavailable(checks::chain(&error))),
+        Ok(Err(error)) => Err(Error::unavailable(checks::error_text(&error))),
         Err(_) => Err(Error::unavailable(
-            "the store did not say in time whether it is ready",
+            "the store did not respond to the readiness check within 2 s",
         )),
     }
 }

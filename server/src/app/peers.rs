@@ -1,4 +1,4 @@
-//! Open connections per client address: no address may have all of them.
+//! Limits the open connections per client address, so that one client cannot use all of them.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -12,15 +12,15 @@ use crate::address::one_client;
 
 /// The lowest default limit of connections per address: enough for many users that share one
 /// address.
-const FEWEST: usize = 256;
+const MIN_DEFAULT_LIMIT: usize = 256;
 
 /// The connections of each address.
 #[derive(Clone)]
 pub(super) struct Peers {
     /// The maximum number of connections per address.
-    most: usize,
+    limit: usize,
     /// Whether the limit also applies to connections from the machine itself.
-    own: bool,
+    limits_loopback: bool,
     open: Arc<Mutex<HashMap<IpAddr, Open>>>,
 }
 
@@ -33,51 +33,52 @@ struct Open {
 }
 
 /// The slot of a connection; it is released on drop.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     peers: Peers,
-    of: IpAddr,
+    client: IpAddr,
 }
 
 impl Peers {
-    /// Sets the limit per address to `named`, or to half of `all` by default; then connections from
-    /// the machine itself, such as a proxy, may use all.
-    pub(super) fn new(named: Option<usize>, all: usize) -> Self {
-        let most = named.unwrap_or_else(|| (all / 2).max(FEWEST));
+    /// Sets the limit per address to `configured`. By default it is half of `all`, at least 256,
+    /// and connections from the machine itself, such as those of a proxy, are not limited.
+    pub(super) fn new(configured: Option<usize>, all: usize) -> Self {
+        let limit = configured.unwrap_or_else(|| (all / 2).max(MIN_DEFAULT_LIMIT));
         Self {
-            most,
-            own: named.is_some(),
+            limit,
+            limits_loopback: configured.is_some(),
             open: Arc::default(),
         }
     }
 
     /// Takes a slot for a connection from an address; `None` if the address is at its limit.
-    pub(super) fn take(&self, address: IpAddr) -> Option<Place> {
-        let of = one_client(address);
+    pub(super) fn take(&self, address: IpAddr) -> Option<ConnectionSlot> {
+        // All addresses of an IPv6 /64 network count as one client.
+        let client = one_client(address);
         let mut open = self.open.lock();
-        let entry = open.entry(of).or_default();
-        if entry.count >= self.most && (self.own || !of.is_loopback()) {
+        let entry = open.entry(client).or_default();
+        if entry.count >= self.limit && (self.limits_loopback || !client.is_loopback()) {
             if !std::mem::replace(&mut entry.warned, true) {
-                tracing::warn!(address = %of, most = self.most, "an address has as many connections as it may; further ones are refused");
+                tracing::warn!(address = %client, limit = self.limit, "an address has reached its limit of connections; further ones are refused");
             }
             return None;
         }
         entry.count += 1;
-        Some(Place {
+        Some(ConnectionSlot {
             peers: self.clone(),
-            of,
+            client,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.peers.open.lock();
-        let Some(entry) = open.get_mut(&self.of) else {
+        let Some(entry) = open.get_mut(&self.client) else {
             return;
         };
         entry.count -= 1;
         if entry.count == 0 {
-            open.remove(&self.of);
+            open.remove(&self.client);
         }
     }
 }
@@ -86,7 +87,7 @@ impl Drop for Place {
 pub(super) fn refuse(stream: TcpStream) {
     // A partial write is not continued: the connection is closed in any case.
     if let Ok(mut stream) = stream.into_std() {
-        drop(stream.write(&crate::http::crowded()));
+        drop(stream.write(&crate::http::too_many_connections()));
     }
 }
 
@@ -95,13 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_has_more_than_a_share() {
+    fn an_address_has_a_limited_share_of_connections() {
         let peers = Peers::new(Some(2), 10);
         let [a, b]: [IpAddr; 2] =
             ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().expect("an address"));
         let (first, second) = (peers.take(a), peers.take(a));
         assert!(first.is_some() && peers.take(a).is_none() && peers.take(b).is_some());
-        // The same address in the other family.
+        // The same address in its IPv6 form.
         assert!(
             peers
                 .take("::ffff:10.0.0.1".parse().expect("an address"))
@@ -113,20 +114,20 @@ mod tests {
         drop((again, second));
         assert!(
             peers.open.lock().is_empty(),
-            "nothing is kept of who has left"
+            "no entry is left after the last connection of an address"
         );
     }
 
     #[test]
-    fn a_network_of_the_new_family_is_one_client() {
+    fn an_ipv6_network_counts_as_one_client() {
         let peers = Peers::new(Some(1), 10);
         let take = |text: &str| peers.take(text.parse().expect("an address"));
-        let _one = take("2001:db8:0:1::1").expect("a place");
+        let _one = take("2001:db8:0:1::1").expect("a slot");
         assert!(take("2001:db8:0:1:ffff::2").is_none() && take("2001:db8:0:2::1").is_some());
     }
 
     #[test]
-    fn the_machine_itself_may_have_all_unless_somebody_says_otherwise() {
+    fn loopback_connections_are_unlimited_by_default() {
         let own: IpAddr = "127.0.0.1".parse().expect("an address");
         let peers = Peers::new(None, 600);
         let held: Vec<_> = (0..600).map(|_| peers.take(own)).collect();
@@ -134,7 +135,7 @@ mod tests {
         let other: IpAddr = "10.0.0.1".parse().expect("an address");
         let held: Vec<_> = (0..301).map(|_| peers.take(other)).collect();
         assert_eq!(held.iter().flatten().count(), 300);
-        assert_eq!(Peers::new(None, 10).most, FEWEST);
+        assert_eq!(Peers::new(None, 10).limit, MIN_DEFAULT_LIMIT);
         let peers = Peers::new(Some(1), 600);
         let _held = peers.take(own);
         assert!(peers.take(own).is_none());

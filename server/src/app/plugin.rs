@@ -98,7 +98,7 @@ pub trait Plugin: Send + Sync + 'static {
     }
 
     /// Replaces the executors of routes of the plugin's own entities, such as a `create` that
-    /// answers a secret once. The app calls this method before any set-up; functions use the values
+    /// returns a secret once. The app calls this method before any set-up; functions use the values
     /// that the set-up methods create later.
     fn overrides(&self) -> Vec<RouteOverride> {
         Vec::new()
@@ -139,9 +139,9 @@ pub trait Plugin: Send + Sync + 'static {
     /// line do not call it.
     fn started(&self) {}
 
-    /// Ends what would keep connections open: streams and sockets. The app calls it first when it
-    /// stops: the port is closed, and new requests are refused, but open responses and sockets go
-    /// on. They are cut after `grace`, and so is the returned future.
+    /// Ends streams and sockets, which would keep connections open. The app calls this method first
+    /// when it stops: the port is closed and new requests are refused, but open responses and
+    /// sockets still work. After `grace` they are cut, and the returned future is dropped.
     fn stopping(&self, grace: Duration) -> BoxFuture<'_, ()> {
         let _ = grace;
         Box::pin(async {})

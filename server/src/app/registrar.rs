@@ -23,7 +23,8 @@ pub struct Registrar {
 
 impl Registrar {
     /// Adds a consumer of the events of every entity; see
-    /// [`App::event_sink`](crate::App::event_sink). The name should begin with the plugin's.
+    /// [`App::event_sink`](crate::App::event_sink). The name should begin with the name of the
+    /// plugin.
     pub fn event_sink(&mut self, name: impl Into<String>, sink: impl EventSink) {
         self.consumers
             .push(Consumer::new(name.into(), Arc::new(sink), None));
@@ -56,7 +57,7 @@ impl Registrar {
     }
 
     /// Declares roles. For an enum: `registrar.roles(Role::NAMES.iter().copied())`. After the first
-    /// declaration, even an empty one, a policy that names an undeclared role is a start-up error.
+    /// declaration, even an empty one, a policy with an undeclared role is a start-up error.
     pub fn roles<R: Into<String>>(&mut self, roles: impl IntoIterator<Item = R>) {
         self.registry
             .roles
@@ -65,7 +66,7 @@ impl Registrar {
     }
 
     /// Declares roles that are listed in a setting. If a policy needs a role that is missing,
-    /// start-up names this setting.
+    /// the start-up error contains the name of this setting.
     pub fn roles_of<R: Into<String>>(
         &mut self,
         setting: impl Into<String>,

@@ -13,21 +13,20 @@ use crate::{Adapters, BoxFuture, Code, Cx, Error, Result};
 pub(super) const NAME: &str = "rekey";
 
 pub(super) fn command() -> Command {
-    let about =
-        "encrypts stored secrets with the newest data key, and reports what needs a former one";
+    let about = "encrypts stored secrets with the newest data key, and reports which values need a former key";
     Command::over(NAME, about, run)
 }
 
 /// Checks that no registered value needs a key that is not configured, and provides [`Rekey`] for
 /// commands.
 pub(super) fn prepare(post: &mut PostCx) -> BoxFuture<'_, Result<()>> {
-    // The future of a start is large enough.
+    // Boxed, to keep the future of a start small.
     Box::pin(async {
         if let Some(keys) = &post.data_keys {
             let reseals = std::mem::take(&mut post.registrar.reseals);
             post.adapters.provide(Rekey::new(Arc::clone(keys), reseals));
             let rekey = post.adapters.provided::<Rekey>()?;
-            let missing = |e| startup(checks::chain(&e));
+            let missing = |e| startup(checks::error_text(&e));
             rekey.check(&Cx::system(NAME)).await.map_err(missing)?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use crate::Package;
 use crate::emitter::plan::names_by_route;
 use crate::entity::{EntityDesc, FieldSet, Flags, Paging, ScopeFrom};
 use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc, Transport};
-use crate::openapi::gates;
+use crate::openapi::requirements;
 use crate::resource::computed;
 
 /// A route in the report.
@@ -40,7 +40,8 @@ pub(super) struct Line {
     scope: Vec<String>,
     unscoped: Option<&'static str>,
     events: Vec<String>,
-    /// The maximum number of statements of a call; `None` if code of the app decides.
+    /// The maximum number of statements of a call; `None` if there is none, because the number
+    /// depends on code of the app or on the number of changed records.
     statements: Option<usize>,
     /// `limit` or `page` for routes that return pages: the kind of paging.
     paging: Option<&'static str>,
@@ -78,9 +79,9 @@ pub(super) fn lines(
             Action::Plugin(_) => (transport.kind(), None),
             _ => ("crud", None),
         };
-        let left_out = desc
+        let lifted_reason = desc
             .filter(|_| kind != "route")
-            .and_then(|desc| left_out(desc, &endpoint.name));
+            .and_then(|desc| lifted_scope_reason(desc, &endpoint.name));
         Line {
             method: endpoint.method.as_str(),
             path: endpoint.path.clone(),
@@ -103,7 +104,7 @@ pub(super) fn lines(
                 AuthDesc::Named(name) => name,
             },
             roles: endpoint.policy.roles,
-            guards: gates::guards(endpoint),
+            guards: requirements::guards(endpoint),
             permission: endpoint.policy.permission,
             audit: endpoint.policy.audit.filter(|_| endpoint.changes()),
             middleware: endpoint.middleware().map(MiddlewareDesc::name).collect(),
@@ -116,7 +117,7 @@ pub(super) fn lines(
                 .map_or_else(Vec::new, |desc| {
                     scope(desc, &endpoint.name, lifted.is_some())
                 }),
-            unscoped: lifted.or(left_out),
+            unscoped: lifted.or(lifted_reason),
             events: names
                 .filter(|_| kind != "route")
                 .cloned()
@@ -193,7 +194,7 @@ fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
 }
 
 /// The reason why a scope does not apply to a route, as the scope declares it.
-fn left_out(desc: &EntityDesc, route: &str) -> Option<&'static str> {
+fn lifted_scope_reason(desc: &EntityDesc, route: &str) -> Option<&'static str> {
     desc.scope
         .iter()
         .filter(|scope| !scope.holds_on(route))
@@ -201,21 +202,21 @@ fn left_out(desc: &EntityDesc, route: &str) -> Option<&'static str> {
 }
 
 /// A guard for human readers: `require_step_up(300)`, `require_role(admin) at /admin/{*rest}`.
-fn guard(shown: &Json) -> String {
+fn guard(guard_json: &Json) -> String {
     let text = |value: &Json| {
         value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned)
     };
-    let argument = match &shown["argument"] {
+    let argument = match &guard_json["argument"] {
         Json::Null => String::new(),
         Json::Array(list) => format!("({})", list.iter().map(text).collect::<Vec<_>>().join(", ")),
         one => format!("({})", text(one)),
     };
-    let at = shown["path"]
+    let at = guard_json["path"]
         .as_str()
         .map_or_else(String::new, |path| format!(" at {path}"));
-    format!("{}{argument}{at}", text(&shown["name"]))
+    format!("{}{argument}{at}", text(&guard_json["name"]))
 }
 
 /// A permission for human readers: `write or moderate, owner author_id`.
@@ -268,7 +269,7 @@ fn deletes_dependents(
 
 /// The statements that computed fields add to a call; `None` if it depends on the number of values.
 /// A single record is read before the change, instead of a query after it.
-fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
+fn computed_field_statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     let Action::Operation(spec, _) = endpoint.action else {
         return Some(0);
     };
@@ -280,13 +281,13 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
             || desc.ttl.is_some_and(|ttl| ttl.field == field);
         always || mark == Some(field) || spec.kind.writes(field).is_some()
     };
-    let follows = || !computed::affected(desc, written).is_empty();
+    let has_dependents = || !computed::affected(desc, written).is_empty();
     let facts = spec.kind.facts();
     match facts.changes {
         // The record that conflicts with a new one may have been created in the meantime.
-        Changes::NewOrOne => Some(if follows() { 2 } else { 0 }),
-        Changes::Many => (!follows()).then_some(0),
-        Changes::Removed => (mark.is_none() || !follows()).then_some(0),
+        Changes::NewOrOne => Some(if has_dependents() { 2 } else { 0 }),
+        Changes::Many => (!has_dependents()).then_some(0),
+        Changes::Removed => (mark.is_none() || !has_dependents()).then_some(0),
         // The call writes a record of another entity.
         Changes::One if facts.records == Records::Foreign => {
             let target = spec.kind.answers().unwrap_or(desc);
@@ -301,7 +302,7 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
 }
 
 /// Whether a call that changes one record reads it for its computed fields.
-fn reads_it(endpoint: &Endpoint, desc: &EntityDesc) -> bool {
+fn reads_record_first(endpoint: &Endpoint, desc: &EntityDesc) -> bool {
     let mark = desc.soft_delete.map(|mark| mark.field());
     let written = |field: usize| {
         let flags = desc.fields[field].flags;
@@ -353,13 +354,13 @@ fn statements(
         Action::Update => (if desc.check.is_some() { 3 } else { 2 }, true),
         Action::Delete => (2, true),
         Action::Operation(spec, _) => (
-            spec.kind.statements(desc)? + computing(endpoint, desc)?,
+            spec.kind.statements(desc)? + computed_field_statements(endpoint, desc)?,
             spec.kind.by_id(),
         ),
         Action::Extra(_) | Action::Plugin(_) => return None,
     };
-    // A statement reads the record that a written key names. A restored record has all its keys
-    // checked.
+    // For each written foreign key, a statement reads the record that it refers to. Restoring a
+    // record checks all its foreign keys.
     let changed = changes(endpoint);
     let restores = changed == Changes::Restored;
     let writes = |field: usize| match endpoint.action {
@@ -373,27 +374,33 @@ fn statements(
         .iter()
         .filter_map(|r| Some(((r.target)(), r.enforced()?.0)));
     let gates = desc.gates.iter().map(|gate| (gate.target, gate.field));
-    let doubled = |of: &EntityDesc, field| {
+    let is_gate_key = |of: &EntityDesc, field| {
         desc.gates
             .iter()
             .any(|g| g.field == field && g.target.storage_name == of.storage_name)
     };
-    let named = relations
-        .filter(|(of, field)| !doubled(of, *field))
+    let foreign_keys = relations
+        .filter(|(of, field)| !is_gate_key(of, *field))
         .chain(gates);
-    let keys = named.filter(|(_, field)| writes(*field)).count();
-    // A restored record is read for its keys.
+    let keys = foreign_keys.filter(|(_, field)| writes(*field)).count();
+    // A restored record is read, because its foreign keys are checked.
     let read = usize::from(restores && keys > 0);
-    let kept = summaries::cost(packages, desc, endpoint.touches(), changed, alone)? + read;
+    let counter_statements =
+        summaries::cost(packages, desc, endpoint.touches(), changed, alone)? + read;
     // The reason is looked up only if nothing was changed. Effects of a change are computed from
     // the record, which is read again.
-    let kept = if one_record && !(kept > 0 && reads_it(endpoint, desc)) {
-        kept.saturating_sub(1)
-    } else {
-        kept
-    };
+    let counter_statements =
+        if one_record && !(counter_statements > 0 && reads_record_first(endpoint, desc)) {
+            counter_statements.saturating_sub(1)
+        } else {
+            counter_statements
+        };
     // One more statement distinguishes a refused record from a missing record.
-    Some(base + keys + kept + usize::from(one_record && endpoint.policy.permission.is_some()))
+    Some(
+        base + keys
+            + counter_statements
+            + usize::from(one_record && endpoint.policy.permission.is_some()),
+    )
 }
 
 /// The report for human readers.
@@ -484,7 +491,7 @@ pub(super) fn json(lines: &[Line]) -> String {
     let rows = lines.iter().map(|line| {
         json!({
             "method": line.method, "path": line.path, "entity": line.entity, "route": line.name, "kind": line.kind,
-            "streams": line.streams, "upgrades": line.upgrades, "auth": line.auth, "roles": line.roles, "guards": line.guards, "permission": line.permission.map(gates::permission),
+            "streams": line.streams, "upgrades": line.upgrades, "auth": line.auth, "roles": line.roles, "guards": line.guards, "permission": line.permission.map(requirements::permission),
             "middleware": line.middleware, "audit": line.audit, "context": line.context, "scope": line.scope, "unscoped": line.unscoped,
             "events": line.events, "statements": line.statements, "paging": line.paging, "sorts": line.sorts, "include": line.include,
             "once": line.once, "source": line.at,

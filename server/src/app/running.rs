@@ -1,4 +1,4 @@
-//! A started app: what must be undone, and the handle that stops it.
+//! A started app: its resources, and the handle that stops it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::checks::startup;
 use super::plugin::Plugin;
-use super::schema::Tenure;
+use super::schema::LeaseTask;
 use crate::audit::AuditLog;
 use crate::entity::Entity;
 use crate::event::Hub;
@@ -42,7 +42,7 @@ pub(crate) struct Built {
     /// The address on which the app listens, as soon as it does.
     pub(super) listens_on: Arc<OnceLock<SocketAddr>>,
     /// The lease on the database, if the store has a schema.
-    pub(super) tenure: Option<Tenure>,
+    pub(super) lease_task: Option<LeaseTask>,
 }
 
 impl Built {
@@ -61,13 +61,13 @@ impl Built {
             indexing: None,
             grace,
             listens_on: Arc::default(),
-            tenure: None,
+            lease_task: None,
         }
     }
 
     pub(super) fn add(&mut self, plugin: Box<dyn Plugin>) -> &dyn Plugin {
         self.plugins.push(plugin);
-        // Just pushed, so it is there.
+        // The plugin was just pushed, so the list is not empty.
         self.plugins[self.plugins.len() - 1].as_ref()
     }
 
@@ -79,7 +79,7 @@ impl Built {
     pub(crate) async fn undo(self) {
         if let Some(indexing) = self.indexing {
             indexing.abort();
-            // Aborted or not: the task must have ended before the indexes are closed.
+            // Even an aborted task must have ended before the indexes are closed.
             drop(indexing.await);
         }
         for plugin in self.plugins.iter().rev() {
@@ -88,9 +88,9 @@ impl Built {
             }
         }
         self.searches.close().await;
-        // Last, because now nothing writes any more.
-        if let Some(tenure) = self.tenure {
-            tenure.release().await;
+        // The lease ends only now, after everything that writes has stopped.
+        if let Some(lease_task) = self.lease_task {
+            lease_task.release().await;
         }
         self.store.close().await;
     }
@@ -131,21 +131,21 @@ impl Running {
         &self.adapters
     }
 
-    /// The service that answers requests on that address, for calls from within the process: under
-    /// another server, or in tests.
+    /// The service that responds to requests on that address. Other code of the process can call
+    /// it: another server, or tests.
     pub fn service(&self) -> HttpService {
         self.service.clone()
     }
 
     /// Stops the app. The port closes, and further requests on open connections are refused with 503.
-    /// Plugins are told, see [`Plugin::stopping`]. Accepted requests finish within the grace period;
-    /// then what is left is cut, plugins are torn down and stores are closed.
+    /// Plugins are notified, see [`Plugin::stopping`]. Accepted requests may finish within the
+    /// grace period. Then open connections are cut, plugins are torn down and stores are closed.
     ///
     /// # Errors
     /// If the serving task was lost.
     pub async fn stop(self) -> Result<()> {
         self.service.refuse_requests();
-        // No receiver: the task has already ended by itself.
+        // Without a receiver, the task has already ended by itself.
         let _ = self.stop.send(true);
         self.task.await.map_err(Error::internal)
     }
@@ -153,8 +153,8 @@ impl Running {
     /// Serves until SIGINT or SIGTERM, then stops.
     ///
     /// # Errors
-    /// Like [`Running::stop`]; also if signal handlers cannot be installed, and if a migration has
-    /// made the database one that this binary cannot serve.
+    /// Like [`Running::stop`]; also if signal handlers cannot be installed, or if this binary
+    /// cannot serve the database any more after a migration.
     pub async fn until_signal(self) -> Result<()> {
         self.until(Signals::new()?).await
     }
@@ -164,7 +164,7 @@ impl Running {
         let mut ended = self.ended.take();
         let why = tokio::select! {
             _ = signals.next() => None,
-            why = moved(&mut ended) => Some(why),
+            why = database_refused(&mut ended) => Some(why),
         };
         if let Some(why) = why {
             self.stop().await?;
@@ -174,7 +174,7 @@ impl Running {
         tokio::select! {
             done = self.stop() => done,
             status = signals.next() => {
-                tracing::warn!("stopped without finishing what was accepted");
+                tracing::warn!("stopped before the accepted requests were finished");
                 // The status that a shell gives a process ended by this signal.
                 std::process::exit(status)
             }
@@ -183,7 +183,7 @@ impl Running {
 }
 
 /// Returns when the database does not accept this binary any more.
-async fn moved(ended: &mut Option<watch::Receiver<Option<String>>>) -> String {
+async fn database_refused(ended: &mut Option<watch::Receiver<Option<String>>>) -> String {
     if let Some(ended) = ended
         && let Ok(why) = ended.wait_for(Option::is_some).await
         && let Some(why) = &*why
@@ -204,10 +204,10 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn new() -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        let hear = |kind| signal(kind).map_err(Error::internal);
+        let listen = |kind| signal(kind).map_err(Error::internal);
         Ok(Self {
-            interrupt: hear(SignalKind::interrupt())?,
-            terminate: hear(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
         })
     }
 
@@ -226,7 +226,7 @@ pub(super) struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    #[allow(clippy::unnecessary_wraps)] // as on other systems
+    #[allow(clippy::unnecessary_wraps)] // the same signature as on Unix
     pub(super) fn new() -> Result<Self> {
         Ok(Self)
     }

@@ -14,16 +14,16 @@ use crate::lease::Lease;
 use crate::store::{Names, Store};
 use crate::{Error, Result};
 
-/// How long a renewal may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit for renewing or releasing the lease.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a failed renewal.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What the start compares with the database.
+/// The recorded migrations and the declared schema, which start-up compares with the database.
 pub(super) type Known = Arc<(Chain, Declared)>;
 
 /// The lease of this process: a task renews it until the process stops.
-pub(super) struct Tenure {
+pub(super) struct LeaseTask {
     pub(super) lease: Lease,
     /// Set when the database does not accept this binary any more.
     pub(super) ended: watch::Receiver<Option<String>>,
@@ -31,8 +31,8 @@ pub(super) struct Tenure {
     task: JoinHandle<()>,
 }
 
-/// Checks that this binary may serve the database of a store, after creating or extending it where
-/// the mode allows that, and takes a lease. `None` if the store has no schema.
+/// Creates or extends the tables of a store's database if the mode allows that, checks that this
+/// binary may serve the database, and takes a lease. `None` if the store has no schema.
 ///
 /// # Errors
 /// The reason why this binary cannot serve the database.
@@ -41,7 +41,7 @@ pub(super) async fn open(
     known: impl FnOnce() -> std::result::Result<Known, Refusal>,
     mode: Mode,
     check: SchemaCheck,
-) -> Result<Option<Tenure>> {
+) -> Result<Option<LeaseTask>> {
     let Some(schema) = store.schema() else {
         return Ok(None);
     };
@@ -50,7 +50,7 @@ pub(super) async fn open(
         .await
         .map_err(|refusal| error(&refusal))?;
     for warning in &serving.warnings {
-        tracing::warn!("the database differs from its ledger: {warning}");
+        tracing::warn!("the tables differ from the ledger: {warning}");
     }
     if !serving.pending.is_empty() {
         tracing::warn!(
@@ -69,7 +69,7 @@ pub(super) async fn open(
         lease: lease.clone(),
         serving,
     };
-    Ok(Some(Tenure {
+    Ok(Some(LeaseTask {
         lease,
         ended,
         stop,
@@ -77,7 +77,7 @@ pub(super) async fn open(
     }))
 }
 
-impl Tenure {
+impl LeaseTask {
     /// Ends the lease, so that runners of migrations do not wait for this process.
     pub(super) async fn release(self) {
         // The task has ended already if the database does not accept this binary.
@@ -86,10 +86,11 @@ impl Tenure {
     }
 }
 
-/// The error of a start, for the person who starts the app.
+/// The error with which the start fails: `unavailable` if the database cannot be reached or is
+/// busy, otherwise a start-up error.
 fn error(refusal: &Refusal) -> Error {
-    let away = matches!(refusal.exit, Exit::Target | Exit::Busy);
-    if away && refusal.code != "target_unsupported" {
+    let is_unreachable_or_busy = matches!(refusal.exit, Exit::Target | Exit::Busy);
+    if is_unreachable_or_busy && refusal.code != "target_unsupported" {
         return Error::unavailable(refusal.text());
     }
     startup(refusal.text())
@@ -99,7 +100,8 @@ fn set_names(store: &Arc<dyn Store>, names: &Names) {
     store.set_names(Arc::new(names.clone()));
 }
 
-/// Has the store read the names anew when the database does not find one.
+/// Makes the store read the names of tables and columns again if the database does not find one of
+/// them.
 fn refresh(store: &Arc<dyn Store>, known: &Known) {
     let (weak, known) = (Arc::downgrade(store), Arc::clone(known));
     store.on_stale_names(Arc::new(move || {
@@ -144,7 +146,7 @@ impl Keeper {
             let Some(store) = self.store.upgrade() else {
                 return;
             };
-            let renewed = tokio::time::timeout(PATIENCE, self.renew(&store)).await;
+            let renewed = tokio::time::timeout(LEASE_TIMEOUT, self.renew(&store)).await;
             let why = match renewed {
                 Ok(Ok(())) => {
                     self.lease.extend(self.serving.renewed_at, Serving::TRUST);
@@ -155,7 +157,8 @@ impl Keeper {
                 Ok(Err(refusal)) if refusal.code == "window_moved" => {
                     self.lease.end();
                     tracing::error!("this process stops: {}", refusal.message);
-                    // Nobody listens if the app was started by other code, which sees the answers.
+                    // No receiver is left if code started the app with `App::start`; this is not an
+                    // error.
                     let _ = end.send(Some(refusal.text()));
                     break;
                 }
@@ -170,7 +173,7 @@ impl Keeper {
         if let Some(store) = self.store.upgrade()
             && let Some(schema) = store.schema()
         {
-            let released = tokio::time::timeout(PATIENCE, self.serving.release(schema)).await;
+            let released = tokio::time::timeout(LEASE_TIMEOUT, self.serving.release(schema)).await;
             if !matches!(released, Ok(Ok(()))) {
                 tracing::warn!("the lease of this instance was not released; it ends within 30 s");
             }
@@ -181,10 +184,10 @@ impl Keeper {
         let Some(schema) = store.schema() else {
             return Ok(());
         };
-        let of = (&self.known.0, &self.known.1);
-        if self.serving.renew(schema, of).await? {
+        let chain_and_schema = (&self.known.0, &self.known.1);
+        if self.serving.renew(schema, chain_and_schema).await? {
             set_names(store, &self.serving.names);
-            self.serving.renew(schema, of).await?;
+            self.serving.renew(schema, chain_and_schema).await?;
         }
         Ok(())
     }

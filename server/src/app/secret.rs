@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningSecret(String);
 
-/// Shortest secret, in bytes.
-const SHORTEST: usize = 32;
+/// The minimum length of a secret, in bytes.
+const MIN_BYTES: usize = 32;
 /// The minimum number of distinct bytes outside of development. Random digits have
 /// fewer only with a chance of one in millions.
-const FEWEST: usize = 6;
+const MIN_DISTINCT_BYTES: usize = 6;
 /// The maximum length, in bytes, of a piece that is repeated to form a secret.
-const LONGEST_PIECE: usize = 15;
+const MAX_REPEATED_BYTES: usize = 15;
 /// Placeholders in examples; only letters and digits are compared.
 const PLACEHOLDERS: &[&str] = &[
     "changeme",
@@ -33,9 +33,9 @@ impl SigningSecret {
     /// If it is shorter than 32 bytes; the message does not repeat it.
     pub fn new(secret: impl Into<String>) -> Result<Self, String> {
         let secret = secret.into();
-        if secret.len() < SHORTEST {
+        if secret.len() < MIN_BYTES {
             return Err(format!(
-                "must be at least {SHORTEST} bytes, has {}",
+                "must be at least {MIN_BYTES} bytes, has {}",
                 secret.len()
             ));
         }
@@ -50,10 +50,10 @@ impl SigningSecret {
         for byte in bytes {
             seen[usize::from(*byte)] = true;
         }
-        if seen.iter().filter(|seen| **seen).count() < FEWEST {
+        if seen.iter().filter(|seen| **seen).count() < MIN_DISTINCT_BYTES {
             return Some("has too few different characters: use random bytes");
         }
-        if (1..=LONGEST_PIECE).any(|piece| {
+        if (1..=MAX_REPEATED_BYTES).any(|piece| {
             bytes
                 .iter()
                 .skip(piece)
@@ -91,13 +91,13 @@ impl SigningSecret {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(format!("{}: {e}", file.display())),
         }
-        let fresh = format!(
+        let new_secret = format!(
             "{}{}",
             uuid::Uuid::new_v4().simple(),
             uuid::Uuid::new_v4().simple()
         );
-        match write_private(&file, &fresh) {
-            Ok(()) => Ok((Self::new(fresh)?, file)),
+        match write_private(&file, &new_secret) {
+            Ok(()) => Ok((Self::new(new_secret)?, file)),
             // Another process of the app was faster: both use its secret.
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                 let text = std::fs::read_to_string(&file)
@@ -124,21 +124,23 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let beside = file.with_file_name(format!(
+    let temporary = file.with_file_name(format!(
         "development-secret.{}",
         uuid::Uuid::new_v4().simple()
     ));
     let written = options
-        .open(&beside)
+        .open(&temporary)
         .and_then(|mut open| open.write_all(text.as_bytes()));
-    let linked = written.and_then(|()| match std::fs::hard_link(&beside, file) {
-        // On file systems without hard links: the last process wins, and later processes read its
-        // file.
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => std::fs::rename(&beside, file),
+    let linked = written.and_then(|()| match std::fs::hard_link(&temporary, file) {
+        // On file systems without hard links, the last process replaces the file, and later
+        // processes read this file.
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            std::fs::rename(&temporary, file)
+        }
         done => done,
     });
-    // The file was moved or is no longer needed.
-    let _ = std::fs::remove_file(&beside);
+    // The temporary file was moved, or it is no longer needed.
+    let _ = std::fs::remove_file(&temporary);
     linked
 }
 
@@ -153,23 +155,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_that_start_at_once_have_one_secret() {
+    fn processes_that_start_together_share_one_secret() {
         let folder = tempfile::tempdir().unwrap();
-        let made: Vec<_> = std::thread::scope(|scope| {
+        let secrets: Vec<_> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..16)
                 .map(|_| scope.spawn(|| SigningSecret::development(folder.path()).unwrap().0))
                 .collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()
         });
-        assert!(made.iter().all(|secret| *secret == made[0]));
-        let kept = std::fs::read_dir(folder.path().join(".linchpin"))
+        assert!(secrets.iter().all(|secret| *secret == secrets[0]));
+        let file_count = std::fs::read_dir(folder.path().join(".linchpin"))
             .unwrap()
             .count();
-        assert_eq!(kept, 2, "the secret and what keeps it out of repositories");
+        assert_eq!(file_count, 2, "the secret and `.gitignore`");
     }
 
     #[test]
-    fn what_stands_in_place_of_a_secret_is_found() {
+    fn placeholder_secrets_are_recognised() {
         for weak in [
             "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
             "0101010101010101010101010101010101010101",

@@ -1,4 +1,4 @@
-//! The access that plugins have at each step of start-up.
+//! The contexts that plugins get at each step of start-up.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -75,9 +75,9 @@ impl MiddlewareCx {
     /// `cx.context(locale)`.
     ///
     /// The provider runs for every request that has passed auth, roles and guards, after the
-    /// providers that were added before it. `None` is null: a declaration that reads it answers 401
-    /// to anonymous callers and 403 to others. An error of the provider is the answer to the
-    /// request.
+    /// providers that were added before it. `None` is null: a route whose declaration reads it then
+    /// responds with 401 to anonymous callers and with 403 to others. An error of the provider
+    /// becomes the response to the request.
     ///
     /// ```
     /// # use linchpin::{MiddlewareCx, Result};
@@ -124,8 +124,8 @@ impl MiddlewareCx {
     /// layers of plugins that are set up earlier, and outside all layers of Linchpin. It sees
     /// requests before authentication, and responses as they are sent.
     ///
-    /// Responses that a layer creates itself get a request id, too. Apps without layers have no
-    /// cost.
+    /// Responses that a layer creates itself get a request id, too. An app without layers has no
+    /// overhead.
     ///
     /// ```
     /// # use linchpin::MiddlewareCx;
@@ -191,7 +191,8 @@ impl MiddlewareCx {
     }
 
     /// Adds keys for stored data, newest first, after those of the app and of plugins that are set
-    /// up earlier: if there are others, these decrypt only. A key that is already there is skipped.
+    /// up earlier. If there are earlier keys, the added keys only decrypt. A key that is already
+    /// there is skipped.
     ///
     /// ```
     /// use linchpin::seal::Key;
@@ -368,7 +369,7 @@ impl PostCx {
     }
 
     /// The address on which the app listens; it has a value as soon as the port is open. A plugin
-    /// that sends requests to addresses of strangers refuses this one.
+    /// that sends requests to addresses from users must refuse this address.
     pub fn listens_on(&self) -> &Arc<OnceLock<SocketAddr>> {
         &self.listens_on
     }

@@ -44,8 +44,8 @@ impl App {
     /// Like [`App::start`].
     pub async fn serve(self) -> Result<()> {
         super::command::log(&self.config);
-        // Before the port is open: a signal that comes right after it must not cut what was
-        // accepted.
+        // The handlers are installed before the port is open: a signal that arrives right after it
+        // must not cut accepted requests.
         let mut signals = Signals::new()?;
         let running = tokio::select! {
             biased;
@@ -81,9 +81,9 @@ impl App {
         let stores = Stores::new(&config, &providers);
         stores.check()?;
         let (config, secrets) = config.checked(&stores)?;
-        let plugins = checks::ordered(plugins, &packages)?;
-        for lost in states::unreachable(&packages) {
-            tracing::warn!("{lost}");
+        let plugins = checks::in_setup_order(plugins, &packages)?;
+        for warning in states::unreachable(&packages) {
+            tracing::warn!("{warning}");
         }
         overrides.extend(plugins.iter().flat_map(|plugin| plugin.overrides()));
         let entries = || packages.iter().flat_map(|p| p.entities);
@@ -104,17 +104,20 @@ impl App {
         let audited = checks::audited(&packages, &plugins)? || audit;
 
         let store: Arc<dyn Store> = own_store.map_or_else(|| stores.open(&config.database), Ok)?;
-        let mut teardown = Built::new(Arc::clone(&store), config.grace);
+        let mut built = Built::new(Arc::clone(&store), config.grace);
         let done: Result<http::HttpService> = async {
             let mode = match config.environment {
                 Environment::Development => Mode::Development,
                 Environment::Production => Mode::Production,
             };
             let known = || migrate::known(&packages, &migrations);
-            teardown.tenure = schema::open(&store, known, mode, config.schema_check).await?;
-            let lease = teardown.tenure.as_ref().map(|tenure| tenure.lease.clone());
-            let repeats = entries().any(idempotency::wanted);
-            let claims = repeats
+            built.lease_task = schema::open(&store, known, mode, config.schema_check).await?;
+            let lease = built
+                .lease_task
+                .as_ref()
+                .map(|lease_task| lease_task.lease.clone());
+            let has_idempotent_routes = entries().any(idempotency::has_idempotent_route);
+            let claims = has_idempotent_routes
                 .then(|| Claims::new(&store))
                 .transpose()?
                 .map(Arc::new);
@@ -133,12 +136,13 @@ impl App {
             let adapters = Adapters::new(tables.iter().cloned())
                 .with_events(events.bus.clone())
                 .timed_by(&clock);
-            events.reach(&adapters);
+            events.set_adapters(&adapters);
             if let Some(log) = &audit {
                 log.table().timed_by(&clock);
                 adapters.provide(log.clone());
             }
-            // Planning now makes a statement that the store refuses a start-up error.
+            // Statements are planned now, so that a statement that the store refuses is a start-up
+            // error.
             for entry in entries() {
                 if let Some(table) = adapters.table(entry.desc.storage_name) {
                     for spec in entry.mounted() {
@@ -147,23 +151,23 @@ impl App {
                 }
             }
             let entries: Vec<_> = entries().collect();
-            // Called twice: changes made by hooks and plugins are recorded for the consumers that
-            // exist already, and hooks and plugins may add consumers.
+            // This is called again below. Changes by hooks and plugins are recorded for the
+            // existing consumers, and hooks and plugins may add further consumers.
             events.activate(&entries, &tables, &store).await?;
             for package in &packages {
                 if let Some(hook) = package.after_adapters {
-                    let other = || {
+                    let wrong_version = || {
                         startup(format!(
-                            "after_adapters of package `{}` is no hook of this version of linchpin",
+                            "after_adapters of package `{}` is a hook of another version of linchpin",
                             package.name
                         ))
                     };
-                    let hook = hook.downcast_ref::<AfterAdapters>().ok_or_else(other)?;
+                    let hook = hook.downcast_ref::<AfterAdapters>().ok_or_else(wrong_version)?;
                     let failed = |e| {
                         startup(format!(
                             "after_adapters of package `{}` failed: {}",
                             package.name,
-                            checks::chain(&e)
+                            checks::error_text(&e)
                         ))
                     };
                     hook(adapters.clone()).await.map_err(failed)?;
@@ -173,11 +177,12 @@ impl App {
                 hook(adapters.clone()).await.map_err(|e| {
                     startup(format!(
                         "an after_adapters hook failed: {}",
-                        checks::chain(&e)
+                        checks::error_text(&e)
                     ))
                 })?;
             }
-            // A hook may create the tables and views that a text reads.
+            // Checked after the hooks, because a hook may create the tables and views that an SQL
+            // text reads.
             checks::sql(&entries, &adapters).await?;
 
             let mut middleware = MiddlewareCx {
@@ -197,7 +202,7 @@ impl App {
                 ..RoutesCx::default()
             };
             for plugin in plugins {
-                let plugin = teardown.add(plugin);
+                let plugin = built.add(plugin);
                 plugin
                     .setup_middleware(&mut middleware)
                     .await
@@ -207,7 +212,7 @@ impl App {
             if !data_keys.is_empty() {
                 routes.data_keys = Some(Arc::new(DataKeys::new(data_keys)?));
             }
-            for plugin in teardown.plugins() {
+            for plugin in built.plugins() {
                 plugin
                     .setup_routes(&mut routes)
                     .await
@@ -215,7 +220,7 @@ impl App {
             }
             let mut endpoints = mounted(&packages, &adapters);
             endpoints.extend(http::plugin_endpoints(
-                teardown.plugins().flat_map(Plugin::routes).collect(),
+                built.plugins().flat_map(Plugin::routes).collect(),
             ));
             apply(&overrides, &mut endpoints);
             http::guard(&guards, &mut endpoints);
@@ -225,7 +230,7 @@ impl App {
                 data_keys: routes.data_keys.clone(),
                 clock: Arc::clone(&clock),
                 environment: config.environment,
-                listens_on: Arc::clone(&teardown.listens_on),
+                listens_on: Arc::clone(&built.listens_on),
                 credentials: middleware.credentials.clone(),
                 cors: middleware.cors.clone(),
                 caller: http::RouteCaller::default(),
@@ -233,20 +238,20 @@ impl App {
                 entities: entries.clone(),
                 routes: known_routes(&endpoints, &routes.paths),
             };
-            for plugin in teardown.plugins() {
+            for plugin in built.plugins() {
                 plugin
                     .setup_post(&mut post)
                     .await
                     .map_err(|e| failed(plugin, &e))?;
             }
             rekey::prepare(&mut post).await?;
-            events.adopt(std::mem::take(&mut post.registrar.consumers));
+            events.add_consumers(std::mem::take(&mut post.registrar.consumers));
             searches.extend(std::mem::take(&mut post.registrar.searches));
-            let feeds = teardown
+            let feeds = built
                 .searches
                 .open(searches, &entries, &tables, &store, &clock)
                 .await?;
-            events.adopt(feeds);
+            events.add_consumers(feeds);
             events.activate(&entries, &tables, &store).await?;
             let registry = std::mem::take(&mut post.registrar.registry);
             checks::context(&entries, &middleware.context)?;
@@ -254,11 +259,11 @@ impl App {
                 checks::known_names(post.registrar.auth.take(), &registry, &endpoints, &guards)?;
             if let Some(evaluator) = &registry.evaluator {
                 for table in &tables {
-                    table.judged_by(evaluator);
+                    table.evaluated_by(evaluator);
                 }
             }
             if !middleware.context.is_empty() {
-                routes.router = http::behind_providers(routes.router);
+                routes.router = http::after_providers(routes.router);
             }
             let documented = (&endpoints[..], &security[..]);
             let served = (&store, lease.as_ref(), &events.health);
@@ -268,16 +273,16 @@ impl App {
                 .extend(checks::shadowed(&routes.paths, &endpoints));
             routes
                 .problems
-                .extend(checks::idle(&guards, &endpoints, &routes));
+                .extend(checks::unused_guards(&guards, &endpoints, &routes));
             if !routes.problems.is_empty() {
                 return Err(startup(routes.problems.join("\n")));
             }
 
-            // After this line nothing can fail. The indexes already get every change, so the
-            // rebuild misses none.
-            teardown.indexing = teardown.searches.make().await;
-            teardown.adapters = adapters.clone();
-            teardown.endpoints.clone_from(&endpoints);
+            // The checks are done; after this line, only the route table can refuse a route. The
+            // indexes already get every change, so the rebuild misses none.
+            built.indexing = built.searches.build_incomplete().await;
+            built.adapters = adapters.clone();
+            built.endpoints.clone_from(&endpoints);
             let mut state = HttpState::new(adapters);
             state.resolver = middleware.resolver;
             state.context = middleware.context;
@@ -287,14 +292,14 @@ impl App {
             state.registry = registry;
             state.guards = guards;
             state.rates = Arc::clone(&post.rates);
-            teardown.sweep = Some((Arc::clone(&clock), sweep_every));
-            teardown.events = events;
+            built.sweep = Some((Arc::clone(&clock), sweep_every));
+            built.events = events;
             state.clock = clock;
             state.lease = lease;
             state.bodies = config.bodies;
-            teardown.claims.clone_from(&claims);
+            built.claims.clone_from(&claims);
             state.claims = claims;
-            teardown.audit.clone_from(&audit);
+            built.audit.clone_from(&audit);
             state.audit = audit;
             middleware.cors.retain(|list| !list.origins.is_empty());
             state.cors = middleware.cors;
@@ -307,11 +312,11 @@ impl App {
         .await;
         match done {
             Ok(service) => {
-                teardown.service = Some(service);
-                Ok(teardown)
+                built.service = Some(service);
+                Ok(built)
             }
             Err(error) => {
-                teardown.undo().await;
+                built.undo().await;
                 Err(error)
             }
         }
@@ -348,7 +353,7 @@ fn failed(plugin: &dyn Plugin, error: &Error) -> Error {
     startup(format!(
         "plugin `{}` cannot start: {}",
         plugin.name(),
-        checks::chain(error)
+        checks::error_text(error)
     ))
 }
 

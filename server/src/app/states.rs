@@ -8,7 +8,7 @@ use crate::filter::SourceSpec;
 use crate::operation::OpSpec;
 use crate::{EntityEntry, Package, Value};
 
-/// The warning for each transition that starts from such states.
+/// One warning for each transition that starts from unreachable states.
 pub(super) fn unreachable(packages: &[&'static Package]) -> Vec<String> {
     packages
         .iter()
@@ -37,7 +37,7 @@ fn of_entity(entry: &EntityEntry) -> Vec<String> {
 }
 
 fn of_field(entry: &EntityEntry, field: usize, transitions: &[&OpSpec]) -> Vec<String> {
-    let Some(mut reached) = beginnings(entry, field) else {
+    let Some(mut reached) = initial_values(entry, field) else {
         return Vec::new();
     };
     loop {
@@ -55,24 +55,28 @@ fn of_field(entry: &EntityEntry, field: usize, transitions: &[&OpSpec]) -> Vec<S
             break;
         }
     }
-    let said = transitions.iter().filter_map(|spec| {
+    let warnings = transitions.iter().filter_map(|spec| {
         let from = spec.kind.transition()?.from.iter().map(|from| from());
-        let lost: Vec<String> = from.filter(|from| !reached.contains(from)).map(|from| format!("`{}`", shown(&from))).collect();
-        (!lost.is_empty()).then(|| {
+        let unreachable_states: Vec<String> = from
+            .filter(|from| !reached.contains(from))
+            .map(|from| format!("`{}`", display(&from)))
+            .collect();
+        (!unreachable_states.is_empty()).then(|| {
             let EntityDesc { name, fields, .. } = entry.desc;
-            let (state, lost, operation) = (fields[field].name, lost.join(", "), spec.name);
+            let unreachable_states = unreachable_states.join(", ");
+            let (state, operation) = (fields[field].name, spec.name);
             format!(
-                "transition `{operation}` of `{name}` starts from {lost}, and nothing declared leads `{state}` there: no default, route, \
+                "transition `{operation}` of `{name}` starts from {unreachable_states}, but no declared write sets `{state}` to that value: no default, route, \
                  transition or other write ({})",
                 spec.at
             )
         })
     });
-    said.collect()
+    warnings.collect()
 }
 
 /// The values that a field has before any transition; `None` if it may have any value.
-fn beginnings(entry: &EntityEntry, field: usize) -> Option<Vec<Value>> {
+fn initial_values(entry: &EntityEntry, field: usize) -> Option<Vec<Value>> {
     let of = &entry.desc.fields[field];
     if !of.flags.has(Flags::READ_ONLY.or(Flags::PRIVATE)) {
         // Clients write the field.
@@ -103,7 +107,7 @@ fn beginnings(entry: &EntityEntry, field: usize) -> Option<Vec<Value>> {
     Some(values)
 }
 
-fn shown(value: &Value) -> String {
+fn display(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
@@ -154,11 +158,11 @@ mod tests {
     #[operation(kind = "transition", field = step, from = 7, to = 8)]
     const STEP: Operation<Post>;
 
-    fn said(package: &'static Package) -> Vec<String> {
+    fn warning(package: &'static Package) -> Vec<String> {
         super::unreachable(&[package])
             .iter()
             .map(|text| {
-                text.split(", and nothing")
+                text.split(", but no declared")
                     .next()
                     .unwrap_or_default()
                     .to_owned()
@@ -167,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn states_that_nothing_leads_to() {
+    fn unreachable_states_are_reported() {
         static LOST: Package = package!(
             name = "lost",
             entities = [entity(Post, [PUBLISH, ARCHIVE, REFUSE, CLOSE, STEP])]
         );
         assert_eq!(
-            said(&LOST),
+            warning(&LOST),
             [
                 "transition `archive` of `Post` starts from `review`",
                 "transition `refuse` of `Post` starts from `review`",
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn states_that_something_leads_to() {
+    fn reachable_states_are_not_reported() {
         static AROUND: Package = package!(
             name = "around",
             entities = [entity(Post, [PUBLISH, ARCHIVE, REFUSE, REOPEN, CLOSE])]
@@ -192,8 +196,8 @@ mod tests {
             name = "written",
             entities = [entity(Post, [PUBLISH, ARCHIVE, REFUSE, REVIEW_ALL])]
         );
-        assert_eq!(said(&AROUND), [""; 0]);
-        assert_eq!(said(&WRITTEN), [""; 0]);
+        assert_eq!(warning(&AROUND), [""; 0]);
+        assert_eq!(warning(&WRITTEN), [""; 0]);
     }
 
     #[linchpin_macros::route(entity = Post, method = "GET", path = "all.txt", auth = none)]
@@ -203,8 +207,8 @@ mod tests {
 
     /// A function of the app may write any state.
     #[test]
-    fn functions_may_lead_anywhere() {
+    fn states_are_not_reported_if_a_function_writes_them() {
         static CODE: Package = package!(name = "code", entities = [entity(Post, [REFUSE, all])]);
-        assert_eq!(said(&CODE), [""; 0]);
+        assert_eq!(warning(&CODE), [""; 0]);
     }
 }

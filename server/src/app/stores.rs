@@ -115,7 +115,7 @@ impl<'a> Stores<'a> {
         Some(format!("must be {}, {found}", one_of(&forms)))
     }
 
-    /// The facts of the store that a URL names.
+    /// The facts of the store for a URL.
     ///
     /// # Errors
     /// If this build lacks it.
@@ -128,7 +128,7 @@ impl<'a> Stores<'a> {
             .ok_or_else(|| startup(feature_of(url).unwrap_or("the database has no store")))
     }
 
-    /// Opens the store that a URL names.
+    /// Opens the store for a URL.
     ///
     /// # Errors
     /// If this build lacks it, or if it cannot be opened. The text has no secrets of the URL.

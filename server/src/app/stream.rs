@@ -11,11 +11,11 @@ use tokio::time::{Instant, Sleep};
 
 use super::exchange::Exchange;
 
-/// A stream that fails if nothing could be written for a while.
+/// A stream whose writes fail if they wait for the client longer than a time limit.
 pub(super) struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
-    /// Has the limit of the current response.
+    limit: Duration,
+    /// Holds the time limit of the current response, if it sets one.
     exchange: Exchange,
     /// Runs while a write waits for the client.
     waiting: Pin<Box<Sleep>>,
@@ -23,13 +23,13 @@ pub(super) struct WriteTimeout<S> {
 }
 
 impl<S> WriteTimeout<S> {
-    /// `patience` is the limit of responses that have none of their own.
-    pub(super) fn new(stream: S, patience: Duration, exchange: Exchange) -> Self {
+    /// `limit` is the maximum; a response may set a shorter one.
+    pub(super) fn new(stream: S, limit: Duration, exchange: Exchange) -> Self {
         Self {
             stream,
-            patience,
+            limit,
             exchange,
-            waiting: Box::pin(tokio::time::sleep(patience)),
+            waiting: Box::pin(tokio::time::sleep(limit)),
             is_waiting: false,
         }
     }
@@ -52,13 +52,13 @@ impl<S> WriteTimeout<S> {
         if !self.is_waiting {
             self.is_waiting = true;
             let own = self.exchange.unread_limit();
-            let patience = own.map_or(self.patience, |own| own.min(self.patience));
-            self.waiting.as_mut().reset(Instant::now() + patience);
+            let limit = own.map_or(self.limit, |own| own.min(self.limit));
+            self.waiting.as_mut().reset(Instant::now() + limit);
         }
         ready!(self.waiting.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the client does not read its answer",
+            "the client does not read its response",
         )))
     }
 }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_read_is_given_up() {
+    async fn a_write_to_a_client_that_does_not_read_fails() {
         let (ours, mut theirs) = tokio::io::duplex(8);
         let mut stream = WriteTimeout::new(ours, Duration::from_secs(30), Exchange::default());
         stream.write_all(b"12345678").await.unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_is_not() {
+    async fn a_slow_reader_is_not_closed() {
         let (ours, mut theirs) = tokio::io::duplex(4);
         let mut stream = WriteTimeout::new(ours, Duration::from_millis(200), Exchange::default());
         let reader = tokio::spawn(async move {

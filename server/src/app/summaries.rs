@@ -1,11 +1,12 @@
-//! Start-up checks of counters that records keep of other records, across several declarations.
+//! Start-up checks of counters: fields that count records of another entity. Each check reads
+//! several declarations.
 
 use linchpin_vocabulary::kind::{Changes, Records};
 
 use super::checks::startup;
 use crate::EntityEntry;
 use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, SoftDelete, Summary};
-use crate::resource::{computed, nameable};
+use crate::resource::{computed, is_key_predictable};
 use crate::{Package, Result, Value};
 
 /// Refuses counters that are never updated, that do not start at zero, that something else writes,
@@ -23,7 +24,7 @@ pub(super) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>) -> Resul
                 "`{}.{}`, which counts records of `{by}` ({})",
                 target.name, summary.field, entry.desc.at
             );
-            let Some(kept) = entries
+            let Some(counter_entry) = entries
                 .iter()
                 .find(|other| other.desc.storage_name == target.storage_name)
             else {
@@ -34,19 +35,19 @@ pub(super) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>) -> Resul
                 continue;
             };
             problems.extend(
-                wrong(kept, summary)
+                field_mistakes(counter_entry, summary)
                     .into_iter()
                     .map(|wrong| format!("{what}: {wrong}")),
             );
-            let again = |other: &&Summary| {
+            let same_field = |other: &&Summary| {
                 other.field == summary.field && (other.target)().storage_name == target.storage_name
             };
             let all = || entries.iter().flat_map(|entry| entry.desc.summaries);
             if all()
-                .find(again)
+                .find(same_field)
                 .is_some_and(|first| !std::ptr::eq(first, summary))
             {
-                problems.push(format!("{what}: it counts other records already"));
+                problems.push(format!("{what}: another counter uses this field already"));
             }
         }
     }
@@ -58,31 +59,38 @@ pub(super) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>) -> Resul
 }
 
 /// The mistakes in the field of a counter.
-fn wrong(kept: &EntityEntry, summary: &Summary) -> Vec<String> {
+fn field_mistakes(counter_entry: &EntityEntry, summary: &Summary) -> Vec<String> {
     let Some(field) = summary.position() else {
         return vec!["there is no such field".to_owned()];
     };
     let mut problems = Vec::new();
-    let zero = matches!(kept.desc.fields[field].default, DefaultDesc::Literal(value) if value() == Value::Int(0));
-    if !zero {
+    let default = counter_entry.desc.fields[field].default;
+    let begins_at_zero = matches!(default, DefaultDesc::Literal(value) if value() == Value::Int(0));
+    if !begins_at_zero {
         problems.push("it does not begin at 0; give it `default = 0`".to_owned());
     }
     // A counter must not decide which records count: else one change would cause another, without
     // an end if records refer to each other.
-    if kept.desc.summaries.iter().any(|own| read(own).has(field)) {
+    if counter_entry
+        .desc
+        .summaries
+        .iter()
+        .any(|own| input_fields(own).has(field))
+    {
         problems
-            .push(format!("whether a record of `{}` counts cannot depend on it: it moves without a change of the record", kept.desc.name));
+            .push(format!("a counter that counts records of `{}` cannot depend on it, because it changes without a change of the record", counter_entry.desc.name));
     }
-    for spec in kept.mounted() {
+    for spec in counter_entry.mounted() {
         let facts = spec.kind.facts();
         let writes = match (facts.records, facts.changes) {
-            // Computed from all records, the number is correct. What a function writes is unknown.
+            // A number that an operation computes from all records is correct. The fields that a
+            // function of the app writes are not known here.
             (Records::Foreign | Records::OfPath, _) => false,
             // New records start at 0; deleted ones are not counted.
             (_, Changes::NewOrOne | Changes::Many | Changes::Removed) => {
                 spec.kind.writes(field).is_some()
             }
-            _ => spec.kind.touches(kept.desc).has(field),
+            _ => spec.kind.touches(counter_entry.desc).has(field),
         };
         if writes {
             problems.push(format!("operation `{}` writes it ({})", spec.name, spec.at));
@@ -92,7 +100,7 @@ fn wrong(kept: &EntityEntry, summary: &Summary) -> Vec<String> {
 }
 
 /// The fields that decide which records count, and for whom.
-fn read(summary: &Summary) -> FieldSet {
+fn input_fields(summary: &Summary) -> FieldSet {
     summary.when.fields().with(summary.by)
 }
 
@@ -110,18 +118,23 @@ pub(super) fn cost(
         .iter()
         .flat_map(|package| package.entities)
         .flat_map(|entry| entry.desc.summaries);
-    let kept = all.filter(|summary| (summary.target)().storage_name == desc.storage_name);
-    // Records that named a new record before its creation are counted; the count is written if
-    // there are any.
-    let makes = matches!(changes, Changes::New | Changes::NewOrOne) && nameable(desc);
-    let counted = |summary: &Summary| {
+    let own_counters = all.filter(|summary| (summary.target)().storage_name == desc.storage_name);
+    // Other records may refer to a new record before it exists. They are counted, and if there are
+    // any, the count is written.
+    let may_have_earlier_references =
+        matches!(changes, Changes::New | Changes::NewOrOne) && is_key_predictable(desc);
+    let backfill_statements = |summary: &Summary| {
         2 + usize::from(
             summary
                 .position()
-                .is_some_and(|field| follows(desc, &[field])),
+                .is_some_and(|field| has_computed_dependents(desc, &[field])),
         )
     };
-    let first = if makes { kept.map(counted).sum() } else { 0 };
+    let backfill = if may_have_earlier_references {
+        own_counters.map(backfill_statements).sum()
+    } else {
+        0
+    };
     let mark = desc
         .soft_delete
         .iter()
@@ -130,24 +143,27 @@ pub(super) fn cost(
     let inputs = desc
         .summaries
         .iter()
-        .fold(mark, |all, summary| all.or(read(summary)));
+        .fold(mark, |all, summary| all.or(input_fields(summary)));
     if desc.summaries.is_empty() || !inputs.meets(touches) {
-        return Some(first);
+        return Some(backfill);
     }
-    // Counters of one record by one key change together, unless there is a minimum.
-    let mut moved: Vec<Moved> = Vec::new();
+    // All counters of a record that use the same foreign key change in one statement, unless they
+    // have a minimum.
+    let mut groups: Vec<CounterGroup> = Vec::new();
     for summary in desc.summaries {
         let (target, field) = ((summary.target)(), summary.position());
-        let same = |one: &&mut Moved| {
-            !one.least && one.target.storage_name == target.storage_name && one.by == summary.by
+        let same = |group: &&mut CounterGroup| {
+            !group.least
+                && group.target.storage_name == target.storage_name
+                && group.by == summary.by
         };
-        match moved
+        match groups
             .iter_mut()
             .find(same)
             .filter(|_| summary.least.is_none())
         {
-            Some(one) => one.fields.extend(field),
-            None => moved.push(Moved {
+            Some(group) => group.fields.extend(field),
+            None => groups.push(CounterGroup {
                 target,
                 by: summary.by,
                 least: summary.least.is_some(),
@@ -161,46 +177,54 @@ pub(super) fn cost(
         .filter_map(Relation::enforced)
         .map(|(key, _)| key)
         .chain(desc.gates.iter().map(|gate| gate.field));
-    let held = |by: usize| looked_up.clone().any(|key| key == by);
-    // A record that is looked up names a target, unless it was restored.
-    let sound = matches!(changes, Changes::New) || desc.soft_delete.is_none();
-    let grows = |one: &Moved| one.grows(alone, sound && held(one.by));
-    let shrinks = |one: &Moved| one.shrinks(alone, sound && held(one.by));
-    let new: usize = moved.iter().map(grows).sum();
-    let gone: usize = moved.iter().map(shrinks).sum();
+    let is_looked_up = |by: usize| looked_up.clone().any(|key| key == by);
+    // The target of a key that is looked up exists. Only a restored record may have lost its
+    // target.
+    let targets_exist = matches!(changes, Changes::New) || desc.soft_delete.is_none();
+    let increments =
+        |group: &CounterGroup| group.increments(alone, targets_exist && is_looked_up(group.by));
+    let decrements =
+        |group: &CounterGroup| group.decrements(alone, targets_exist && is_looked_up(group.by));
+    let all_increments: usize = groups.iter().map(increments).sum();
+    let all_decrements: usize = groups.iter().map(decrements).sum();
     // A record whose key changes decrements the old target and increments the new one.
-    let either = |one: &Moved| {
-        if touches.has(one.by) {
-            shrinks(one) + grows(one)
+    let either = |group: &CounterGroup| {
+        if touches.has(group.by) {
+            decrements(group) + increments(group)
         } else {
-            shrinks(one).max(grows(one))
+            decrements(group).max(increments(group))
         }
     };
-    let additions: usize = moved.iter().map(either).sum();
-    let mut targets: Vec<&str> = moved.iter().map(|one| one.target.storage_name).collect();
+    let additions: usize = groups.iter().map(either).sum();
+    let mut targets: Vec<&str> = groups
+        .iter()
+        .map(|group| group.target.storage_name)
+        .collect();
     targets.sort_unstable();
     targets.dedup();
     // If there are concurrent writers, a read of the record finds the targets of its counters, and
     // the targets are locked.
-    let taken = if alone { 0 } else { targets.len() };
-    let looks = usize::from(!alone);
+    let locks = if alone { 0 } else { targets.len() };
+    let reads = usize::from(!alone);
     let looked_up = looked_up.next().is_some();
     Some(match changes {
         // The targets are locked by the increments, or before the keys are looked up.
-        Changes::New => first + new + if looked_up { taken } else { 0 },
-        // The record itself is locked, unless it is removed at once; then it decrements its old
-        // target and increments its new one.
-        Changes::NewOrOne | Changes::One => first + looks + taken + 1 + additions,
-        // The targets of its keys may be gone.
-        Changes::Restored => first + looks + taken + 1 + new,
-        Changes::Removed => first + looks + taken + usize::from(desc.soft_delete.is_some()) + gone,
-        Changes::Nothing => first,
+        Changes::New => backfill + all_increments + if looked_up { locks } else { 0 },
+        // One statement locks the record itself. Then its old target is decremented, and its new
+        // target is incremented.
+        Changes::NewOrOne | Changes::One => backfill + reads + locks + 1 + additions,
+        // The targets of its foreign keys may have been deleted.
+        Changes::Restored => backfill + reads + locks + 1 + all_increments,
+        Changes::Removed => {
+            backfill + reads + locks + usize::from(desc.soft_delete.is_some()) + all_decrements
+        }
+        Changes::Nothing => backfill,
         Changes::Many | Changes::Unknown => return None,
     })
 }
 
-/// Counters of one record by one key, which change together.
-struct Moved {
+/// Counters of a target record that change in one statement, because they use the same foreign key.
+struct CounterGroup {
     target: &'static EntityDesc,
     by: usize,
     /// Whether there is a minimum.
@@ -208,33 +232,36 @@ struct Moved {
     fields: Vec<usize>,
 }
 
-impl Moved {
-    /// The maximum number of statements for increments. `held` says that the key names a record
-    /// that cannot disappear.
-    fn grows(&self, alone: bool, held: bool) -> usize {
-        let further = usize::from(follows(self.target, &self.fields));
+impl CounterGroup {
+    /// The maximum number of statements for increments. With `target_exists`, the target of the key
+    /// exists and cannot disappear.
+    fn increments(&self, alone: bool, target_exists: bool) -> usize {
+        let computed_field_statements =
+            usize::from(has_computed_dependents(self.target, &self.fields));
         // A key whose target may be missing is tried twice, and one more read finds the reason.
-        if held {
-            1 + further
+        if target_exists {
+            1 + computed_field_statements
         } else {
-            (self.attempts(alone) + 1).max(1 + further)
+            (self.attempts(alone) + 1).max(1 + computed_field_statements)
         }
     }
 
-    /// The same for decrements. With a minimum, one more read finds the reason.
-    fn shrinks(&self, alone: bool, held: bool) -> usize {
-        let further = usize::from(follows(self.target, &self.fields));
-        let missed = match (self.least, held) {
+    /// The maximum number of statements for decrements. With a minimum, one more read finds the
+    /// reason.
+    fn decrements(&self, alone: bool, target_exists: bool) -> usize {
+        let computed_field_statements =
+            usize::from(has_computed_dependents(self.target, &self.fields));
+        let missed = match (self.least, target_exists) {
             (true, _) => self.attempts(alone) + 1,
             (false, true) => 1,
             (false, false) => self.attempts(alone),
         };
-        missed.max(1 + further)
+        missed.max(1 + computed_field_statements)
     }
 
     /// The number of attempts before the record counts as missing.
     fn attempts(&self, alone: bool) -> usize {
-        if !alone && nameable(self.target) {
+        if !alone && is_key_predictable(self.target) {
             2
         } else {
             1
@@ -242,7 +269,7 @@ impl Moved {
     }
 }
 
-/// Whether a write of these fields has effects, so that the record is read.
-fn follows(desc: &EntityDesc, fields: &[usize]) -> bool {
+/// Whether other fields are computed from these fields, so that the record is read.
+fn has_computed_dependents(desc: &EntityDesc, fields: &[usize]) -> bool {
     !computed::affected(desc, |field| fields.contains(&field)).is_empty()
 }

@@ -1,4 +1,4 @@
-//! The audit of a call: what its route says of the changes.
+//! The audit of a call, as its route declares it.
 
 use linchpin_core::policy::PermissionDesc;
 
@@ -11,11 +11,11 @@ pub(crate) struct Auditing {
     pub(crate) action: &'static str,
     pub(crate) route: Box<str>,
     /// The storage name of the route's entity, and the positions of the fields in its permission.
-    of: Option<Permitted>,
+    permission_fields: Option<PermissionFields>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Permitted {
+struct PermissionFields {
     entity: &'static str,
     owner: Option<usize>,
     resource: Option<usize>,
@@ -28,11 +28,11 @@ impl Auditing {
         entity: Option<&'static EntityDesc>,
         permission: Option<&PermissionDesc>,
     ) -> Self {
-        let of = entity.zip(permission).map(|(entity, permission)| {
+        let permission_fields = entity.zip(permission).map(|(entity, permission)| {
             let position = |name: Option<&str>| {
                 name.and_then(|name| entity.fields.iter().position(|field| field.name == name))
             };
-            Permitted {
+            PermissionFields {
                 entity: entity.storage_name,
                 owner: position(permission.owner_field),
                 resource: position(permission.resource),
@@ -41,13 +41,13 @@ impl Auditing {
         Self {
             action,
             route: route.into(),
-            of,
+            permission_fields,
         }
     }
 
     /// The owner of a record by the permission of the route; `None` for records of another entity.
     pub(crate) fn owner<'a>(&self, entity: &EntityDesc, record: &'a [Value]) -> Option<&'a Value> {
-        record.get(self.permitted(entity)?.owner?)
+        record.get(self.fields_of(entity)?.owner?)
     }
 
     /// The resource of a record by the permission of the route; `None` for records of another
@@ -57,10 +57,11 @@ impl Auditing {
         entity: &EntityDesc,
         record: &'a [Value],
     ) -> Option<&'a Value> {
-        record.get(self.permitted(entity)?.resource?)
+        record.get(self.fields_of(entity)?.resource?)
     }
 
-    fn permitted(&self, entity: &EntityDesc) -> Option<Permitted> {
-        self.of.filter(|of| of.entity == entity.storage_name)
+    fn fields_of(&self, entity: &EntityDesc) -> Option<PermissionFields> {
+        self.permission_fields
+            .filter(|fields| fields.entity == entity.storage_name)
     }
 }

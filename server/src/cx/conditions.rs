@@ -10,8 +10,9 @@ use crate::{Error, Result, Value};
 pub(crate) struct CallConditions {
     /// The entity, by its storage name.
     entity: &'static str,
-    /// Field and value.
+    /// The field and the value of each condition.
     conditions: Box<[(usize, Value)]>,
+    /// Whether a refused record looks like a missing one: 404 instead of 403.
     hide: bool,
 }
 
@@ -28,7 +29,7 @@ impl CallConditions {
         }
     }
 
-    /// Whether it is about an entity.
+    /// Whether these are conditions on records of this entity.
     pub(crate) fn is_of(&self, entity: &EntityDesc) -> bool {
         self.entity == entity.storage_name
     }
@@ -65,7 +66,7 @@ impl CallConditions {
         plan.clone().narrowed(all)
     }
 
-    /// The values of its arguments.
+    /// The values of the arguments that these conditions add.
     pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
         self.conditions
             .iter()

@@ -36,20 +36,20 @@ pub struct Cx {
     from: Option<IpAddr>,
     /// The id of the first event of the call, for its response.
     emitted: Option<Arc<OnceLock<Uuid>>>,
-    /// The operation that other routes' statements run for.
+    /// The operation that makes this call, if the call runs statements of other routes.
     operation: Option<&'static str>,
     /// The conditions on the records that the call may touch.
     only: Option<Arc<CallConditions>>,
-    /// The audit of its changes.
+    /// The audit of the call's changes.
     audit: Option<Arc<Auditing>>,
     /// Whether the call is an effect of a change that the caller was allowed to make. Then it
     /// reaches the records of every owner.
     is_effect: bool,
-    /// Whether the records with counters of its next statement are locked; the value says whether
-    /// the transaction ends with the statement.
-    taken: Option<bool>,
-    /// Whether it is at the head of a queue for a record.
-    first: bool,
+    /// Set if the records whose counters the next statement changes are locked. The value says
+    /// whether the transaction ends with that statement.
+    locks_held: Option<bool>,
+    /// Whether the call is at the head of a queue for a record.
+    at_queue_head: bool,
     /// Parts that most calls do not have: parents and context values.
     options: Option<Arc<CallOptions>>,
 }
@@ -96,8 +96,8 @@ impl Cx {
             only: None,
             audit: None,
             is_effect: false,
-            taken: None,
-            first: false,
+            locks_held: None,
+            at_queue_head: false,
             options: None,
         }
     }
@@ -153,7 +153,8 @@ impl Cx {
         }
     }
 
-    /// A context value; null when absent, and for the application itself.
+    /// A context value; null if the call has none. The application itself has no actor, so the
+    /// values of the actor are null for it.
     pub(crate) fn value(&self, path: CtxPath) -> Value {
         match path {
             CtxPath::Value(desc) => self.provided(desc).cloned().unwrap_or_default(),
@@ -201,7 +202,7 @@ impl Cx {
     /// instant of the first call, once there was one. For the current time of an app, use
     /// [`Adapters::now`](crate::Adapters::now).
     pub fn now(&self) -> Timestamp {
-        self.now.shown()
+        self.now.best_known()
     }
 
     /// The same call at the current time of an app, unless its instant is fixed.
@@ -230,7 +231,7 @@ impl Cx {
                 (None, Scope::Actor(_)) => {
                     let name = desc.name;
                     return Err(crate::Error::internal(format!(
-                        "`ctx({name})` has no value here: say it with `cx.with_context({name}, ..)`"
+                        "`ctx({name})` has no value in this call: set it with `cx.with_context({name}, ..)`"
                     )));
                 }
             },

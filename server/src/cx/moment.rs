@@ -23,10 +23,10 @@ impl Moment {
     }
 
     /// The best known value.
-    pub(super) fn shown(&self) -> Timestamp {
+    pub(super) fn best_known(&self) -> Timestamp {
         match self {
             Self::At(now) | Self::Present(now) => *now,
-            Self::Shared(made, settled) => settled.get().copied().unwrap_or(*made),
+            Self::Shared(created_at, settled) => settled.get().copied().unwrap_or(*created_at),
         }
     }
 
@@ -42,7 +42,7 @@ impl Moment {
     /// The instant shared by the calls of a transaction.
     pub(super) fn shared(&self) -> Self {
         match self {
-            Self::Present(made) => Self::Shared(*made, Arc::default()),
+            Self::Present(created_at) => Self::Shared(*created_at, Arc::default()),
             other => other.clone(),
         }
     }

@@ -9,8 +9,8 @@ use crate::{Error, Result, Value};
 /// The members of one call.
 pub(crate) struct Once {
     declared: &'static [FieldDesc],
-    /// One value for each declared member.
-    said: Mutex<Vec<Option<Value>>>,
+    /// One value for each declared member; `None` before it is set.
+    values: Mutex<Vec<Option<Value>>>,
 }
 
 impl std::fmt::Debug for Once {
@@ -26,7 +26,7 @@ impl Once {
     pub(super) fn new(declared: &'static [FieldDesc]) -> Self {
         Self {
             declared,
-            said: Mutex::new(vec![None; declared.len()]),
+            values: Mutex::new(vec![None; declared.len()]),
         }
     }
 
@@ -34,7 +34,7 @@ impl Once {
     ///
     /// # Errors
     /// `internal` for a name or a type that is not declared.
-    pub(super) fn say(&self, name: &str, kind: crate::entity::Kind, value: Value) -> Result<()> {
+    pub(super) fn set(&self, name: &str, kind: crate::entity::Kind, value: Value) -> Result<()> {
         let declared = self.declared.iter().position(|field| field.name == name);
         let at = declared.ok_or_else(|| {
             Error::internal(format!("`output_once` of the route does not name `{name}`"))
@@ -42,28 +42,28 @@ impl Once {
         let field = &self.declared[at];
         if !kind.meets(field.kind) || (value.is_null() && !field.optional) {
             return Err(Error::internal(format!(
-                "`{name}` of `output_once` is {}, and {} was said",
+                "`{name}` of `output_once` has the type {}, but a value of type {} was set",
                 field.kind.name(),
                 kind.name()
             )));
         }
-        self.said.lock()[at] = Some(value);
+        self.values.lock()[at] = Some(value);
         Ok(())
     }
 
-    /// Takes the members out, by their wire names; a second call returns none.
+    /// Removes and returns the members, with their wire names; a second call returns no members.
     ///
     /// # Errors
     /// `internal` if a member was not set.
     pub(crate) fn take(&self) -> Result<Vec<(&'static str, Value)>> {
-        let said = std::mem::take(&mut *self.said.lock());
+        let values = std::mem::take(&mut *self.values.lock());
         self.declared
             .iter()
-            .zip(said)
+            .zip(values)
             .map(|(field, value)| match value {
                 Some(value) => Ok((field.wire, value)),
                 None => Err(Error::internal(format!(
-                    "`{}` of `output_once` was not said",
+                    "`{}` of `output_once` was not set",
                     field.name
                 ))),
             })

@@ -7,7 +7,7 @@ use crate::entity::{Entity, EntityDesc, Field, FieldType};
 use crate::validate::canonical_value;
 use crate::{ContextDesc, ContextValue, Value};
 
-/// Optional parts of a call besides its actor.
+/// The optional parts of a call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallOptions {
     /// Parameters of parent paths: storage name and field of the entity below, and the value.
@@ -69,8 +69,12 @@ impl Cx {
     ///
     /// Over HTTP a plugin provides it; in code, use `cx.with_context(locale, "de")`.
     #[must_use]
-    pub fn with_context<V: ContextValue>(self, _value: V, held: impl Into<V::Value>) -> Self {
-        self.with_context_values([(V::NAME, held.into().into_value())])
+    pub fn with_context<V: ContextValue>(
+        self,
+        _value: V,
+        context_value: impl Into<V::Value>,
+    ) -> Self {
+        self.with_context_values([(V::NAME, context_value.into().into_value())])
     }
 
     pub(crate) fn with_context_values(
@@ -97,7 +101,7 @@ impl Cx {
     pub fn answer_once<T: FieldType>(&self, name: &str, value: T) -> crate::Result<()> {
         match self.once() {
             None => Ok(()),
-            Some(once) => once.say(name, T::KIND, value.into_value()),
+            Some(once) => once.set(name, T::KIND, value.into_value()),
         }
     }
 
@@ -149,7 +153,7 @@ impl Cx {
 
     /// Returns a context value; `None` if there is no provider, or no value for this call.
     pub fn context<V: ContextValue>(&self, _value: V) -> Option<V::Value> {
-        // The provider gave it this type.
+        // The provider is registered with this type.
         V::Value::from_value(self.provided(V::DESC)?.as_ref()).ok()
     }
 

@@ -53,33 +53,34 @@ impl Cx {
         }
     }
 
-    /// The same call, after the records with counters of its next statement were locked. `whole`
-    /// says that the transaction ends with that statement: if the statement fails, the transaction
-    /// is rolled back.
-    pub(crate) fn having_taken(&self, whole: bool) -> Self {
+    /// The same call, marked: the records whose counters its next statement changes are locked
+    /// already. `ends_transaction` says that the transaction ends with that statement: if the
+    /// statement fails, the transaction is rolled back.
+    pub(crate) fn with_locks_held(&self, ends_transaction: bool) -> Self {
         Self {
-            taken: Some(whole),
+            locks_held: Some(ends_transaction),
             ..self.clone()
         }
     }
 
-    /// Whether they were locked; the value says whether the transaction ends with the statement.
-    pub(crate) fn has_taken(&self) -> Option<bool> {
-        self.taken
+    /// `Some` if those records are locked already; the value is `ends_transaction` of
+    /// [`Self::with_locks_held`].
+    pub(crate) fn locks_held(&self) -> Option<bool> {
+        self.locks_held
     }
 
-    /// The same call at the head of a queue for a record: calls made with it wait in no other
-    /// queue.
-    pub(crate) fn first(&self) -> Self {
+    /// The same call, marked as the head of a queue for a record: calls made with it wait in no
+    /// other queue.
+    pub(crate) fn at_queue_head(&self) -> Self {
         Self {
-            first: true,
+            at_queue_head: true,
             ..self.clone()
         }
     }
 
-    /// Whether it is at the head of a queue.
-    pub(crate) fn is_first(&self) -> bool {
-        self.first
+    /// Whether the call is at the head of a queue.
+    pub(crate) fn is_at_queue_head(&self) -> bool {
+        self.at_queue_head
     }
 
     /// The same call with an audit of its changes.
@@ -110,7 +111,7 @@ impl Cx {
         }
     }
 
-    /// Whether it is an effect of a change.
+    /// Whether the call is an effect of a change.
     pub(crate) fn is_effect(&self) -> bool {
         self.is_effect
     }
@@ -134,7 +135,7 @@ impl Cx {
         }
     }
 
-    /// The operation that the call runs for, if its statements are those of other routes.
+    /// The operation that makes this call, if the call runs statements of other routes.
     pub(crate) fn operation(&self) -> Option<&'static str> {
         self.operation
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::Cx;
 use crate::store::queues::{Attempts, Queue};
-use crate::store::{Patience, Store, TxScope};
+use crate::store::{LockWait, Store, TxScope};
 use crate::{Error, Result, Uuid};
 
 /// The maximum number of attempts of a transaction after conflicts with others. Most attempts
@@ -18,8 +18,9 @@ const ATTEMPTS: usize = 64;
 /// back, lets others continue, and retries.
 pub(crate) struct Retry {
     attempts: Attempts,
-    /// Whether it is part of an outer transaction. Then the outer one must be repeated.
-    part: bool,
+    /// Whether the transaction is part of an outer transaction. Then the outer one must be
+    /// repeated.
+    in_outer: bool,
 }
 
 impl Retry {
@@ -29,18 +30,18 @@ impl Retry {
         cx: &Cx,
         work: impl AsyncFnOnce(&Cx) -> Result<T>,
     ) -> Result<T> {
-        if self.part {
+        if self.in_outer {
             return work(cx).await;
         }
-        let patience = self.attempts.begin().await;
-        let done = cx.begin(patience, work).await;
+        let lock_wait = self.attempts.begin().await;
+        let done = cx.begin(lock_wait, work).await;
         self.attempts.end();
         done
     }
 
     /// The result of an attempt; `None` if another attempt follows.
     pub(crate) async fn finished<T>(&mut self, done: Result<T>) -> Option<Result<T>> {
-        if self.part || !done.as_ref().is_err_and(Error::is_conflicting_write) {
+        if self.in_outer || !done.as_ref().is_err_and(Error::is_conflicting_write) {
             return Some(done);
         }
         if self.attempts.count() + 1 == ATTEMPTS {
@@ -69,7 +70,7 @@ impl Reach {
 }
 
 /// The transaction whose function runs in this task, and the reach of its caller.
-struct Within {
+struct RunningTransaction {
     scope: Arc<TxScope>,
     reach: Reach,
     /// The outer transaction, which is a separate one.
@@ -77,7 +78,7 @@ struct Within {
 }
 
 tokio::task_local! {
-    static WITHIN: Arc<Within>;
+    static RUNNING_TRANSACTION: Arc<RunningTransaction>;
 }
 
 impl Cx {
@@ -86,15 +87,15 @@ impl Cx {
     /// transaction, which waits for the change.
     ///
     /// # Errors
-    /// `internal`: the call has a context of its own.
-    pub(crate) fn apart(&self, store: &Arc<dyn Store>) -> Result<()> {
-        WITHIN
-            .try_with(|within| self.apart_from(within, store))
+    /// `internal` if the call uses another context than the transaction's.
+    pub(crate) fn refuse_outside_change(&self, store: &Arc<dyn Store>) -> Result<()> {
+        RUNNING_TRANSACTION
+            .try_with(|within| self.refuse_outside_of(within, store))
             .unwrap_or(Ok(()))
     }
 
-    fn apart_from(&self, within: &Within, store: &Arc<dyn Store>) -> Result<()> {
-        let waits = |within: &&Within| {
+    fn refuse_outside_of(&self, within: &RunningTransaction, store: &Arc<dyn Store>) -> Result<()> {
+        let waits = |within: &&RunningTransaction| {
             let own = self
                 .transaction
                 .as_ref()
@@ -107,7 +108,7 @@ impl Cx {
             return Ok(());
         };
         let text = if Reach::of(self) == within.reach {
-            "a change with a context of its own, inside the function of `transaction`: use the context that the function gets"
+            "a change inside `transaction` used another context: use the context that the function gets"
         } else {
             "a change in another tenant than that of the transaction around it: a transaction has one caller, and so one tenant; one of \
              `Cx::system(..)` writes in several, with `cx.clone().within(..)`"
@@ -117,14 +118,15 @@ impl Cx {
 
     /// Runs calls that take effect together: if `work` fails, none of them takes effect.
     ///
-    /// `work` gets a context of its own. Calls with it, on any adapter of one store, are part of
-    /// the transaction. A change with another context is not, and is refused after the transaction
-    /// has begun, because it would wait for the end of the transaction. A transaction inside
-    /// another one is part of it. Keep it short: an embedded store blocks all other writes
-    /// meanwhile, and rolls back a transaction that is idle for some seconds.
+    /// `work` gets a separate context. Calls with it, on any adapter of one store, are part of the
+    /// transaction. A change with another context is not, and is refused after the transaction has
+    /// begun, because it would wait for the end of the transaction. A transaction inside another
+    /// one is part of it. Keep it short: an embedded store blocks all other writes meanwhile, and
+    /// rolls back a transaction that is idle for some seconds.
     ///
     /// # Errors
-    /// The error of `work`; `unavailable` if the commit fails, and then no change takes effect.
+    /// The error of `work`; `unavailable` if the commit fails; `conflict` if `work` succeeds, but a
+    /// call in it failed after a part of its changes was written. Then no change takes effect.
     ///
     /// ```no_run
     /// # use linchpin::prelude::*;
@@ -138,7 +140,7 @@ impl Cx {
     /// # }
     /// ```
     pub async fn transaction<T>(&self, work: impl AsyncFnOnce(&Self) -> Result<T>) -> Result<T> {
-        self.begin(Patience::Once, work).await
+        self.begin(LockWait::UntilTimeout, work).await
     }
 
     /// Runs `work` as soon as the transaction of this context is committed, or at once if the
@@ -146,9 +148,10 @@ impl Cx {
     ///
     /// Use it to wake a background task that reads what the transaction writes: before the commit
     /// the task would find nothing. `work` must return quickly, because the caller of
-    /// [`Cx::transaction`] waits for it. A panic of `work` is logged, and the call succeeds. `work` is
-    /// lost when the process dies between the commit and the call, or when the transaction has
-    /// ended before `after_commit` is called, so the background task should also look for work at intervals.
+    /// [`Cx::transaction`] waits for it. A panic of `work` is logged, and the call succeeds. `work`
+    /// is lost if the process dies between the commit and the call, or if the transaction ended
+    /// before `after_commit` was called. So the background task should also look for work at
+    /// intervals.
     ///
     /// ```no_run
     /// # use linchpin::prelude::*;
@@ -174,33 +177,33 @@ impl Cx {
         self.transaction.is_some()
     }
 
-    /// The same with a given patience while it waits for other transactions.
+    /// Like [`Cx::transaction`]; `lock_wait` limits the wait for other transactions.
     async fn begin<T>(
         &self,
-        patience: Patience,
+        lock_wait: LockWait,
         work: impl AsyncFnOnce(&Self) -> Result<T>,
     ) -> Result<T> {
         if self.transaction.is_some() {
             return work(self).await;
         }
-        let transaction = Arc::new(TxScope::new(patience));
+        let transaction = Arc::new(TxScope::new(lock_wait));
         let inner = Self {
             transaction: Some(Arc::clone(&transaction)),
             now: self.now.shared(),
             ..self.clone()
         };
-        let outer = WITHIN.try_with(Arc::clone).ok();
-        let within = Arc::new(Within {
+        let outer = RUNNING_TRANSACTION.try_with(Arc::clone).ok();
+        let within = Arc::new(RunningTransaction {
             scope: Arc::clone(&transaction),
             reach: Reach::of(self),
             outer,
         });
-        match WITHIN.scope(within, work(&inner)).await {
+        match RUNNING_TRANSACTION.scope(within, work(&inner)).await {
             Ok(value) => {
                 transaction.commit().await?;
-                // Only now its events have happened.
+                // The events of the transaction exist only after the commit.
                 if let Some(first) = transaction.first_event() {
-                    self.note_event(first);
+                    self.store_first_event(first);
                 }
                 Ok(value)
             }
@@ -222,12 +225,12 @@ impl Cx {
         let at = Arc::as_ptr(store).cast::<()>().addr();
         Retry {
             attempts: Attempts::new(queue, (at, entity), record),
-            part: self.transaction.is_some(),
+            in_outer: self.transaction.is_some(),
         }
     }
 
     /// A cell for the id of the call's first event.
-    pub(crate) fn watch(&mut self) -> Arc<OnceLock<Uuid>> {
+    pub(crate) fn first_event_cell(&mut self) -> Arc<OnceLock<Uuid>> {
         Arc::clone(self.emitted.get_or_insert_default())
     }
 
@@ -239,8 +242,8 @@ impl Cx {
         }
     }
 
-    /// Stores the id of an event of the call, if it is the first.
-    pub(crate) fn note_event(&self, id: Uuid) {
+    /// Stores the id of the first event of the call; later ids are ignored.
+    pub(crate) fn store_first_event(&self, id: Uuid) {
         if let Some(place) = &self.emitted {
             // Set already: it is not the first.
             let _ = place.set(id);
@@ -249,7 +252,7 @@ impl Cx {
 
     /// The same call outside of its transaction: calls made with it neither begin the transaction
     /// nor wait for it to begin.
-    pub(crate) fn beside_transaction(&self) -> Self {
+    pub(crate) fn outside_transaction(&self) -> Self {
         Self {
             transaction: None,
             ..self.clone()

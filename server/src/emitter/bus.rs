@@ -13,8 +13,8 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use crate::entity::EntityDesc;
 use crate::{Error, Result};
 
-/// The number of events that a subscription may be late by.
-const ROOM: usize = 1024;
+/// The number of events that may wait for a slow subscription.
+const CAPACITY: usize = 1024;
 
 /// Live subscriptions to events while the app runs.
 ///
@@ -33,10 +33,10 @@ struct Shared {
 }
 
 /// An event, or the number of events that were lost.
-type Told<S> = std::result::Result<Arc<S>, u64>;
+type Delivered<S> = std::result::Result<Arc<S>, u64>;
 
-/// Empty after the app has stopped.
-type Sender<S> = Mutex<Option<broadcast::Sender<Told<S>>>>;
+/// `None` after the app has stopped.
+type Sender<S> = Mutex<Option<broadcast::Sender<Delivered<S>>>>;
 
 /// An event that the app's own code emits: see [`EventBus::emit`].
 #[derive(Clone, Debug, PartialEq)]
@@ -78,10 +78,12 @@ impl fmt::Debug for EventBus {
 }
 
 impl EventBus {
-    /// Events about an entity, as far as they convert.
+    /// Subscribes to the events of an entity. `select` converts them to `T`; events without a
+    /// result are skipped.
     ///
     /// # Errors
-    /// If the app already serves and nothing subscribed to the entity before.
+    /// If the app already serves and does not record events of the entity, because nothing needed
+    /// them at the start.
     pub(crate) fn subscribe_to_entity<T>(
         &self,
         entity: &'static EntityDesc,
@@ -91,7 +93,7 @@ impl EventBus {
         let mut interest = self.0.interest.lock();
         if !interest.entities.contains(&storage_name) {
             if interest.sealed {
-                return Err(unheard(format_args!("the entity `{}`", entity.name)));
+                return Err(no_subscriber(format_args!("the entity `{}`", entity.name)));
             }
             interest.entities.insert(storage_name);
         }
@@ -101,13 +103,14 @@ impl EventBus {
     /// Events of a name, such as `blog.posts.published`.
     ///
     /// # Errors
-    /// If the app already serves and nothing subscribed to an entity with this event before. Before
-    /// the app serves, a name that no route has is a start-up error.
+    /// If the app already serves and does not record this event, because nothing needed events of
+    /// its entity at the start. Before the app serves, a name that no route has is a start-up
+    /// error.
     pub fn subscribe_to(&self, name: &str) -> Result<Subscription<Arc<EntityEvent>>> {
         let mut interest = self.0.interest.lock();
         if !interest.names.contains(name) {
             if interest.sealed {
-                return Err(unheard(format_args!("the event `{name}`")));
+                return Err(no_subscriber(format_args!("the event `{name}`")));
             }
             interest.names.insert(name.to_owned());
         }
@@ -132,10 +135,13 @@ impl EventBus {
     /// # Errors
     /// If the payload cannot be serialized to JSON, or the app has stopped.
     pub fn emit(&self, name: &str, payload: &impl serde::Serialize) -> Result<()> {
-        let payload = serde_json::to_value(payload)
-            .map_err(|e| Error::internal(format!("the payload of `{name}` is no JSON: {e}")))?;
+        let payload = serde_json::to_value(payload).map_err(|e| {
+            Error::internal(format!(
+                "the payload of `{name}` cannot be written as JSON: {e}"
+            ))
+        })?;
         let sender = self.0.emitted.lock();
-        // No listener: this is not an error.
+        // An error means that there is no listener; this is fine.
         let _ = sender
             .as_ref()
             .ok_or_else(stopped)?
@@ -159,6 +165,7 @@ impl EventBus {
         })
     }
 
+    /// Calls a function with the entities and names that have subscribers.
     pub(crate) fn interest<T>(&self, look: impl FnOnce(&Interest) -> T) -> T {
         look(&self.0.interest.lock())
     }
@@ -172,7 +179,7 @@ impl EventBus {
         };
     }
 
-    /// Sends the events of a commit. Without subscribers this costs one look.
+    /// Sends the events of a commit. Without subscribers it does nothing.
     pub(crate) fn send(&self, row: &OutboxRow) {
         let sender = self.0.sender.lock();
         let Some(sender) = sender.as_ref().filter(|sender| sender.receiver_count() > 0) else {
@@ -180,17 +187,17 @@ impl EventBus {
         };
         for entry in row.events.iter().filter(|entry| !entry.internal) {
             let event = &entry.event;
-            // Keys and states are for consumers that need records.
+            // Subscribers get events without the keys and states of records.
             let event = event.without_records().within(EntityEvent::PAYLOAD);
-            // The last subscriber may be gone by now: this is not an error.
+            // An error means that the last subscriber has been dropped meanwhile; this is fine.
             let _ = sender.send(Ok(event));
         }
     }
 
-    /// Tells subscribers that events were lost.
+    /// Notifies subscribers that events were lost.
     pub(crate) fn missed(&self, count: u64) {
         if let Some(sender) = &*self.0.sender.lock() {
-            // No subscriber: this is not an error.
+            // An error means that there is no subscriber; this is fine.
             let _ = sender.send(Err(count));
         }
     }
@@ -203,7 +210,7 @@ impl EventBus {
 }
 
 fn open<S>() -> Sender<S> {
-    Mutex::new(Some(broadcast::channel(ROOM).0))
+    Mutex::new(Some(broadcast::channel(CAPACITY).0))
 }
 
 fn stopped() -> Error {
@@ -221,15 +228,15 @@ fn subscribed<T, S>(
     })
 }
 
-fn unheard(what: fmt::Arguments<'_>) -> Error {
+fn no_subscriber(what: fmt::Arguments<'_>) -> Error {
     Error::internal(format!(
-        "nobody listened to {what} when the app started, so its events are not recorded: subscribe in `after_adapters`, or add a sink"
+        "there was no subscription to {what} when the app started, so its events are not recorded: subscribe in `after_adapters`, or add a sink"
     ))
 }
 
 /// A live subscription to the events in `S` that convert to `T`.
 pub struct Subscription<T, S = EntityEvent> {
-    receiver: broadcast::Receiver<Told<S>>,
+    receiver: broadcast::Receiver<Delivered<S>>,
     select: Box<dyn Fn(Arc<S>) -> Option<T> + Send>,
 }
 

@@ -1,4 +1,4 @@
-//! Events on their way from a commit to the consumers of this process.
+//! Passes events from a commit to the consumers of this process.
 //!
 //! The store hands the rows of every commit over, in the order of commits. The latest rows are kept
 //! here, so that no consumer reads them from the table, and all consumers share what was decoded.
@@ -13,12 +13,12 @@ use tokio::sync::{Notify, watch};
 use super::EventBus;
 use crate::store::{Committed, Numbers};
 
-/// The maximum number of kept rows, and of their bytes. Consumers that are further behind read the
-/// table.
-const ROWS: usize = 1024;
-const BYTES: usize = 8 << 20;
+/// The maximum number of kept rows, and of their bytes. Consumers that are too slow for these rows
+/// read the table.
+const MAX_ROWS: usize = 1024;
+const MAX_BYTES: usize = 8 << 20;
 /// The maximum number of events that wait for a live consumer.
-const ROOM: usize = 16_384;
+const MAX_WAITING: usize = 16_384;
 
 /// The latest rows, the live consumers, and the bus.
 pub(crate) struct Handover {
@@ -32,7 +32,7 @@ pub(crate) struct Handover {
 struct Recent {
     rows: BTreeMap<i64, Arc<OutboxRow>>,
     bytes: usize,
-    /// The greatest number that was seen.
+    /// The greatest row number so far.
     last: i64,
 }
 
@@ -42,7 +42,7 @@ impl Recent {
         if self.rows.insert(row.seq, Arc::clone(row)).is_none() {
             self.bytes += row.bytes;
         }
-        while (self.rows.len() > ROWS || self.bytes > BYTES)
+        while (self.rows.len() > MAX_ROWS || self.bytes > MAX_BYTES)
             && let Some((_, oldest)) = self.rows.pop_first()
         {
             self.bytes -= oldest.bytes;
@@ -60,7 +60,7 @@ impl Handover {
         }
     }
 
-    /// Wakes after each commit with stored events.
+    /// A receiver that changes after each commit with stored events.
     pub(crate) fn woken(&self) -> watch::Receiver<()> {
         self.wake.subscribe()
     }
@@ -69,8 +69,9 @@ impl Handover {
         self.live.write().push(queue);
     }
 
-    /// The rows that follow `after` without a gap, and whether later rows are known.
-    pub(crate) fn following(&self, after: i64, limit: usize) -> (Vec<Arc<OutboxRow>>, bool) {
+    /// The kept rows that directly follow row `after`, up to the first gap, and whether any later
+    /// row is known.
+    pub(crate) fn rows_after(&self, after: i64, limit: usize) -> (Vec<Arc<OutboxRow>>, bool) {
         let recent = self.recent.lock();
         let mut rows = Vec::new();
         if recent.last <= after {
@@ -86,7 +87,7 @@ impl Handover {
     }
 
     /// The kept rows that are not in a set.
-    pub(crate) fn beyond(&self, taken: &Numbers, limit: usize) -> Vec<Arc<OutboxRow>> {
+    pub(crate) fn rows_outside(&self, taken: &Numbers, limit: usize) -> Vec<Arc<OutboxRow>> {
         let recent = self.recent.lock();
         let new = recent.rows.values().filter(|row| !taken.has(row.seq));
         new.take(limit).cloned().collect()
@@ -125,7 +126,7 @@ impl Committed for Handover {
         );
         self.bus.missed(count);
         for queue in self.live.read().iter() {
-            queue.miss(count);
+            queue.add_missed(count);
         }
     }
 }
@@ -150,7 +151,9 @@ pub(crate) struct LiveQueue {
 #[derive(Default)]
 struct LiveState {
     rows: VecDeque<Arc<OutboxRow>>,
+    /// The number of events in `rows`.
     events: usize,
+    /// The number of lost events that were not reported yet.
     missed: u64,
 }
 
@@ -165,13 +168,13 @@ impl LiveQueue {
 
     fn push(&self, row: &Arc<OutboxRow>) {
         if let Some(entities) = &self.entities {
-            let mut of = row.events.iter().map(|entry| entry.event.entity.as_ref());
-            if !of.any(|entity| entities.contains(entity)) {
+            let mut entities_of_row = row.events.iter().map(|entry| entry.event.entity.as_ref());
+            if !entities_of_row.any(|entity| entities.contains(entity)) {
                 return;
             }
         }
         let mut state = self.state.lock();
-        if state.events >= ROOM {
+        if state.events >= MAX_WAITING {
             state.missed += row.events.len() as u64;
         } else {
             state.events += row.events.len();
@@ -181,7 +184,7 @@ impl LiveQueue {
         self.ready.notify_one();
     }
 
-    fn miss(&self, count: u64) {
+    fn add_missed(&self, count: u64) {
         self.state.lock().missed += count;
         self.ready.notify_one();
     }
@@ -193,13 +196,13 @@ impl LiveQueue {
         std::mem::take(&mut state.rows)
     }
 
-    /// The number of lost events that the consumer was not told about.
+    /// The number of lost events that were not reported to the consumer yet.
     pub(crate) fn missed(&self) -> u64 {
         self.state.lock().missed
     }
 
-    /// The consumer was told about this number of lost events.
-    pub(crate) fn told(&self, count: u64) {
+    /// Records that this number of lost events was reported to the consumer.
+    pub(crate) fn mark_reported(&self, count: u64) {
         let mut state = self.state.lock();
         state.missed = state.missed.saturating_sub(count);
     }

@@ -1,5 +1,5 @@
-//! The events of statements: what a change records, and the way from its commit to the consumers of
-//! this process.
+//! The events of statements: recording them with a change, and passing them from the commit to the
+//! consumers of this process.
 //!
 //! A statement that changes records has a `Recording`. The store fills it from the changed rows. It
 //! writes the events of a commit as one row of its outbox, in the same transaction, and hands them
@@ -124,7 +124,7 @@ impl Planned {
             ),
         };
         let (event, request) = (Arc::clone(event), cx.request_id());
-        // Internal events are for consumers that need keys only.
+        // Internal events contain the keys of records, but not their states.
         let audience = Audience {
             states: self.audience.states && !event.internal,
             ..self.audience

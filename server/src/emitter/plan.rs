@@ -33,14 +33,14 @@ fn prefix(desc: &EntityDesc) -> String {
 }
 
 /// Whether the policy of a route of the entity sets `event`.
-pub(crate) fn names_one(entry: &EntityEntry) -> bool {
+pub(crate) fn sets_event(entry: &EntityEntry) -> bool {
     let crud = entry.desc.routes.iter().chain([&entry.desc.defaults]);
     crud.chain(entry.mounted().map(|spec| &spec.policy))
         .any(|policy| policy.event.is_some())
 }
 
 /// The events of every route that changes records. `reads` are the fields that conditions of
-/// consumers read, `largest` is the maximum size of a payload in bytes.
+/// consumers read; `largest` is the maximum size of a payload in bytes.
 pub(crate) fn routes(entry: &EntityEntry, reads: FieldSet, largest: usize) -> Routes {
     let desc = entry.desc;
     let prefix = prefix(desc);

@@ -1,8 +1,9 @@
 //! The delivery to one consumer.
 //!
-//! Events come from the rows that were handed over after their commit, or from the table of the
-//! store if another process wrote them, or this one is behind. Positions are stored at intervals
-//! and not after each batch: after a crash, the most recent events are delivered twice.
+//! Events come from the rows that the store hands over after their commit. If another process wrote
+//! them, or this consumer is too slow, they are read from the table of the store. Positions are
+//! stored at intervals and not after each batch: after a crash, the most recent events are
+//! delivered twice.
 
 mod attempts;
 
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 use super::leases::{Lease, Leases, lease};
 use super::meter::Meter;
-use super::pending::{Held, Item, LONGEST, Pending, pause};
+use super::pending::{Held, Item, MAX_BACKOFF, Pending, pause};
 use super::relay::{Consumer, Health, cause, outbox};
 use super::{EntityEvent, EventBus, Missed};
 use crate::clock::Clock;
@@ -32,10 +33,10 @@ const BATCH: RangeInclusive<usize> = 1..=1_000;
 /// The interval between two reads of the outbox if nothing wakes the relay.
 const POLL: Duration = Duration::from_millis(250);
 /// The interval between two writes of a busy consumer's position.
-const NOTE: Duration = Duration::from_millis(200);
+const POSITION_INTERVAL: Duration = Duration::from_millis(200);
 /// The longest back-off after a failure of the store. All consumers wait for it, and a read costs
 /// little.
-const LONGEST_OF_STORE: Duration = Duration::from_secs(1);
+const MAX_STORE_BACKOFF: Duration = Duration::from_secs(1);
 
 /// The origin of the events of a consumer.
 pub(super) enum Source {
@@ -45,10 +46,11 @@ pub(super) enum Source {
         handover: Arc<Handover>,
         woken: watch::Receiver<()>,
         leases: watch::Receiver<Leases>,
-        /// Whether the table has no rows that were not taken, so that handed-over rows follow.
+        /// Whether all rows of the table have been taken, so that the next rows come from
+        /// `handover`.
         caught_up: bool,
     },
-    /// This process.
+    /// The queue of this process, without the outbox.
     Live(Arc<LiveQueue>),
 }
 
@@ -69,17 +71,17 @@ pub(super) struct Delivery {
     lease: Option<Lease>,
     /// Whether the last events failed one after the other.
     down: bool,
-    noted: Instant,
+    position_stored: Instant,
 }
 
-/// Why a step ended early.
+/// The reason why a step ended early.
 enum Ended {
     /// The store failed.
     Store(Error),
     /// Another process leads the consumer now.
     Lease,
-    /// The consumer did not take notice of lost events.
-    Untold(Error),
+    /// The consumer failed to process a report of lost events.
+    LossUnreported(Error),
 }
 
 type Step<T> = std::result::Result<T, Ended>;
@@ -104,44 +106,46 @@ impl Delivery {
             blocked: None,
             lease: None,
             down: false,
-            noted: Instant::now(),
+            position_stored: Instant::now(),
         }
     }
 
     pub(super) async fn run(mut self) {
-        let (mut failures, mut look) = (0, true);
+        let (mut failures, mut read_table) = (0, true);
         loop {
-            // Before the step, so that events committed meanwhile wake the relay again.
+            // Marked before the step, so that events that are committed during the step wake the
+            // relay again.
             if let Source::Stored { woken, .. } = &mut self.source {
                 woken.mark_unchanged();
             }
-            // Also before the step: events committed before the stop get one more.
+            // Read before the step, so that events that were committed before the stop get one more
+            // step.
             let stopping = *self.stopped.borrow();
             if !self.leads() {
                 if stopping && self.is_decided() {
                     return;
                 }
-                self.idle().await;
+                self.wait_for_lease().await;
                 continue;
             }
-            match self.step(look, stopping).await {
+            match self.step(read_table, stopping).await {
                 Ok(true) => {
-                    (failures, look) = (0, false);
+                    (failures, read_table) = (0, false);
                 }
-                Ok(false) if stopping => return self.end(),
+                Ok(false) if stopping => return self.log_undelivered(),
                 Ok(false) => {
                     failures = 0;
-                    look = self.wait().await;
+                    read_table = self.wait().await;
                 }
-                Err(Ended::Lease) => self.forget(),
-                Err(Ended::Untold(error)) => {
-                    let pause = pause(failures, LONGEST);
-                    (failures, look) = (failures + 1, true);
-                    tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "the consumer did not take notice of lost events and will be told again");
+                Err(Ended::Lease) => self.drop_taken(),
+                Err(Ended::LossUnreported(error)) => {
+                    let pause = pause(failures, MAX_BACKOFF);
+                    (failures, read_table) = (failures + 1, true);
+                    tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "the consumer failed to process the report of lost events; the loss is reported again");
                     self.health.fails(&self.consumer.name);
                     if *self.stopped.borrow() {
-                        drop(self.note().await);
-                        return self.end();
+                        drop(self.store_position().await);
+                        return self.log_undelivered();
                     }
                     tokio::select! {
                         _ = self.stopped.changed() => {}
@@ -149,12 +153,12 @@ impl Delivery {
                     }
                 }
                 Err(Ended::Store(error)) => {
-                    let pause = pause(failures, LONGEST_OF_STORE);
-                    (failures, look) = (failures + 1, true);
+                    let pause = pause(failures, MAX_STORE_BACKOFF);
+                    (failures, read_table) = (failures + 1, true);
                     tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "the outbox cannot be read; it is tried again");
                     if *self.stopped.borrow() {
                         // The position of earlier deliveries is stored all the same.
-                        drop(self.note().await);
+                        drop(self.store_position().await);
                         return;
                     }
                     self.sleep(pause).await;
@@ -163,7 +167,8 @@ impl Delivery {
         }
     }
 
-    /// Whether this process delivers to the consumer. A new lease begins anew.
+    /// Whether this process delivers to the consumer. With a new lease, delivery starts again from
+    /// the store.
     fn leads(&mut self) -> bool {
         let Source::Stored { leases, .. } = &self.source else {
             return true;
@@ -174,7 +179,7 @@ impl Delivery {
             (new, _) => new.is_none(),
         };
         if lease.is_none() || !same {
-            self.forget();
+            self.drop_taken();
         }
         self.lease = lease;
         lease.is_some()
@@ -189,7 +194,7 @@ impl Delivery {
     }
 
     /// Drops everything that was taken: the next leader gets it from the store.
-    fn forget(&mut self) {
+    fn drop_taken(&mut self) {
         self.pending = Pending::default();
         self.blocked = None;
         self.lease = None;
@@ -200,7 +205,7 @@ impl Delivery {
     }
 
     /// Waits until this process may lead the consumer.
-    async fn idle(&mut self) {
+    async fn wait_for_lease(&mut self) {
         if let Source::Stored { leases, .. } = &mut self.source {
             tokio::select! {
                 _ = leases.changed() => {}
@@ -220,7 +225,7 @@ impl Delivery {
         let until = due.map_or(now + POLL, |due| due.min(now + POLL));
         match &mut self.source {
             Source::Stored { woken, .. } => tokio::select! {
-                // The sender is in the store's hands: an error means that no more events can come.
+                // The store owns the sender: an error means that no more events can arrive.
                 changed = woken.changed() => changed.is_err(),
                 _ = self.stopped.changed() => true,
                 () = tokio::time::sleep_until(until) => true,
@@ -244,17 +249,17 @@ impl Delivery {
         }
     }
 
-    /// Delivers what waits; returns whether there may be more.
-    async fn step(&mut self, look: bool, stopping: bool) -> Step<bool> {
+    /// Delivers the waiting events; returns whether there may be more.
+    async fn step(&mut self, read_table: bool, stopping: bool) -> Step<bool> {
         let mut more = false;
         self.unblock().await?;
         if self.blocked.is_none() && !self.pending.is_full() {
-            let (rows, lost) = self.rows(look || stopping).await?;
+            let (rows, lost) = self.rows(read_table || stopping).await?;
             more = lost.is_some() || !rows.is_empty();
             if let Some(lost) = lost {
-                self.tell(lost).await?;
+                self.report_lost(lost).await?;
             }
-            self.take(rows).await?;
+            self.take_rows(rows).await?;
         }
         while self.blocked.is_none()
             && let Some(held) = self.pending.take_due(Instant::now())
@@ -263,18 +268,19 @@ impl Delivery {
         }
         self.meter.oldest(self.oldest(), (self.clock)());
         let over = stopping && !more;
-        if over || self.noted.elapsed() >= NOTE {
-            self.note().await?;
+        if over || self.position_stored.elapsed() >= POSITION_INTERVAL {
+            self.store_position().await?;
         }
         Ok(more)
     }
 
     /// The next rows, and those that were lost before them.
-    async fn rows(&mut self, look: bool) -> Step<(Vec<Arc<OutboxRow>>, Option<Lost>)> {
+    async fn rows(&mut self, read_table: bool) -> Step<(Vec<Arc<OutboxRow>>, Option<Lost>)> {
         let most = self.batch;
         let (store, handover, caught_up) = match &mut self.source {
             Source::Live(queue) => {
-                // Rows that were taken have no other copy, so they wait until the loss is told.
+                // A taken row has no other copy, so rows stay in the queue until the loss is
+                // reported.
                 return Ok(match queue.missed() {
                     0 => (queue.take().into(), None),
                     count => (Vec::new(), Some(Lost { count, until: 0 })),
@@ -289,13 +295,13 @@ impl Delivery {
         };
         let outbox = outbox(store).map_err(Ended::Store)?;
         if *caught_up && outbox.is_in_commit_order() {
-            let (rows, further) = handover.following(self.pending.top(), most);
-            if !rows.is_empty() || !(further || look) {
+            let (rows, further) = handover.rows_after(self.pending.top(), most);
+            if !rows.is_empty() || !(further || read_table) {
                 return Ok((rows, None));
             }
         }
         let taken = self.pending.taken();
-        let known = handover.beyond(&taken, most);
+        let known = handover.rows_outside(&taken, most);
         let waiting = outbox.waiting(&self.consumer.name, &taken, &known, most);
         let waiting = waiting.await.map_err(Ended::Store)?;
         *caught_up = waiting.rows.len() < most;
@@ -303,8 +309,10 @@ impl Delivery {
         Ok((waiting.rows, waiting.lost))
     }
 
-    async fn take(&mut self, rows: Vec<Arc<OutboxRow>>) -> Step<()> {
-        // Before a row counts as taken: after a failure all of them are read again.
+    /// Takes rows, and delivers their events that no failed event of the same record holds back.
+    async fn take_rows(&mut self, rows: Vec<Arc<OutboxRow>>) -> Step<()> {
+        // Losses are reported before the rows count as taken: if a report fails, all rows are read
+        // again.
         for row in &rows {
             if let Some(why) = &row.unreadable {
                 tracing::error!(
@@ -312,20 +320,20 @@ impl Delivery {
                     cause = why,
                     "an event cannot be read and is skipped"
                 );
-                self.miss(1, "the events cannot be read").await?;
+                self.notify_lost(1, "the events cannot be read").await?;
             }
         }
         let mut items = Vec::new();
         for row in rows {
             let before = items.len();
-            let concerning = row.events.iter().filter_map(|entry| {
+            let items_of_row = row.events.iter().filter_map(|entry| {
                 Some(Item {
                     seq: row.seq,
-                    event: self.consumer.shown(entry)?,
+                    event: self.consumer.visible_event(entry)?,
                     entry: entry.clone(),
                 })
             });
-            items.extend(concerning);
+            items.extend(items_of_row);
             self.pending.take(row.seq, items.len() - before);
         }
         let mut batch = Vec::with_capacity(items.len().min(self.batch));
@@ -345,40 +353,41 @@ impl Delivery {
         held.into_iter().chain(self.pending.oldest()).min()
     }
 
-    /// Tells the consumer about lost rows; after that they are not reported again.
-    async fn tell(&mut self, lost: Lost) -> Step<()> {
+    /// Reports lost rows to the consumer; after a success they are not reported again.
+    async fn report_lost(&mut self, lost: Lost) -> Step<()> {
         let why = "the events were removed before they were delivered";
-        self.miss(lost.count, why).await?;
+        self.notify_lost(lost.count, why).await?;
         match &self.source {
-            Source::Live(queue) => queue.told(lost.count),
+            Source::Live(queue) => queue.mark_reported(lost.count),
             Source::Stored { store, .. } => {
                 let outbox = outbox(store).map_err(Ended::Store)?;
-                let told = outbox.told(&self.consumer.name, lost).await;
-                told.map_err(Ended::Store)?;
+                let result = outbox.lost_reported(&self.consumer.name, lost).await;
+                result.map_err(Ended::Store)?;
             }
         }
         Ok(())
     }
 
-    async fn miss(&mut self, count: u64, why: &'static str) -> Step<()> {
+    async fn notify_lost(&mut self, count: u64, why: &'static str) -> Step<()> {
         tracing::error!(
             consumer = self.consumer.name,
             count,
             cause = why,
             "events were lost"
         );
-        let told = AssertUnwindSafe(async {
+        let result = AssertUnwindSafe(async {
             let missed = Missed { count, cause: why };
             self.consumer.sink.missed(missed).await
         });
-        let told = told.catch_unwind().await;
-        let told = told.unwrap_or_else(|_| Err(Error::internal("the consumer panicked")));
-        if let Err(error) = told {
-            // The rows are read from the table again, and not from memory, which knows no loss.
+        let result = result.catch_unwind().await;
+        let result = result.unwrap_or_else(|_| Err(Error::internal("the consumer panicked")));
+        if let Err(error) = result {
+            // Rows are read from the table again: the rows in memory do not show that others are
+            // missing.
             if let Source::Stored { caught_up, .. } = &mut self.source {
                 *caught_up = false;
             }
-            return Err(Ended::Untold(error));
+            return Err(Ended::LossUnreported(error));
         }
         self.meter.lost(count);
         self.health.works(&self.consumer.name);
@@ -386,7 +395,7 @@ impl Delivery {
     }
 
     /// Stores the position.
-    async fn note(&mut self) -> Step<()> {
+    async fn store_position(&mut self) -> Step<()> {
         if let Source::Stored { store, .. } = &self.source
             && !self.pending.done().is_empty()
         {
@@ -397,12 +406,12 @@ impl Delivery {
                 .map_err(Ended::Store)?;
             self.pending.settled();
         }
-        self.noted = Instant::now();
+        self.position_stored = Instant::now();
         Ok(())
     }
 
-    /// The last words about events that were not delivered.
-    fn end(&self) {
+    /// Logs the number of events that were not delivered, if there are any.
+    fn log_undelivered(&self) {
         let blocked = self.blocked.as_ref().map_or(0, |held| held.items.len());
         let waiting = self.pending.waiting() + blocked;
         if waiting > 0 {
@@ -419,7 +428,7 @@ impl Delivery {
 
 impl Consumer {
     /// The event as this consumer sees it; `None` if it is not for the consumer.
-    fn shown(&self, entry: &Entry) -> Option<Arc<EntityEvent>> {
+    fn visible_event(&self, entry: &Entry) -> Option<Arc<EntityEvent>> {
         let event = &entry.event;
         let takes = |entities: &BTreeSet<&'static str>| entities.contains(event.entity.as_ref());
         if !self.entities.as_ref().is_none_or(takes) {

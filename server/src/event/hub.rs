@@ -17,8 +17,8 @@ use crate::resource::{Adapters, Table};
 use crate::store::Store;
 use crate::{BoxFuture, EntityEntry, Error, Result, Timestamp};
 
-/// How long delivered events are kept by default.
-const KEEP: Duration = Duration::from_hours(1);
+/// The default retention of delivered events.
+const DEFAULT_RETENTION: Duration = Duration::from_hours(1);
 
 /// The consumers of an app and what they need.
 pub(crate) struct Hub {
@@ -35,7 +35,7 @@ pub(crate) struct Hub {
     /// Whether any entity records events.
     active: bool,
     /// The entities that record events, and the names of their events.
-    heard: Option<(BTreeSet<Cow<'static, str>>, BTreeSet<String>)>,
+    recorded: Option<(BTreeSet<Cow<'static, str>>, BTreeSet<String>)>,
 }
 
 impl Default for Hub {
@@ -47,10 +47,10 @@ impl Default for Hub {
             health: Health::default(),
             consumers: Vec::new(),
             adapters: Arc::default(),
-            keep: KEEP,
+            keep: DEFAULT_RETENTION,
             live: BTreeMap::new(),
             active: false,
-            heard: None,
+            recorded: None,
         }
     }
 }
@@ -70,7 +70,7 @@ impl Hub {
     {
         let adapters = Arc::clone(&self.adapters);
         let sink = Handler(move |event| {
-            Event::of(event).map(|event| handle(event.reaching(adapters.get())))
+            Event::of(event).map(|event| handle(event.with_adapters(adapters.get())))
         });
         self.consumers.push(Consumer::new(
             name,
@@ -80,7 +80,7 @@ impl Hub {
     }
 
     /// Sets the adapters for listeners. Only the first call has an effect.
-    pub(crate) fn reach(&self, adapters: &Adapters) {
+    pub(crate) fn set_adapters(&self, adapters: &Adapters) {
         self.adapters.get_or_init(|| adapters.clone());
     }
 
@@ -90,12 +90,12 @@ impl Hub {
     }
 
     /// Adds the consumers that plugins have registered.
-    pub(crate) fn adopt(&mut self, consumers: Vec<Consumer>) {
+    pub(crate) fn add_consumers(&mut self, consumers: Vec<Consumer>) {
         self.consumers.extend(consumers);
     }
 
-    /// Enables recording for every entity that has a consumer or names an event, and stores the
-    /// start position of new consumers.
+    /// Enables recording for every entity that has a consumer or a route with an `event`, and
+    /// stores the start position of new consumers.
     ///
     /// # Errors
     /// If two consumers share a name, a consumer subscribes to an event that does not exist, or the
@@ -139,12 +139,12 @@ impl Hub {
                 .collect();
             let hint = crate::suggest::did_you_mean(&name, known.iter().copied());
             let hint = if hint.is_empty() {
-                "; for what code emits there is `listen`".to_owned()
+                "; for events that code emits, use `listen`".to_owned()
             } else {
                 hint
             };
             return Err(failed(format!(
-                "no route has the event `{name}`, which is subscribed to{hint}"
+                "no route emits the subscribed event `{name}`{hint}"
             )));
         }
         let stored = |entity: &str| {
@@ -158,13 +158,13 @@ impl Hub {
                 .map(|e| (&c.name, e))
         }) {
             return Err(failed(format!(
-                "the consumer `{name}` hears of the records of `{entity}`, whose entity is in no package of this app: list it in one"
+                "the consumer `{name}` takes events of the table `{entity}`, whose entity is in no package of this app: list it in one"
             )));
         }
         let descs: Vec<&'static EntityDesc> = entries.iter().map(|entry| entry.desc).collect();
         self.choose_entities(&descs);
         let mut entities = BTreeSet::new();
-        let mut heard = BTreeSet::new();
+        let mut event_names = BTreeSet::new();
         let mut outbox_needed = false;
         for (entry, routes) in planned {
             let storage = entry.desc.storage_name;
@@ -172,11 +172,11 @@ impl Hub {
                 interest.entities.contains(storage)
                     || plan::names(&routes).any(|name| interest.names.contains(name))
             });
-            // A search index follows the entity; its consumer may be added after the set-up of
-            // plugins.
+            // A search index needs the events of its entity, even if its consumer is added only
+            // after the set-up of plugins.
             let searched = entry.desc.search.is_some();
             let consumers = || self.consumers.iter().filter(|c| c.takes(entry.desc));
-            if !(wanted || searched || plan::names_one(entry) || consumers().next().is_some()) {
+            if !(wanted || searched || plan::sets_event(entry) || consumers().next().is_some()) {
                 continue;
             }
             let audience = Audience {
@@ -186,7 +186,7 @@ impl Hub {
             };
             outbox_needed |= audience.stored;
             entities.insert(Cow::Borrowed(storage));
-            heard.extend(plan::names(&routes).map(str::to_owned));
+            event_names.extend(plan::names(&routes).map(str::to_owned));
             let table = tables
                 .iter()
                 .find(|table| table.desc.storage_name == storage);
@@ -206,13 +206,13 @@ impl Hub {
             }
             None if outbox_needed => {
                 return Err(failed(format!(
-                    "store `{}` cannot keep events, and somebody listens to them",
+                    "store `{}` has no outbox, but a consumer needs stored events",
                     store.name()
                 )));
             }
             _ => {}
         }
-        self.heard = Some((entities, heard));
+        self.recorded = Some((entities, event_names));
         Ok(())
     }
 
@@ -224,14 +224,14 @@ impl Hub {
         })
     }
 
-    /// The most bytes of a payload of an entity that a consumer wants.
+    /// The largest payload that any consumer of an entity accepts, in bytes.
     fn largest(&self, desc: &'static EntityDesc) -> usize {
         let consumers = self.consumers.iter().filter(|c| c.takes(desc));
         let largest = consumers.map(|consumer| consumer.sink.largest_payload());
         largest.fold(EntityEvent::PAYLOAD, usize::max)
     }
 
-    /// Sets the entities of each consumer, and gives live ones their queues.
+    /// Sets the entities of each consumer, and creates the queues of live consumers.
     fn choose_entities(&mut self, descs: &[&'static EntityDesc]) {
         for consumer in &mut self.consumers {
             let taken = descs.iter().filter(|desc| consumer.takes(desc));
@@ -248,10 +248,10 @@ impl Hub {
         }
     }
 
-    /// Starts delivery. After that, subscriptions to entities without earlier subscribers are
+    /// Starts delivery. After that, subscriptions to entities that do not record events are
     /// refused.
     pub(crate) fn start(mut self, store: Arc<dyn Store>, clock: Clock) -> Option<Relay> {
-        let (entities, names) = self.heard.take().unwrap_or_default();
+        let (entities, names) = self.recorded.take().unwrap_or_default();
         self.bus.seal(entities, names);
         if !self.active {
             return None;
@@ -270,7 +270,7 @@ impl Hub {
             .collect();
         (self.active && !consumers.is_empty()).then(|| {
             let clock: Clock = Arc::new(Timestamp::system_now);
-            relay::feed(
+            relay::start_with_queues(
                 self.queued(consumers),
                 self.shared(Arc::clone(store), clock),
             )
@@ -312,7 +312,7 @@ where
     fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             for (done, event) in batch.iter().enumerate() {
-                // If this one fails, those before it are not delivered again.
+                // If this event fails, earlier events are not delivered again.
                 batch.done(done);
                 if let Some(handled) = (self.0)(Arc::clone(event)) {
                     handled.await?;

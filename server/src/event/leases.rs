@@ -11,14 +11,14 @@ use super::EventSink;
 use super::relay::{cause, outbox};
 use crate::store::Store;
 
-/// How long a process leads after it has renewed its lease.
-const LEASE: Duration = Duration::from_secs(15);
+/// The duration of a lease after its renewal.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// The interval of renewals.
-const RENEW: Duration = Duration::from_secs(5);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 /// The interval at which a process tries to lead a consumer that another one leads.
-const TRY: Duration = Duration::from_secs(1);
-/// The interval at which sinks are asked whether they are served here.
-const LOOK: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which [`EventSink::is_served_here`] is called.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The right to deliver to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +56,7 @@ impl Renewal {
                 next = Instant::now() + self.renew(&wanted).await;
             }
             tokio::select! {
-                () = tokio::time::sleep_until(next.min(Instant::now() + LOOK)) => {}
+                () = tokio::time::sleep_until(next.min(Instant::now() + CHECK_INTERVAL)) => {}
                 ended = stopped.changed() => if ended.is_err() { return },
             }
         }
@@ -67,30 +67,34 @@ impl Renewal {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let began = Instant::now();
         let led = match outbox(&self.store) {
-            Ok(outbox) => outbox.lead(&names, LEASE).await,
+            Ok(outbox) => outbox.lead(&names, LEASE_DURATION).await,
             Err(error) => Err(error),
         };
         let fences = match led {
             Ok(fences) => fences,
             Err(error) => {
                 tracing::warn!(%error, cause = cause(&error), "the leases of event consumers were not renewed");
-                // Present leases last until their time.
+                // Leases that this process holds stay valid until they expire.
                 self.leases.send_modify(|leases| {
                     leases.get_or_insert_default();
                 });
-                return TRY;
+                return RETRY_INTERVAL;
             }
         };
         let led = names.iter().zip(fences).filter_map(|(name, fence)| {
             let lease = Lease {
                 fence: fence?,
-                until: began + LEASE,
+                until: began + LEASE_DURATION,
             };
             Some(((*name).to_owned(), lease))
         });
         let leases: HashMap<String, Lease> = led.collect();
-        let all = leases.len() == names.len();
+        let leads_all = leases.len() == names.len();
         self.leases.send_replace(Some(leases));
-        if all { RENEW } else { TRY }
+        if leads_all {
+            RENEWAL_INTERVAL
+        } else {
+            RETRY_INTERVAL
+        }
     }
 }

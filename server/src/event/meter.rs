@@ -1,5 +1,5 @@
 //! Counts and times of the delivery of events, for the recorder of the crate `metrics`. Without a
-//! recorder they cost next to nothing.
+//! recorder they have almost no overhead.
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
@@ -59,7 +59,7 @@ impl Meter {
         self.lost.increment(count);
     }
 
-    /// Sets the oldest event that waits; `None` if none does.
+    /// Sets the time of the oldest waiting event; `None` if no event waits.
     pub(super) fn oldest(&self, at: Option<Timestamp>, now: Timestamp) {
         self.oldest.set(at.map_or(0.0, |at| seconds(at, now)));
     }

@@ -35,7 +35,7 @@ use crate::{Result, Value};
 
 /// An event about `E`.
 pub struct Event<E> {
-    told: Arc<EntityEvent>,
+    event: Arc<EntityEvent>,
     /// The adapters of the app, for listeners.
     adapters: Option<Adapters>,
     entity: PhantomData<fn() -> E>,
@@ -45,7 +45,7 @@ impl<E: Entity> Event<E> {
     /// Converts an event of this entity; `None` for an event of another entity.
     pub(crate) fn of(event: Arc<EntityEvent>) -> Option<Self> {
         (event.entity == E::DESC.storage_name).then_some(Self {
-            told: event,
+            event,
             adapters: None,
             entity: PhantomData,
         })
@@ -53,7 +53,7 @@ impl<E: Entity> Event<E> {
 
     /// The key of the record; `None` if the event is about many records.
     pub fn key(&self) -> Option<E::Id> {
-        let text = self.told.record_id.as_ref()?;
+        let text = self.event.record_id.as_ref()?;
         let value = match E::DESC.primary_field().kind {
             crate::entity::Kind::Integer => Value::Int(text.parse().ok()?),
             _ => Value::Text(text.clone()),
@@ -61,8 +61,8 @@ impl<E: Entity> Event<E> {
         E::Id::from_value(value.as_ref()).ok()
     }
 
-    /// Adds the adapters of the app, for a listener.
-    pub(crate) fn reaching(self, adapters: Option<&Adapters>) -> Self {
+    /// The event with the adapters of the app, for a listener.
+    pub(crate) fn with_adapters(self, adapters: Option<&Adapters>) -> Self {
         Self {
             adapters: adapters.cloned(),
             ..self
@@ -73,8 +73,8 @@ impl<E: Entity> Event<E> {
     /// [`App::on_event`](crate::App::on_event).
     ///
     /// # Errors
-    /// `internal` for the event of a subscription: the code that subscribed has the [`Adapters`]
-    /// already.
+    /// `internal` for the event of a subscription; use the [`Adapters`] of the code that
+    /// subscribed.
     pub fn adapters(&self) -> Result<&Adapters> {
         let text =
             "an event of a subscription has no adapters: use those whose `events()` it came from";
@@ -126,17 +126,18 @@ impl<E: Entity> Event<E> {
         self.adapters()?.get::<T>()
     }
 
-    /// Returns the event without its type.
+    /// Returns the event without its entity type.
     pub fn into_inner(self) -> EntityEvent {
-        Arc::unwrap_or_clone(self.told)
+        Arc::unwrap_or_clone(self.event)
     }
 }
 
 impl EventBus {
-    /// Events about `E`.
+    /// Subscribes to the events about `E`.
     ///
     /// # Errors
-    /// If the app already serves and nothing subscribed to `E` before: then no events are recorded.
+    /// If the app already serves and does not record events of `E`, because nothing needed them at
+    /// the start.
     pub fn subscribe<E: Entity>(&self) -> Result<Subscription<Event<E>>> {
         self.subscribe_to_entity(E::DESC, Event::of)
     }
@@ -146,14 +147,14 @@ impl<E> Deref for Event<E> {
     type Target = EntityEvent;
 
     fn deref(&self) -> &EntityEvent {
-        &self.told
+        &self.event
     }
 }
 
 impl<E> Clone for Event<E> {
     fn clone(&self) -> Self {
         Self {
-            told: Arc::clone(&self.told),
+            event: Arc::clone(&self.event),
             adapters: self.adapters.clone(),
             entity: PhantomData,
         }
@@ -162,6 +163,6 @@ impl<E> Clone for Event<E> {
 
 impl<E> fmt::Debug for Event<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.told.fmt(f)
+        self.event.fmt(f)
     }
 }

@@ -1,4 +1,4 @@
-//! The events of a consumer that were taken and are not done, in the order of each record.
+//! The events that a consumer has taken and not finished, in the order of each record.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::Timestamp;
 use crate::event::Entry;
 use crate::store::Numbers;
 
-/// The maximum number of records whose events wait for one that failed.
-pub(super) const KEYS: usize = 1_000;
-/// The maximum number of events that wait for one that failed.
-const EVENTS: usize = 10_000;
+/// The maximum number of records whose events wait because one of them failed.
+pub(super) const MAX_HELD_RECORDS: usize = 1_000;
+/// The maximum number of events that wait because an earlier one failed.
+const MAX_WAITING_EVENTS: usize = 10_000;
 
 /// An event for a consumer.
 pub(super) struct Item {
@@ -46,22 +46,22 @@ pub(super) struct Held {
     pub(super) due: Instant,
 }
 
-/// The state of a consumer.
+/// The unfinished events of a consumer.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// The number of events of each row that are not done.
+    /// The number of unfinished events of each row.
     open: BTreeMap<i64, usize>,
-    /// Rows that are done, and not settled in the store.
+    /// Finished rows that the store does not know to be finished yet.
     done: Numbers,
     /// The greatest row that was taken.
     top: i64,
     held: HashMap<Key, Held>,
-    /// The number of held events.
+    /// The number of events that wait in `held`.
     waiting: usize,
 }
 
 impl Pending {
-    /// Adds a row, of whose events `count` concern the consumer.
+    /// Adds a row with `count` events for the consumer.
     pub(super) fn take(&mut self, seq: i64, count: usize) {
         self.top = self.top.max(seq);
         match (seq, count) {
@@ -73,7 +73,7 @@ impl Pending {
         }
     }
 
-    /// An event is done.
+    /// Marks an event as finished.
     pub(super) fn finish(&mut self, item: &Item) {
         if let Some(left) = self.open.get_mut(&item.seq) {
             *left -= 1;
@@ -89,26 +89,26 @@ impl Pending {
         self.top
     }
 
-    /// The rows that were taken and are not settled in the store.
+    /// The taken rows that the store does not know to be finished yet.
     pub(super) fn taken(&self) -> Numbers {
         let mut taken = self.done.clone();
         self.open.keys().for_each(|seq| taken.insert(*seq));
         taken
     }
 
-    /// The rows that are done.
+    /// The finished rows that the store does not know yet.
     pub(super) fn done(&self) -> &Numbers {
         &self.done
     }
 
-    /// The done rows are settled in the store.
+    /// Marks the finished rows as stored.
     pub(super) fn settled(&mut self) {
         self.done = Numbers::NONE;
     }
 
-    /// Whether so many events wait that the consumer takes no more.
+    /// Whether so many events wait that the consumer must not take more.
     pub(super) fn is_full(&self) -> bool {
-        self.held.len() >= KEYS || self.waiting >= EVENTS
+        self.held.len() >= MAX_HELD_RECORDS || self.waiting >= MAX_WAITING_EVENTS
     }
 
     /// The number of events that wait.
@@ -122,7 +122,8 @@ impl Pending {
         self.held.values().filter_map(first).min()
     }
 
-    /// Returns the item, unless an earlier event of its record failed: then it waits.
+    /// Returns the item. If an earlier event of its record waits after a failure, the item waits
+    /// too, and the result is `None`.
     pub(super) fn admit(&mut self, item: Item) -> Option<Item> {
         if self.held.is_empty() {
             return Some(item);
@@ -137,8 +138,8 @@ impl Pending {
         }
     }
 
-    /// Holds an event that failed `tries` times until an instant. Events that were held before with
-    /// it come first.
+    /// Holds an event until `due`. The event has failed `tries` times. If other events of its
+    /// record are held already, the event waits after them, and their `tries` and `due` stay.
     pub(super) fn hold(&mut self, item: Item, tries: u32, due: Instant) {
         let key = item.key();
         self.waiting += 1;
@@ -150,7 +151,7 @@ impl Pending {
         held.items.push_back(item);
     }
 
-    /// Takes the events of a record whose time has come; the one that waits longest first.
+    /// Takes the events of the record that is due for the longest time; `None` if no record is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Held> {
         let due = self.held.iter().filter(|(_, held)| held.due <= now);
         let key = due.min_by_key(|(_, held)| held.due)?.0.clone();
@@ -164,8 +165,8 @@ impl Pending {
         self.held.values().map(|held| held.due).min()
     }
 
-    /// The consumer works again: all held events are tried now.
-    pub(super) fn hurry(&mut self, now: Instant) {
+    /// Makes all held events due now, because the consumer works again.
+    pub(super) fn retry_now(&mut self, now: Instant) {
         for held in self.held.values_mut() {
             held.due = held.due.min(now);
         }
@@ -173,16 +174,18 @@ impl Pending {
 }
 
 /// The first and the longest back-off after failures.
-const FIRST: Duration = Duration::from_millis(250);
-pub(super) const LONGEST: Duration = Duration::from_mins(1);
+const FIRST_BACKOFF: Duration = Duration::from_millis(250);
+pub(super) const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// The back-off after this number of earlier failures: it doubles each time, with 20 % jitter so
 /// that consumers do not retry together.
 pub(super) fn pause(failures: u32, longest: Duration) -> Duration {
-    let whole = FIRST.saturating_mul(1 << failures.min(16)).min(longest);
+    let base = FIRST_BACKOFF
+        .saturating_mul(1 << failures.min(16))
+        .min(longest);
     // The last bytes of a fresh uuid are random enough for this.
     let random = f64::from(uuid::Uuid::new_v4().as_bytes()[15]) / 255.0;
-    whole.mul_f64(0.8 + 0.4 * random)
+    base.mul_f64(0.8 + 0.4 * random)
 }
 
 #[cfg(test)]
@@ -214,21 +217,21 @@ mod tests {
             pending.take(seq, 1);
         }
         let first = pending.admit(item(1, "a")).expect("nothing is held");
-        pending.hold(first, 1, now + FIRST);
+        pending.hold(first, 1, now + FIRST_BACKOFF);
         assert!(pending.admit(item(2, "a")).is_none());
         let other = pending.admit(item(3, "b")).expect("another record");
         pending.finish(&other);
         assert_eq!(pending.done().to_string(), "3");
         assert_eq!(pending.taken().to_string(), "1-3");
         assert!(pending.take_due(now).is_none());
-        let held = pending.take_due(now + FIRST).expect("due");
+        let held = pending.take_due(now + FIRST_BACKOFF).expect("due");
         assert_eq!((held.tries, held.items.len(), pending.waiting()), (1, 2, 0));
         let order: Vec<i64> = held.items.iter().map(|item| item.seq).collect();
         assert_eq!(order, [1, 2]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_row_is_done_when_its_last_event_is() {
+    async fn a_row_is_finished_after_its_last_event() {
         let mut pending = Pending::default();
         pending.take(1, 2);
         pending.take(2, 0);
@@ -243,9 +246,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_held_records_fill_a_consumer() {
+    async fn a_consumer_with_a_thousand_held_records_is_full() {
         let (mut pending, now) = (Pending::default(), Instant::now());
-        for n in 0..KEYS {
+        for n in 0..MAX_HELD_RECORDS {
             assert!(!pending.is_full(), "{n}");
             pending.hold(item(1, &n.to_string()), 1, now);
         }
@@ -253,8 +256,8 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_up_to_a_bound_and_are_spread() {
-        for (failures, whole) in [
+    fn pauses_double_up_to_a_maximum_and_have_jitter() {
+        for (failures, base) in [
             (0, 250),
             (1, 500),
             (4, 4000),
@@ -262,14 +265,14 @@ mod tests {
             (u32::MAX, 60_000),
         ] {
             for _ in 0..50 {
-                let millis = pause(failures, LONGEST).as_millis();
+                let millis = pause(failures, MAX_BACKOFF).as_millis();
                 assert!(
-                    (whole * 8 / 10..=whole * 12 / 10).contains(&millis),
+                    (base * 8 / 10..=base * 12 / 10).contains(&millis),
                     "{failures}: {millis}"
                 );
             }
         }
-        let some: BTreeSet<u128> = (0..50).map(|_| pause(3, LONGEST).as_millis()).collect();
-        assert!(some.len() > 10, "{some:?}");
+        let pauses: BTreeSet<u128> = (0..50).map(|_| pause(3, MAX_BACKOFF).as_millis()).collect();
+        assert!(pauses.len() > 10, "{pauses:?}");
     }
 }

@@ -17,14 +17,14 @@ use crate::entity::EntityDesc;
 use crate::store::{Outbox, Store};
 use crate::{Error, Result, Timestamp};
 
-/// How long a stop waits for undelivered events, and for the end of leases.
-const PATIENCE: Duration = Duration::from_secs(5);
-const RESIGNING: Duration = Duration::from_secs(1);
+/// The time that a stop waits for undelivered events, and then for the release of leases.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of delivered rows removed at a time, and the interval of removals.
 const CHUNK: usize = 500;
-const PRUNE: Duration = Duration::from_mins(1);
-/// How long parked events are kept.
-const PARKED: Duration = Duration::from_hours(30 * 24);
+const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
+/// The retention of parked events.
+const PARKED_RETENTION: Duration = Duration::from_hours(30 * 24);
 
 /// A consumer of events.
 #[derive(Clone)]
@@ -33,11 +33,12 @@ pub(crate) struct Consumer {
     pub(crate) sink: Arc<dyn EventSink>,
     /// The storage name, if it takes events of one entity only.
     pub(crate) entity: Option<&'static str>,
-    /// Whether commands deliver to it as well, because only one process may maintain the consumer's
-    /// data.
+    /// Whether commands deliver to it as well. This is safe only if one process at a time maintains
+    /// its data: otherwise a command would take events away from a server.
     pub(crate) in_commands: bool,
     /// The storage names of the entities that it takes; `None` for all. Set at the start.
     pub(crate) entities: Option<BTreeSet<&'static str>>,
+    /// Whether it needs the key of every changed record.
     pub(crate) needs_records: bool,
     /// The storage names of the entities whose states it needs in events about many records. Set at
     /// the start.
@@ -61,7 +62,7 @@ impl Consumer {
         }
     }
 
-    /// Whether it takes the events of an entity.
+    /// Whether the consumer takes the events of an entity.
     pub(super) fn takes(&self, entity: &'static EntityDesc) -> bool {
         self.entity.is_none_or(|of| of == entity.storage_name) && self.sink.takes(entity)
     }
@@ -95,7 +96,7 @@ impl Health {
     }
 }
 
-/// What all deliveries share.
+/// The data that all deliveries share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
@@ -122,7 +123,7 @@ pub(super) fn start(
     shared: Shared,
     keep: Duration,
 ) -> Relay {
-    let mut relay = feed(consumers, shared);
+    let mut relay = start_with_queues(consumers, shared);
     if !relay.stored.is_empty() {
         let (names, shared) = (relay.stored.clone(), relay.shared.clone());
         let stopped = relay.stop.subscribe();
@@ -131,8 +132,11 @@ pub(super) fn start(
     relay
 }
 
-/// Starts a task per consumer. A live consumer comes with its queue.
-pub(super) fn feed(consumers: Vec<(Consumer, Option<Arc<LiveQueue>>)>, shared: Shared) -> Relay {
+/// Starts a task per consumer. A live consumer is passed with its queue.
+pub(super) fn start_with_queues(
+    consumers: Vec<(Consumer, Option<Arc<LiveQueue>>)>,
+    shared: Shared,
+) -> Relay {
     let (stop, stopped) = watch::channel(false);
     let (mut deliveries, mut upkeep) = (JoinSet::new(), JoinSet::new());
     let (leases, led) = watch::channel(Leases::None);
@@ -177,15 +181,15 @@ pub(super) fn feed(consumers: Vec<(Consumer, Option<Arc<LiveQueue>>)>, shared: S
 }
 
 impl Relay {
-    /// Delivers the remaining events as far as consumers accept them within some seconds, then
-    /// stops. The next start delivers the rest, if the store keeps it.
+    /// Delivers the remaining events for up to 5 seconds, then stops. The next start delivers the
+    /// rest, if the store keeps it.
     pub(crate) async fn stop(mut self) {
         // Tasks hold receivers as long as they run.
         let _ = self.stop.send(true);
         let ended = async { while self.deliveries.join_next().await.is_some() {} };
-        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, ended).await.is_err() {
             tracing::warn!(
-                "some events were not delivered before the stop; what the store keeps is delivered after the next start"
+                "some events were not delivered before the stop; stored events are delivered after the next start"
             );
             self.deliveries.shutdown().await;
         }
@@ -195,7 +199,7 @@ impl Relay {
         {
             let names: Vec<&str> = self.stored.iter().map(String::as_str).collect();
             // Another process takes over at once. If this fails, the leases end by themselves.
-            drop(tokio::time::timeout(RESIGNING, outbox.resign(&names)).await);
+            drop(tokio::time::timeout(RELEASE_TIMEOUT, outbox.resign(&names)).await);
         }
         self.shared.bus.close();
     }
@@ -227,7 +231,7 @@ async fn prune(
         };
         loop {
             let Ok(outbox) = outbox(&store) else { return };
-            let pruned = outbox.prune(&names, before(keep), before(PARKED), CHUNK);
+            let pruned = outbox.prune(&names, before(keep), before(PARKED_RETENTION), CHUNK);
             match pruned.await {
                 Ok(CHUNK) if !*stopped.borrow() => tokio::task::yield_now().await,
                 Ok(_) => break,
@@ -239,7 +243,7 @@ async fn prune(
             }
         }
         // A shorter retention needs more frequent removals.
-        let every = PRUNE.min(keep.max(Duration::from_secs(1)));
+        let every = PRUNE_INTERVAL.min(keep.max(Duration::from_secs(1)));
         tokio::select! {
             _ = stopped.changed() => {}
             () = tokio::time::sleep(every) => {}

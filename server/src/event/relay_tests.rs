@@ -29,10 +29,10 @@ fn row(seq: i64, records: &[&str]) -> Arc<OutboxRow> {
     Arc::new(OutboxRow::new(seq, events.collect()))
 }
 
-/// A store with an outbox in the hands of the test.
-struct Lone {
-    /// It fails until this instant.
-    away: Instant,
+/// A store whose outbox the test controls.
+struct TestStore {
+    /// The store fails until this instant.
+    fails_until: Instant,
     in_order: bool,
     state: Mutex<State>,
 }
@@ -42,21 +42,21 @@ struct State {
     rows: Vec<Arc<OutboxRow>>,
     settled: Numbers,
     parked: Vec<(String, u32)>,
-    looks: Vec<Instant>,
+    reads: Vec<Instant>,
     /// The fencing number of this process; `None` while another one leads.
     fence: Option<i64>,
     resigned: bool,
     lost: Option<Lost>,
 }
 
-impl Lone {
-    fn new(away: Duration, in_order: bool) -> Arc<Self> {
+impl TestStore {
+    fn new(fails_until: Duration, in_order: bool) -> Arc<Self> {
         let state = State {
             fence: Some(1),
             ..State::default()
         };
         Arc::new(Self {
-            away: Instant::now() + away,
+            fails_until: Instant::now() + fails_until,
             in_order,
             state: Mutex::new(state),
         })
@@ -67,7 +67,7 @@ impl Lone {
     }
 }
 
-impl Store for Lone {
+impl Store for TestStore {
     fn kind(&self) -> &'static StoreKind {
         static KIND: StoreKind = StoreKind::new("lone", &["lone"], "lone:");
         &KIND
@@ -89,7 +89,7 @@ impl Store for Lone {
     }
 }
 
-impl Outbox for Lone {
+impl Outbox for TestStore {
     fn open<'a>(&'a self, _: &'a [&'a str], _: Arc<dyn Committed>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
@@ -119,8 +119,8 @@ impl Outbox for Lone {
         limit: usize,
     ) -> BoxFuture<'a, Result<Waiting>> {
         let mut state = self.state.lock();
-        state.looks.push(Instant::now());
-        if Instant::now() < self.away {
+        state.reads.push(Instant::now());
+        if Instant::now() < self.fails_until {
             return Box::pin(async { Err(Error::unavailable("the server is gone")) });
         }
         let new = |row: &&Arc<OutboxRow>| !taken.has(row.seq) && !state.settled.has(row.seq);
@@ -130,7 +130,7 @@ impl Outbox for Lone {
         let lost = state.lost;
         Box::pin(async move { Ok(Waiting { rows, lost }) })
     }
-    fn told<'a>(&'a self, _: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+    fn lost_reported<'a>(&'a self, _: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
         let reported = self.state.lock().lost.take();
         assert_eq!(reported, Some(lost));
         Box::pin(async { Ok(()) })
@@ -155,18 +155,18 @@ impl Outbox for Lone {
     }
 }
 
-/// A consumer that writes down what it gets: the row and the record of each event.
+/// A consumer that records the row and the record key of each event.
 #[derive(Clone)]
-struct Listener(Arc<Heard>);
+struct Listener(Arc<Received>);
 
-struct Heard {
+struct Received {
     /// Records whose events fail, and until when.
     failing: Mutex<Vec<(&'static str, Instant)>>,
-    got: watch::Sender<Vec<(i64, String, Instant)>>,
+    received: watch::Sender<Vec<(i64, String, Instant)>>,
     fences: Mutex<Vec<i64>>,
     missed: Mutex<u64>,
-    /// It takes no notice of lost events until this instant.
-    deaf: Mutex<Option<Instant>>,
+    /// Reports of lost events fail until this instant.
+    fails_on_loss: Mutex<Option<Instant>>,
     tries: Mutex<Vec<Instant>>,
     stops: bool,
     live: bool,
@@ -174,12 +174,12 @@ struct Heard {
 
 impl Listener {
     fn new(stops: bool, live: bool) -> Self {
-        Self(Arc::new(Heard {
+        Self(Arc::new(Received {
             failing: Mutex::default(),
-            got: watch::channel(Vec::new()).0,
+            received: watch::channel(Vec::new()).0,
             fences: Mutex::default(),
             missed: Mutex::default(),
-            deaf: Mutex::default(),
+            fails_on_loss: Mutex::default(),
             tries: Mutex::default(),
             stops,
             live,
@@ -191,21 +191,21 @@ impl Listener {
         self
     }
 
-    fn deaf(self, time: Duration) -> Self {
-        *self.0.deaf.lock() = Some(Instant::now() + time);
+    fn fails_on_loss(self, time: Duration) -> Self {
+        *self.0.fails_on_loss.lock() = Some(Instant::now() + time);
         self
     }
 
-    /// What it got, once there are this many events.
-    async fn got(&self, count: usize) -> Vec<(i64, String, Instant)> {
-        let mut got = self.0.got.subscribe();
-        let all = got.wait_for(|got| got.len() >= count).await;
-        all.expect("it is there").clone()
+    /// The received events, as soon as there are this many.
+    async fn received(&self, count: usize) -> Vec<(i64, String, Instant)> {
+        let mut received = self.0.received.subscribe();
+        let all = received.wait_for(|received| received.len() >= count).await;
+        all.expect("the sender is not dropped").clone()
     }
 
     async fn order(&self, count: usize) -> Vec<(i64, String)> {
-        let got = self.got(count).await.into_iter();
-        got.map(|(seq, record, _)| (seq, record)).collect()
+        let received = self.received(count).await.into_iter();
+        received.map(|(seq, record, _)| (seq, record)).collect()
     }
 }
 
@@ -223,7 +223,9 @@ impl EventSink for Listener {
                 return Box::pin(async { Err(Error::unavailable("busy")) });
             }
             let seq = event.payload["row"].as_i64().unwrap_or_default();
-            self.0.got.send_modify(|got| got.push((seq, record, now)));
+            self.0
+                .received
+                .send_modify(|received| received.push((seq, record, now)));
         }
         Box::pin(async { Ok(()) })
     }
@@ -232,7 +234,7 @@ impl EventSink for Listener {
         self.0.tries.lock().push(Instant::now());
         if self
             .0
-            .deaf
+            .fails_on_loss
             .lock()
             .is_some_and(|until| Instant::now() < until)
         {
@@ -259,7 +261,7 @@ struct Running {
 }
 
 /// Starts delivery to consumers.
-fn deliver(store: &Arc<Lone>, listeners: &[Listener]) -> Running {
+fn deliver(store: &Arc<TestStore>, listeners: &[Listener]) -> Running {
     let (bus, health) = (EventBus::default(), Health::default());
     let handover = Arc::new(Handover::new(bus.clone()));
     let consumers = listeners.iter().enumerate().map(|(n, listener)| {
@@ -291,83 +293,86 @@ fn pairs(pairs: &[(i64, &str)]) -> Vec<(i64, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_comes_back_is_found_within_two_seconds_however_long_it_was_gone() {
-    for gone in [1, 30, 600, 7_200].map(Duration::from_secs) {
-        let (store, listener) = (Lone::new(gone, true), Listener::new(false, false));
+async fn events_are_delivered_within_two_seconds_after_a_store_outage_of_any_length() {
+    for outage in [1, 30, 600, 7_200].map(Duration::from_secs) {
+        let (store, listener) = (TestStore::new(outage, true), Listener::new(false, false));
         store.add(&row(1, &["a"]));
         let running = deliver(&store, std::slice::from_ref(&listener));
-        let late = listener.got(1).await[0].2 - store.away;
+        let delay = listener.received(1).await[0].2 - store.fails_until;
         assert!(
-            late <= Duration::from_secs(2),
-            "gone for {gone:?}: {late:?}"
+            delay <= Duration::from_secs(2),
+            "gone for {outage:?}: {delay:?}"
         );
-        // It was not called without a pause either.
-        let looks = store
+        // The store was not called without pauses either.
+        let reads = store
             .state
             .lock()
-            .looks
+            .reads
             .iter()
-            .filter(|at| **at < store.away)
+            .filter(|at| **at < store.fails_until)
             .count();
         assert!(
-            looks as u64 <= 3 + gone.as_secs() * 2,
-            "{looks} looks in {gone:?}"
+            reads as u64 <= 3 + outage.as_secs() * 2,
+            "{reads} reads in {outage:?}"
         );
         running.relay.stop().await;
-        assert!(store.state.lock().resigned, "another process may take over");
+        assert!(
+            store.state.lock().resigned,
+            "the stop must release the leases"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_ends_the_pause_after_failures_of_the_store() {
     let (store, listener) = (
-        Lone::new(Duration::from_mins(10), true),
+        TestStore::new(Duration::from_mins(10), true),
         Listener::new(false, false),
     );
     let running = deliver(&store, std::slice::from_ref(&listener));
-    tokio::time::sleep_until(store.away).await;
+    tokio::time::sleep_until(store.fails_until).await;
     let row = row(1, &["a"]);
     store.add(&row);
     running.handover.committed(vec![row]);
-    let late = listener.got(1).await[0].2 - store.away;
-    assert!(late <= Duration::from_millis(20), "{late:?}");
+    let delay = listener.received(1).await[0].2 - store.fails_until;
+    assert!(delay <= Duration::from_millis(20), "{delay:?}");
     running.relay.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_event_holds_back_its_record_and_nothing_else() {
-    let store = Lone::new(Duration::ZERO, true);
-    let (gone, began) = (Duration::from_secs(100), Instant::now());
-    let listener = Listener::new(false, false).failing("a", gone);
+async fn a_failing_event_holds_back_only_events_of_its_record() {
+    let store = TestStore::new(Duration::ZERO, true);
+    let (outage, began) = (Duration::from_secs(100), Instant::now());
+    let listener = Listener::new(false, false).failing("a", outage);
     for (seq, records) in [(1, &["a", "b"][..]), (2, &["a"][..]), (3, &["c"][..])] {
         store.add(&row(seq, records));
     }
     let running = deliver(&store, std::slice::from_ref(&listener));
     assert_eq!(listener.order(2).await, pairs(&[(1, "b"), (3, "c")]));
     assert!(began.elapsed() < Duration::from_secs(1));
-    let got = listener.got(4).await;
-    let order: Vec<_> = got
+    let received = listener.received(4).await;
+    let order: Vec<_> = received
         .iter()
         .map(|(seq, record, _)| (*seq, record.clone()))
         .collect();
     assert_eq!(order, pairs(&[(1, "b"), (3, "c"), (1, "a"), (2, "a")]));
-    let late = got[2].2 - (began + gone);
-    assert!(late <= Duration::from_secs(72), "{late:?}");
+    let delay = received[2].2 - (began + outage);
+    assert!(delay <= Duration::from_secs(72), "{delay:?}");
     running.relay.stop().await;
     assert_eq!(store.state.lock().settled.to_string(), "1-3");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_parked_after_twenty_failures_and_told() {
-    let store = Lone::new(Duration::ZERO, true);
+async fn an_event_is_parked_and_reported_after_twenty_failures() {
+    let store = TestStore::new(Duration::ZERO, true);
     let listener = Listener::new(false, false).failing("a", Duration::from_hours(24));
     store.add(&row(1, &["a"]));
     let running = deliver(&store, std::slice::from_ref(&listener));
-    let mut dead = running
+    let mut parked_events = running
         .bus
         .listen("linchpin.outbox.dead")
         .expect("a listener");
-    let alarm = dead
+    let alarm = parked_events
         .next()
         .await
         .expect("an alarm")
@@ -385,71 +390,78 @@ async fn an_event_is_parked_after_twenty_failures_and_told() {
     assert_eq!(listener.0.tries.lock().len(), 20);
     assert_eq!(store.state.lock().parked.len(), 1);
     running.relay.stop().await;
-    assert_eq!(store.state.lock().settled.to_string(), "1", "it is over");
+    assert_eq!(
+        store.state.lock().settled.to_string(),
+        "1",
+        "the parked event is settled"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_consumer_that_fails_whole_gets_everything_soon_after_it_works_again() {
-    let store = Lone::new(Duration::ZERO, true);
-    let gone = Duration::from_mins(5);
+async fn a_recovered_consumer_receives_all_events_soon() {
+    let store = TestStore::new(Duration::ZERO, true);
+    let outage = Duration::from_mins(5);
     let names = ["a", "b", "c", "d", "e", "f"];
     let listener = names
         .iter()
         .fold(Listener::new(false, false), |listener, name| {
-            listener.failing(name, gone)
+            listener.failing(name, outage)
         });
-    let back = Instant::now() + gone;
+    let recovery = Instant::now() + outage;
     store.add(&row(1, &names));
     let running = deliver(&store, std::slice::from_ref(&listener));
-    let got = listener.got(names.len()).await;
-    let last = got.iter().map(|(.., at)| *at).max().expect("events") - back;
+    let received = listener.received(names.len()).await;
+    let last = received.iter().map(|(.., at)| *at).max().expect("events") - recovery;
     assert!(last <= Duration::from_secs(72), "{last:?}");
     running.relay.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_stops_keeps_the_order_and_degrades_readiness_until_it_works() {
-    let store = Lone::new(Duration::ZERO, true);
-    let gone = Duration::from_hours(2);
-    let listener = Listener::new(true, false).failing("b", gone);
-    let back = Instant::now() + gone;
+async fn a_stopped_sink_keeps_the_order_and_degrades_readiness() {
+    let store = TestStore::new(Duration::ZERO, true);
+    let outage = Duration::from_hours(2);
+    let listener = Listener::new(true, false).failing("b", outage);
+    let recovery = Instant::now() + outage;
     store.add(&row(1, &["a", "b", "c"]));
     store.add(&row(2, &["d"]));
     let running = deliver(&store, std::slice::from_ref(&listener));
-    tokio::time::sleep(gone / 2).await;
+    tokio::time::sleep(outage / 2).await;
     assert_eq!(
         listener.order(1).await,
         pairs(&[(1, "a")]),
-        "nothing passes it"
+        "no event is delivered after the failed one"
     );
     assert!(running.health.is_degraded());
-    let got = listener.got(4).await;
-    let order: Vec<_> = got
+    let received = listener.received(4).await;
+    let order: Vec<_> = received
         .iter()
         .map(|(seq, record, _)| (*seq, record.clone()))
         .collect();
     assert_eq!(order, pairs(&[(1, "a"), (1, "b"), (1, "c"), (2, "d")]));
-    let late = got[1].2 - back;
-    assert!(late <= Duration::from_secs(72), "{late:?}");
+    let delay = received[1].2 - recovery;
+    assert!(delay <= Duration::from_secs(72), "{delay:?}");
     assert!(!running.health.is_degraded());
     assert!(store.state.lock().parked.is_empty());
     running.relay.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_leader_delivers_and_its_number_is_given_to_the_sink() {
+async fn only_the_leader_delivers_and_the_sink_gets_its_fencing_number() {
     let (store, listener) = (
-        Lone::new(Duration::ZERO, false),
+        TestStore::new(Duration::ZERO, false),
         Listener::new(false, false),
     );
     store.state.lock().fence = None;
     store.add(&row(1, &["a"]));
     let running = deliver(&store, std::slice::from_ref(&listener));
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert!(listener.0.tries.lock().is_empty(), "another process leads");
+    assert!(
+        listener.0.tries.lock().is_empty(),
+        "nothing may be delivered while another process leads"
+    );
     store.state.lock().fence = Some(7);
-    listener.got(1).await;
-    // Another one takes over, and then gives up: what was settled is not delivered again.
+    listener.received(1).await;
+    // Another process leads for a while. Afterwards settled events are not delivered again.
     tokio::time::sleep(Duration::from_secs(1)).await;
     store.state.lock().fence = None;
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -465,17 +477,17 @@ async fn only_the_leader_delivers_and_its_number_is_given_to_the_sink() {
 #[tokio::test(start_paused = true)]
 async fn a_late_commit_with_a_lower_number_is_delivered() {
     let (store, listener) = (
-        Lone::new(Duration::ZERO, false),
+        TestStore::new(Duration::ZERO, false),
         Listener::new(false, false),
     );
     let running = deliver(&store, std::slice::from_ref(&listener));
     let later = row(2, &["b"]);
     store.add(&later);
     running.handover.committed(vec![later]);
-    listener.got(1).await;
+    listener.received(1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(store.state.lock().settled.to_string(), "2");
-    // It took its number earlier, and commits now, in another process.
+    // Another process took this lower number earlier, and commits only now.
     store.add(&row(1, &["a"]));
     assert_eq!(listener.order(2).await, pairs(&[(2, "b"), (1, "a")]));
     running.relay.stop().await;
@@ -483,8 +495,11 @@ async fn a_late_commit_with_a_lower_number_is_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gap_in_what_was_handed_over_is_read_from_the_table() {
-    let (store, listener) = (Lone::new(Duration::ZERO, true), Listener::new(false, false));
+async fn rows_missing_from_the_handover_are_read_from_the_table() {
+    let (store, listener) = (
+        TestStore::new(Duration::ZERO, true),
+        Listener::new(false, false),
+    );
     let running = deliver(&store, std::slice::from_ref(&listener));
     tokio::time::sleep(Duration::from_secs(1)).await;
     // Another process wrote the first row.
@@ -497,35 +512,32 @@ async fn a_gap_in_what_was_handed_over_is_read_from_the_table() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn live_consumers_get_events_without_the_store_and_are_told_of_lost_ones() {
-    let store = Lone::new(Duration::from_hours(24), true);
+async fn live_consumers_receive_events_and_loss_reports_without_the_store() {
+    let store = TestStore::new(Duration::from_hours(24), true);
     let listener = Listener::new(false, true);
     let running = deliver(&store, std::slice::from_ref(&listener));
     running.handover.committed(vec![row(0, &["a"])]);
-    listener.got(1).await;
+    listener.received(1).await;
     let entries: Vec<Entry> = row(0, &["b", "c"]).events.clone();
     running.handover.lost(&entries);
-    // More at once than there is room for.
+    // More events than the queue can hold.
     for _ in 0..20_000 {
         running.handover.committed(vec![row(0, &["d"])]);
     }
-    let got = listener.got(16_385).await;
+    let received = listener.received(16_385).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let missed = *listener.0.missed.lock();
-    assert_eq!(got.len() as u64 - 1 + missed, 20_002);
-    assert!(
-        store.state.lock().looks.is_empty(),
-        "the store is not asked"
-    );
+    assert_eq!(received.len() as u64 - 1 + missed, 20_002);
+    assert!(store.state.lock().reads.is_empty(), "the store is not read");
     running.relay.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_consumer_is_told_of_lost_events_until_it_takes_notice() {
-    let gone = Duration::from_secs(100);
+async fn lost_events_are_reported_until_the_consumer_acknowledges() {
+    let outage = Duration::from_secs(100);
     for live in [false, true] {
-        let (store, began) = (Lone::new(Duration::ZERO, true), Instant::now());
-        let listener = Listener::new(true, live).deaf(gone);
+        let (store, began) = (TestStore::new(Duration::ZERO, true), Instant::now());
+        let listener = Listener::new(true, live).fails_on_loss(outage);
         let lost = Lost { count: 3, until: 3 };
         let later = row(4, &["a"]);
         if !live {
@@ -537,16 +549,16 @@ async fn a_consumer_is_told_of_lost_events_until_it_takes_notice() {
             running.handover.lost(&row(0, &["x", "y", "z"]).events);
             running.handover.committed(vec![later]);
         }
-        tokio::time::sleep(gone / 2).await;
+        tokio::time::sleep(outage / 2).await;
         assert!(running.health.is_degraded());
-        // It is not called without a pause, and gets nothing meanwhile.
+        // The consumer is not called without pauses, and gets no events meanwhile.
         let calls = listener.0.tries.lock().len();
         assert!((5..=12).contains(&calls), "{calls} calls");
-        assert!(listener.0.got.borrow().is_empty());
+        assert!(listener.0.received.borrow().is_empty());
         assert_eq!(store.state.lock().lost, (!live).then_some(lost));
-        let late = listener.got(1).await[0].2 - (began + gone);
-        assert!(late <= Duration::from_secs(72), "{late:?}");
-        assert_eq!(*listener.0.missed.lock(), 3, "told once");
+        let delay = listener.received(1).await[0].2 - (began + outage);
+        assert!(delay <= Duration::from_secs(72), "{delay:?}");
+        assert_eq!(*listener.0.missed.lock(), 3, "the loss is reported once");
         assert_eq!(store.state.lock().lost, None);
         assert!(!running.health.is_degraded());
         running.relay.stop().await;
@@ -554,12 +566,12 @@ async fn a_consumer_is_told_of_lost_events_until_it_takes_notice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_that_was_not_told_is_told_by_the_next_leader() {
-    let store = Lone::new(Duration::ZERO, true);
+async fn an_unreported_loss_is_reported_by_the_next_leader() {
+    let store = TestStore::new(Duration::ZERO, true);
     let lost = Lost { count: 2, until: 2 };
     store.state.lock().lost = Some(lost);
-    let deaf = Listener::new(false, false).deaf(Duration::from_hours(1));
-    let first = deliver(&store, std::slice::from_ref(&deaf));
+    let fails_on_loss = Listener::new(false, false).fails_on_loss(Duration::from_hours(1));
+    let first = deliver(&store, std::slice::from_ref(&fails_on_loss));
     tokio::time::sleep(Duration::from_secs(5)).await;
     first.relay.stop().await;
     assert_eq!(store.state.lock().lost, Some(lost));

@@ -16,8 +16,8 @@ use crate::{BoxFuture, Result};
 ///
 /// An event that fails is tried again after 250 ms, 500 ms and so on, up to 60 s. Meanwhile later
 /// events of the same record wait, and others are delivered. After 20 failures it is parked: the
-/// store keeps it for 30 days in `linchpin_parked`, and code that listens to
-/// `linchpin.outbox.dead` ([`EventBus::listen`](crate::EventBus::listen)) is told.
+/// store keeps it for 30 days in `linchpin_parked`, and an event `linchpin.outbox.dead` is emitted
+/// for code that listens to it ([`EventBus::listen`](crate::EventBus::listen)).
 ///
 /// One process at a time delivers to a consumer.
 ///
@@ -54,7 +54,7 @@ pub trait EventSink: Send + Sync + 'static {
     ///
     /// It is called at least once, and the sink gets no later events before it succeeds. If the
     /// process ends first, the next process that delivers to the sink reports lost events of the
-    /// outbox; those of a live sink end with the process.
+    /// outbox; for a live sink, the report is lost with the process.
     ///
     /// # Errors
     /// Any error. It is called again after a pause, at most a minute later.
@@ -87,8 +87,8 @@ pub trait EventSink: Send + Sync + 'static {
     }
 
     /// Whether the sink stops at an event that fails, so that all events keep their order. Then the
-    /// event is tried until it succeeds, at most a minute apart, and the readiness check answers
-    /// `degraded`. The default is `false`.
+    /// event is retried until it succeeds, with pauses of at most about a minute, and the readiness
+    /// check answers `degraded`. The default is `false`.
     fn stops_at_failure(&self) -> bool {
         false
     }
@@ -103,8 +103,8 @@ pub trait EventSink: Send + Sync + 'static {
         false
     }
 
-    /// Whether the sink needs the state of each record of an entity that a batch changes, for example
-    /// to decide who may hear of it.
+    /// Whether the sink needs the state of each record of an entity that a batch changes, for
+    /// example to decide which callers may receive the event.
     ///
     /// If so, events about many records of the entity list their [keys](EntityEvent::keys), and have
     /// the fields of [`reads`](Self::reads) of each record in `after`, or in `before` if the records
@@ -115,14 +115,16 @@ pub trait EventSink: Send + Sync + 'static {
         false
     }
 
-    /// The most bytes of a payload that the sink wants. An event with a larger one comes with
-    /// `payload_ref` in place of it. The default is 64 KiB; larger ones make the outbox larger.
+    /// The maximum size of a payload that the sink accepts, in bytes. An event with a larger
+    /// payload has `payload_ref` instead. The default is 64 KiB; larger ones make the outbox
+    /// larger.
     fn largest_payload(&self) -> usize {
         EntityEvent::PAYLOAD
     }
 
-    /// The most events of a [`Batch`], from 1 to 1,000. A sink that pays for each batch wants large
-    /// ones; an event that fails may bring the others of its batch again. The default is 100.
+    /// The maximum number of events of a [`Batch`], from 1 to 1,000; 100 by default. Large batches
+    /// suit a sink whose cost is per batch. If an event fails, the other events of its batch may be
+    /// delivered again.
     fn largest_batch(&self) -> usize {
         100
     }
@@ -138,8 +140,8 @@ pub trait EventSink: Send + Sync + 'static {
 
 /// Events for a consumer, in order.
 ///
-/// It dereferences to a slice, and `for event in batch` yields the events. A sink that says how far
-/// it got gets nothing twice after a failure:
+/// It dereferences to a slice, and `for event in batch` yields the events. A sink that reports its
+/// progress gets no event twice after a failure:
 ///
 /// ```
 /// # use linchpin::event::Batch;
@@ -155,7 +157,7 @@ pub trait EventSink: Send + Sync + 'static {
 pub struct Batch {
     events: Vec<Arc<EntityEvent>>,
     fence: i64,
-    /// `usize::MAX` until the sink says how far it got.
+    /// The number of processed events; `usize::MAX` until the sink reports it.
     done: AtomicUsize,
 }
 
@@ -170,19 +172,20 @@ impl Batch {
     }
 
     /// The fencing number of the process that delivers. It grows whenever another process takes the
-    /// consumer over. A sink that writes elsewhere refuses numbers below the greatest it has seen,
-    /// so that a process which was paused cannot write late. It is 0 for a live sink.
+    /// consumer over. A sink that writes to another system should refuse numbers below the greatest
+    /// one so far, so that a process that was paused cannot write late. It is 0 for a live sink.
     pub fn fence(&self) -> i64 {
         self.fence
     }
 
-    /// Says that the first `count` events are done. If the sink then fails, only the event after
-    /// them has failed. A sink that never says it gets the events of a failed batch one by one.
+    /// Reports that the first `count` events are done. If the sink then fails, only the event after
+    /// them has failed. A sink that never reports its progress gets the events of a failed batch
+    /// one by one.
     pub fn done(&self, count: usize) {
         self.done.store(count, Ordering::Release);
     }
 
-    /// The number of events that are done, if the sink has said it and some are not.
+    /// The number of events that are done, if the sink has reported it and some are not done.
     pub fn progress(&self) -> Option<usize> {
         let done = self.done.load(Ordering::Acquire);
         (done < self.events.len()).then_some(done)
@@ -210,7 +213,7 @@ impl<'a> IntoIterator for &'a Batch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Missed {
-    /// The number of events, or of rows of the outbox, at least.
+    /// The minimum number of lost events, or of lost rows of the outbox.
     pub count: u64,
     /// The cause, for the log.
     pub cause: &'static str,

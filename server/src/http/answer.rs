@@ -11,7 +11,7 @@ use crate::resource::{Outcome, Table};
 use crate::store::Rows;
 use crate::{Error, Result, Value};
 
-/// In which shape, for which request.
+/// The shape of a response, and the request that it answers.
 pub(super) struct Shape<'a> {
     pub(super) answer: Answer,
     pub(super) method: &'a Method,
@@ -23,11 +23,17 @@ pub(super) struct Shape<'a> {
 /// # Errors
 /// `not_found` if the requested record does not exist; `internal` if an override returned another
 /// form.
-pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result<Response<Body>> {
+pub(super) fn answer(
+    target: &Target,
+    outcome: Outcome,
+    shape: &Shape<'_>,
+) -> Result<Response<Body>> {
     match (outcome, shape.answer) {
-        (Outcome::Record(rows), Answer::Record | Answer::RecordOrNull) => record(on, rows, shape),
+        (Outcome::Record(rows), Answer::Record | Answer::RecordOrNull) => {
+            record(target, rows, shape)
+        }
         (Outcome::Page { rows, next_cursor }, Answer::Page) => {
-            let page = response::page(&json(on, rows), next_cursor.as_deref());
+            let page = response::page(&json(target, rows), next_cursor.as_deref());
             Ok(response::json(StatusCode::OK, page))
         }
         (Outcome::Numbers { json, .. }, Answer::Numbers) => {
@@ -40,7 +46,7 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
             Ok(response::json(StatusCode::OK, array(rows.json)))
         }
         (Outcome::List(rows), Answer::List | Answer::Records) => {
-            Ok(response::json(StatusCode::OK, array(json(on, rows))))
+            Ok(response::json(StatusCode::OK, array(json(target, rows))))
         }
         (Outcome::Boolean(exists), Answer::Exists) => {
             Ok(match (exists, shape.method == Method::HEAD) {
@@ -64,24 +70,26 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
             Ok(response::json(StatusCode::CREATED, text))
         }
         (Outcome::Nothing, Answer::Nothing) => Ok(response::empty(StatusCode::NO_CONTENT)),
-        (Outcome::Upserted(rows), Answer::Upserted { wrapped: false }) => record(on, rows, shape),
-        (Outcome::Upserted(rows), Answer::Upserted { wrapped: true }) => Ok(upserted(on, rows)),
+        (Outcome::Upserted(rows), Answer::Upserted { wrapped: false }) => {
+            record(target, rows, shape)
+        }
+        (Outcome::Upserted(rows), Answer::Upserted { wrapped: true }) => Ok(upserted(target, rows)),
         (outcome, expected) => Err(Error::internal(format!(
-            "{expected:?} was to be answered, not {outcome:?}"
+            "the route must return {expected:?}, but its function returned {outcome:?}"
         ))),
     }
 }
 
-/// Items in brackets.
+/// A JSON array of the items.
 fn array(items: Vec<u8>) -> Vec<u8> {
     [b"[", items.as_slice(), b"]"].concat()
 }
 
 /// `{ "entity": .., "created": .. }`
-fn upserted(on: &Target, rows: Rows) -> Response<Body> {
+fn upserted(target: &Target, rows: Rows) -> Response<Body> {
     let (created, version) = (rows.created, rows.version);
     let mut out = b"{\"entity\":".to_vec();
-    out.extend_from_slice(&json(on, rows));
+    out.extend_from_slice(&json(target, rows));
     out.extend_from_slice(if created {
         b",\"created\":true}"
     } else {
@@ -96,7 +104,7 @@ fn upserted(on: &Target, rows: Rows) -> Response<Body> {
     response
 }
 
-fn record(on: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Body>> {
+fn record(target: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Body>> {
     if rows.count == 0 {
         return match shape.answer {
             Answer::RecordOrNull => Ok(response::json(StatusCode::OK, b"null".to_vec())),
@@ -104,17 +112,17 @@ fn record(on: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Body>> 
         };
     }
     let Some(version) = rows.version else {
-        return Ok(response::json(StatusCode::OK, json(on, rows)));
+        return Ok(response::json(StatusCode::OK, json(target, rows)));
     };
     let tag = response::etag(version);
     let reads = matches!(*shape.method, Method::GET | Method::HEAD);
     // If the records have counters, the version does not change with them. So an equal version does
     // not prove that the copy is current.
     let mut response =
-        if reads && !on.table.keeps() && precondition::none_match(shape.headers, &tag) {
+        if reads && !target.table.has_counters() && precondition::none_match(shape.headers, &tag) {
             response::empty(StatusCode::NOT_MODIFIED)
         } else {
-            response::json(StatusCode::OK, json(on, rows))
+            response::json(StatusCode::OK, json(target, rows))
         };
     response.headers_mut().insert(ETAG, tag);
     Ok(response)
@@ -122,7 +130,7 @@ fn record(on: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Body>> 
 
 /// Records as JSON. Records that an override returned as values are converted here, without the
 /// fields that responses must not contain.
-fn json(on: &Target, rows: Rows) -> Vec<u8> {
+fn json(target: &Target, rows: Rows) -> Vec<u8> {
     if rows.records.is_empty() {
         return rows.json;
     }
@@ -131,7 +139,7 @@ fn json(on: &Target, rows: Rows) -> Vec<u8> {
         if i > 0 {
             out.push(b',');
         }
-        on.projection.write(&**record, &mut out);
+        target.projection.write(&**record, &mut out);
     }
     out
 }

@@ -24,7 +24,7 @@ pub enum Resolution {
 /// Finds the actor of a request, once per request. An authentication plugin installs a resolver.
 ///
 /// A request without credentials has the anonymous actor, never an error. For an invalid credential
-/// the plugin chooses between both.
+/// the plugin chooses between an error and the anonymous actor.
 pub trait ActorResolver: Send + Sync + 'static {
     /// Returns the actor for these headers.
     fn resolve(&self, parts: &Parts, origin: Origin<'_>) -> Resolution;
@@ -99,13 +99,13 @@ impl NamedCheck {
     ) -> Self {
         match self {
             Self::Guard(check, _) => Self::Guard(check, Arc::new(judge)),
-            // These accept no argument in any case.
+            // Other checks never accept an argument.
             other => other,
         }
     }
 
     /// Creates a check for a name that has no meaning with the settings of the app. `why` completes
-    /// the sentence of a start-up error: "which nobody could pass: list one in `x.y`".
+    /// the sentence of a start-up error: "which no caller could pass: list one in `x.y`".
     pub fn unset(why: impl Into<Arc<str>>) -> Self {
         Self::Unset(why.into())
     }

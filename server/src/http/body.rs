@@ -1,4 +1,5 @@
-//! Request bodies: limited while they stream, and always JSON.
+//! Request bodies: limited while they stream. They are JSON, unless a route takes a form or reads
+//! the body itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,13 +13,13 @@ use http_body_util::BodyExt;
 
 use crate::{Code, Error, Result};
 
-/// Most bytes read from a body whose request is refused anyway.
-const DRAINED: usize = 4 << 20;
-/// Longest time for that.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The maximum number of bytes that are read from the body of a refused request.
+const MAX_DRAINED: usize = 4 << 20;
+/// The time limit for reading the body of a refused request.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The message for a body that arrives too slowly.
-const LATE: &str = "The body did not arrive in time";
+const LATE_MESSAGE: &str = "The body did not arrive in time";
 /// The maximum length in bytes of a body that is not counted: about the size of the buffers of a
 /// connection.
 const UNCOUNTED: usize = 16 << 10;
@@ -35,7 +36,7 @@ impl BodyMemory {
 
 /// The bytes that one body occupies, until it is dropped.
 struct Reserved {
-    room: BodyMemory,
+    body_memory: BodyMemory,
     bytes: u64,
 }
 
@@ -44,19 +45,17 @@ impl Reserved {
     ///
     /// # Errors
     /// `unavailable` if there is not enough memory left.
-    fn at_least(&mut self, bytes: usize) -> Result<()> {
+    fn reserve(&mut self, bytes: usize) -> Result<()> {
         let bytes = bytes as u64;
         let more = bytes.saturating_sub(self.bytes);
         if bytes <= UNCOUNTED as u64 || more == 0 {
             return Ok(());
         }
-        self.room
+        self.body_memory
             .0
             .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(more))
             .map_err(|_| {
-                Error::unavailable(
-                    "the bodies of other requests take all the room there is for them",
-                )
+                Error::unavailable("the bodies of other requests use all memory for bodies")
             })?;
         self.bytes = bytes;
         Ok(())
@@ -65,14 +64,14 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.room.0.fetch_add(self.bytes, Relaxed);
+        self.body_memory.0.fetch_add(self.bytes, Relaxed);
     }
 }
 
 /// A body that was counted.
 struct Counted<T> {
     bytes: T,
-    _held: Reserved,
+    _reserved: Reserved,
 }
 
 impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
@@ -88,24 +87,24 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
 ///
 /// # Errors
 /// `body_too_large`; `malformed_json` when the client stopped sending; `unavailable` when other
-/// bodies leave no room; `timeout` when it takes longer than `limit`.
+/// bodies leave no memory; `timeout` when reading takes longer than `limit`.
 pub(super) async fn read(
     body: Body,
     max: u64,
     limit: Duration,
-    room: &BodyMemory,
+    body_memory: &BodyMemory,
 ) -> Result<Bytes> {
-    tokio::time::timeout(limit, whole(body, max, room))
+    tokio::time::timeout(limit, read_whole(body, max, body_memory))
         .await
-        .map_err(|_| Error::new(Code::Timeout, LATE))?
+        .map_err(|_| Error::new(Code::Timeout, LATE_MESSAGE))?
 }
 
-/// Whether a request failed since its client took too long to send it.
+/// Whether a request failed because its client took too long to send the body.
 pub(super) fn is_late(error: &Error) -> bool {
-    error.code() == Code::Timeout && error.message() == LATE
+    error.code() == Code::Timeout && error.message() == LATE_MESSAGE
 }
 
-async fn whole(mut body: Body, max: u64, room: &BodyMemory) -> Result<Bytes> {
+async fn read_whole(mut body: Body, max: u64, body_memory: &BodyMemory) -> Result<Bytes> {
     let declared = body.size_hint();
     if declared.lower() > max {
         drain(&mut body).await;
@@ -113,8 +112,8 @@ async fn whole(mut body: Body, max: u64, room: &BodyMemory) -> Result<Bytes> {
     }
     let longest =
         usize::try_from(declared.upper().map_or(max, |upper| upper.min(max))).unwrap_or(usize::MAX);
-    let mut held = Reserved {
-        room: room.clone(),
+    let mut reserved = Reserved {
+        body_memory: body_memory.clone(),
         bytes: 0,
     };
     let mut first = Bytes::new();
@@ -130,7 +129,7 @@ async fn whole(mut body: Body, max: u64, room: &BodyMemory) -> Result<Bytes> {
         let length = first.len() + all.len() + data.len();
         if length as u64 > max {
             // Others may need this memory while the rest arrives.
-            drop((first, all, data, held));
+            drop((first, all, data, reserved));
             drain(&mut body).await;
             return Err(Error::too_large(Some(max)));
         }
@@ -140,8 +139,8 @@ async fn whole(mut body: Body, max: u64, room: &BodyMemory) -> Result<Bytes> {
         } else {
             length.max((length * 2).min(longest))
         };
-        if let Err(full) = held.at_least(grown) {
-            drop((first, all, data, held));
+        if let Err(full) = reserved.reserve(grown) {
+            drop((first, all, data, reserved));
             drain(&mut body).await;
             return Err(full);
         }
@@ -153,16 +152,16 @@ async fn whole(mut body: Body, max: u64, room: &BodyMemory) -> Result<Bytes> {
         all.extend_from_slice(&std::mem::take(&mut first));
         all.extend_from_slice(&data);
     }
-    Ok(match (all.is_empty(), held.bytes > 0) {
+    Ok(match (all.is_empty(), reserved.bytes > 0) {
         (true, false) => first,
         (true, true) => Bytes::from_owner(Counted {
             bytes: first,
-            _held: held,
+            _reserved: reserved,
         }),
         (false, false) => all.into(),
         (false, true) => Bytes::from_owner(Counted {
             bytes: all,
-            _held: held,
+            _reserved: reserved,
         }),
     })
 }
@@ -175,14 +174,14 @@ async fn whole(mut body: Body, max: u64, room: &BodyMemory) -> Result<Bytes> {
 pub(super) async fn drain(body: &mut Body) {
     let rest = async {
         let mut seen = 0;
-        while seen < DRAINED {
+        while seen < MAX_DRAINED {
             let Some(Ok(frame)) = body.frame().await else {
                 return;
             };
             seen += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    drop(tokio::time::timeout(PATIENCE, rest).await);
+    drop(tokio::time::timeout(DRAIN_TIMEOUT, rest).await);
 }
 
 /// Checks that the content type is JSON and that the body has no content coding.
@@ -261,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_in_utf8_only() {
+    fn only_json_in_utf8_is_accepted() {
         for good in [
             "application/json",
             "Application/JSON",
@@ -289,13 +288,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_drips_is_late() {
+    async fn a_slowly_sent_body_times_out() {
         let drips = futures_util::stream::unfold((), |()| async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
         });
-        let (room, limit) = (BodyMemory::new(1 << 20), Duration::from_secs(30));
-        let error = read(Body::from_stream(drips), 1 << 20, limit, &room)
+        let (body_memory, limit) = (BodyMemory::new(1 << 20), Duration::from_secs(30));
+        let error = read(Body::from_stream(drips), 1 << 20, limit, &body_memory)
             .await
             .unwrap_err();
         assert!(error.code() == Code::Timeout && is_late(&error));
@@ -306,35 +305,50 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_bodies_together_are_bounded() {
-        let room = BodyMemory::new(40 << 10);
-        let left = || room.0.load(Relaxed) >> 10;
-        // In one piece, in many, and small enough not to count.
+    async fn the_total_size_of_all_bodies_is_limited() {
+        let body_memory = BodyMemory::new(40 << 10);
+        let left = || body_memory.0.load(Relaxed) >> 10;
+        // In one chunk, in many chunks, and small enough not to count.
         let one = read(
             Body::from(vec![b'x'; 20 << 10]),
             1 << 20,
             Duration::from_secs(1),
-            &room,
+            &body_memory,
         )
         .await
         .unwrap();
         assert_eq!((one.len(), left()), (20 << 10, 20));
-        let refused = read(chunks(3 << 10), 1 << 20, Duration::from_secs(1), &room)
-            .await
-            .unwrap_err();
+        let refused = read(
+            chunks(3 << 10),
+            1 << 20,
+            Duration::from_secs(1),
+            &body_memory,
+        )
+        .await
+        .unwrap_err();
         assert_eq!(
             (refused.code(), refused.retry_after_seconds(), left()),
             (Code::Unavailable, Some(1), 20)
         );
-        let small = read(chunks(1 << 10), 1 << 20, Duration::from_secs(1), &room)
-            .await
-            .unwrap();
+        let small = read(
+            chunks(1 << 10),
+            1 << 20,
+            Duration::from_secs(1),
+            &body_memory,
+        )
+        .await
+        .unwrap();
         assert_eq!((small.len(), left()), (8 << 10, 20));
         drop(one);
         assert_eq!(left(), 40);
-        let many = read(chunks(3 << 10), 24 << 10, Duration::from_secs(1), &room)
-            .await
-            .unwrap();
+        let many = read(
+            chunks(3 << 10),
+            24 << 10,
+            Duration::from_secs(1),
+            &body_memory,
+        )
+        .await
+        .unwrap();
         assert_eq!((many.len(), left()), (24 << 10, 16));
         drop(many);
         // A body that fails releases its memory.
@@ -347,7 +361,7 @@ mod tests {
                 Body::from_stream(broken),
                 1 << 20,
                 Duration::from_secs(1),
-                &room
+                &body_memory
             )
             .await
             .unwrap_err()
@@ -361,29 +375,33 @@ mod tests {
     async fn a_refused_body_frees_its_memory_while_its_rest_arrives() {
         let whole = 100 << 10;
         for max in [1 << 20, 80 << 10] {
-            let room = BodyMemory::new(whole);
+            let body_memory = BodyMemory::new(whole);
             let (send, arriving) = tokio::sync::mpsc::unbounded_channel();
             let body = futures_util::stream::unfold(arriving, |mut arriving| async {
                 let chunk: Bytes = arriving.recv().await?;
                 Some((Ok::<_, std::io::Error>(chunk), arriving))
             });
             let limit = Duration::from_secs(30);
-            let mut reading = Box::pin(read(Body::from_stream(body), max, limit, &room));
+            let mut reading = Box::pin(read(Body::from_stream(body), max, limit, &body_memory));
             for _ in 0..2 {
                 send.send(Bytes::from(vec![b'x'; 60 << 10])).unwrap();
             }
-            // It waits for the rest.
+            // The reader waits for the rest.
             assert!(reading.as_mut().now_or_never().is_none());
-            assert_eq!(room.0.load(Relaxed), whole, "with at most {max} bytes");
+            assert_eq!(
+                body_memory.0.load(Relaxed),
+                whole,
+                "with at most {max} bytes"
+            );
             drop(send);
             assert!(reading.await.is_err());
         }
     }
 
     #[tokio::test]
-    async fn bodies_are_bounded_whatever_they_declare() {
-        let room = BodyMemory::new(1 << 20);
-        let read = |body, max| read(body, max, Duration::from_secs(1), &room);
+    async fn a_body_above_the_limit_is_refused_whatever_length_it_declares() {
+        let body_memory = BodyMemory::new(1 << 20);
+        let read = |body, max| read(body, max, Duration::from_secs(1), &body_memory);
         assert_eq!(
             read(chunks(3), 24).await.unwrap(),
             "123456781234567812345678"

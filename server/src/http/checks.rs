@@ -111,9 +111,9 @@ impl RouteChecks {
             _ => None,
         };
         let once = policy.once;
-        let any =
+        let has_checks =
             !guards.is_empty() || !middleware.is_empty() || permit.is_some() || !once.is_empty();
-        Ok(any.then(|| {
+        Ok(has_checks.then(|| {
             Box::new(Self {
                 guards,
                 middleware,
@@ -141,8 +141,8 @@ impl RouteChecks {
         })
     }
 
-    /// The call with the context values of its request, and with a place for the members that only
-    /// the first response contains.
+    /// The call with the context values of its request, and with storage for the one-time members
+    /// of its response.
     ///
     /// # Errors
     /// The errors of the providers.
@@ -158,12 +158,12 @@ impl RouteChecks {
         };
         match &self.context {
             None => Ok(cx),
-            Some(context) => context.known(parts, cx).await,
+            Some(context) => context.with_provided_values(parts, cx).await,
         }
     }
 
-    /// Removes the middleware that already runs around another route, which reads related records
-    /// of this one.
+    /// Removes middleware that `outer` has too. `outer` reads records of this route as related
+    /// records, and runs that middleware already.
     pub(super) fn leave_out(&mut self, route: &Endpoint, outer: &Endpoint) {
         let known: Vec<&'static MiddlewareDesc> = outer.middleware().collect();
         let further = route
@@ -176,21 +176,22 @@ impl RouteChecks {
             .collect();
     }
 
-    /// Whether guards, middleware or a permission restrict who reads records of this route through
-    /// another route.
+    /// Whether guards, middleware or a permission restrict the callers that may read records of
+    /// this route through another route.
     pub(super) fn restrict_readers(&self) -> bool {
         !self.guards.is_empty() || !self.middleware.is_empty() || self.permit.is_some()
     }
 
     /// Runs the middleware around an empty response, for a call that reads records of this route
-    /// through another one. Changes to the response have no effect.
+    /// through another one. Of the response, only the status counts.
     ///
     /// # Errors
-    /// The errors of the middleware; `forbidden` if it sends a response of its own.
+    /// The errors of the middleware; `forbidden` if it responds itself, or with a status other than
+    /// 2xx.
     pub(super) async fn pass(
         &self,
         route: &Endpoint,
-        asking: &RelatedRequest<'_>,
+        related_request: &RelatedRequest<'_>,
         cx: &Cx,
     ) -> Result<()> {
         if self.middleware.is_empty() {
@@ -203,10 +204,10 @@ impl RouteChecks {
         });
         let call = RouteCall {
             cx,
-            parts: asking.parts,
+            parts: related_request.parts,
             path: &route.path,
             name: &route.name,
-            adapters: asking.adapters,
+            adapters: related_request.adapters,
         };
         let answer = self.run(call, rest).await?;
         if passed.load(Ordering::Relaxed) && answer.status().is_success() {
@@ -295,7 +296,7 @@ pub(super) fn guard_of(
                 argument.to_json()
             )),
             (Err(takes), None) => Err(format!(
-                "gives guard `{name}` no argument, and it takes {takes}"
+                "uses guard `{name}` without an argument; it needs {takes}"
             )),
         },
         Some(NamedCheck::Unset(why)) => Err(format!("needs guard `{name}`, {why}")),
@@ -339,7 +340,7 @@ pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry
                 ));
             }
             MiddlewareDesc::Function(name, run) if !run.is::<MiddlewareFn>() => {
-                out.push(format!("carries middleware `{name}` that is no `MiddlewareFn` of this version of linchpin"));
+                out.push(format!("has middleware `{name}`, which is a `MiddlewareFn` of another version of linchpin"));
             }
             MiddlewareDesc::Named(_) | MiddlewareDesc::Function(..) => {}
         }

@@ -13,14 +13,14 @@ use axum::response::Html;
 use crate::entity::{EntityDesc, OfRecords};
 use crate::operation::{CustomOutput, Shape};
 
-/// A body, in one direction.
+/// The body of a request or of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Content {
     /// `application/json` and so on.
     pub media: &'static str,
     /// The schema of the content.
     pub schema: ContentSchema,
-    /// Whether it may be absent.
+    /// Whether the body may be absent.
     pub optional: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Content {
 pub enum ContentSchema {
     /// Any value: the type has no description.
     Any,
-    /// A text.
+    /// Text.
     Text,
     /// Bytes.
     Binary,
@@ -41,14 +41,14 @@ pub enum ContentSchema {
     Records(&'static EntityDesc),
 }
 
-/// Both directions of a route.
+/// The request body and the response body of a route.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Contents {
     /// The body that the last argument reads.
     pub body: Option<Content>,
     /// The successful response.
     pub answer: Option<Content>,
-    /// Whether its status is 200 then.
+    /// Whether the status of a response with this body is 200.
     pub ok: bool,
 }
 
@@ -69,14 +69,14 @@ const fn content(media: &'static str, schema: ContentSchema) -> Content {
     }
 }
 
-/// Describes a type, for expansions of `#[route]`.
+/// Describes the type `T`, for expansions of `#[route]`.
 #[derive(Debug)]
 pub struct Probe<T: ?Sized>(PhantomData<fn() -> Box<T>>);
 
 impl<T: ?Sized> Probe<T> {
-    /// Of a type.
+    /// Creates the probe of a type.
     #[must_use]
-    #[allow(clippy::new_without_default)] // nobody but expansions makes one
+    #[allow(clippy::new_without_default)] // only expansions create one
     pub const fn new() -> Self {
         Self(PhantomData)
     }
@@ -192,7 +192,7 @@ mod tests {
     struct Unknown;
 
     #[test]
-    fn the_first_description_that_fits_is_taken() {
+    fn the_most_specific_description_of_a_type_is_used() {
         let known = |media, schema: &str| Some((media, schema.to_owned(), false));
         assert_eq!(
             media!(axum::Json<i64>),

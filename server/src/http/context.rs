@@ -12,7 +12,7 @@ use crate::resource::BoxFuture;
 use crate::validate::MAX_INTEGER;
 use crate::{ContextDesc, ContextValue, Cx, Error, Problem, Result, Value};
 
-/// The request whose context values are requested.
+/// The request for which a provider finds a value.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextCall<'a> {
     /// The call: its actor, its instant, its request id.
@@ -42,7 +42,7 @@ impl std::fmt::Debug for ContextProviders {
 }
 
 impl ContextProviders {
-    /// Adds a function that answers at once.
+    /// Adds a synchronous provider.
     ///
     /// # Errors
     /// When the name is taken.
@@ -55,7 +55,7 @@ impl ContextProviders {
         }))
     }
 
-    /// Adds a function that may wait.
+    /// Adds an asynchronous provider.
     ///
     /// # Errors
     /// When the name is taken.
@@ -107,7 +107,7 @@ impl ContextProviders {
     ///
     /// # Errors
     /// The errors of a provider; `validation_failed` for a value that no field can hold.
-    pub(super) async fn known(&self, parts: &Parts, mut cx: Cx) -> Result<Cx> {
+    pub(super) async fn with_provided_values(&self, parts: &Parts, mut cx: Cx) -> Result<Cx> {
         // Providers run one after the other, so that each can read the values of the previous ones.
         for (desc, provide) in &self.0 {
             let value = match provide(ContextCall { cx: &cx, parts }) {
@@ -125,7 +125,7 @@ fn value<T: FieldType>(provided: Option<T>) -> Value {
     provided.map_or(Value::Null, T::into_value)
 }
 
-/// A provider may return a value from the request that stores cannot compare.
+/// Refuses a value that stores cannot compare: a provider may take it from the request.
 fn check(desc: ContextDesc, value: &Value) -> Result<()> {
     let problem = match value {
         Value::Text(text) if text.contains('\0') => Some(("format", "must not contain U+0000")),
@@ -145,8 +145,8 @@ fn check(desc: ContextDesc, value: &Value) -> Result<()> {
     }
 }
 
-/// The context values that a route needs: those that its declaration names, and those that decide
-/// who sees records of its entity.
+/// The context values that a route needs: those that its declaration names, and those that the
+/// conditions on its entity's records read.
 pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
     let lifted = matches!(endpoint.action, Action::Operation(spec, _) if spec.unscoped.is_some());
     let own = !matches!(endpoint.action, Action::Extra(_) | Action::Plugin(_));
@@ -173,13 +173,13 @@ pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
     });
     let mut out: Vec<ContextDesc> = scopes
         .chain(defaults)
-        .filter_map(named)
-        .chain(desc.into_iter().flat_map(seen_by))
+        .filter_map(provided_value)
+        .chain(desc.into_iter().flat_map(needed_by_conditions))
         .collect();
     if let Action::Operation(spec, _) = endpoint.action {
         out.extend_from_slice(spec.context);
         let entities = spec.kind.derived().map_or_else(Vec::new, Derive::entities);
-        out.extend(entities.into_iter().flat_map(seen_by));
+        out.extend(entities.into_iter().flat_map(needed_by_conditions));
     }
     out.sort_by_key(|desc| desc.name);
     out.dedup();
@@ -187,14 +187,14 @@ pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
 }
 
 /// The context values that the conditions and gates of an entity read.
-pub(crate) fn seen_by(desc: &'static EntityDesc) -> impl Iterator<Item = ContextDesc> {
+pub(crate) fn needed_by_conditions(desc: &'static EntityDesc) -> impl Iterator<Item = ContextDesc> {
     crate::resource::gate::context(desc)
         .into_iter()
-        .filter_map(named)
+        .filter_map(provided_value)
 }
 
 /// A context value that is not a value of the actor.
-pub(crate) fn named(path: CtxPath) -> Option<ContextDesc> {
+pub(crate) fn provided_value(path: CtxPath) -> Option<ContextDesc> {
     match path {
         CtxPath::Value(desc) => Some(desc),
         CtxPath::ActorId

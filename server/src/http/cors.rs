@@ -1,4 +1,4 @@
-//! Cross-origin requests: which pages of other origins may read answers.
+//! Cross-origin requests (CORS): the origins whose pages may read responses.
 
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -9,11 +9,11 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("etag, location, retry-after, www-authenticate, x-request-id");
-/// For how long a browser may remember a preflight: ten minutes, in seconds.
+/// The time for which a browser may cache the response to a preflight: ten minutes, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The origins whose pages may read answers. Without it, no answer names an origin, and browsers
-/// keep other pages out.
+/// The origins whose pages may read responses. Without it, no response has CORS headers, and
+/// browsers refuse to show responses to pages of other origins.
 #[derive(Clone, Debug, Default)]
 pub struct Cors {
     /// Exact origins, such as `https://app.example.com`. There is no wildcard.
@@ -24,22 +24,22 @@ pub struct Cors {
 
 /// The CORS headers of the response to one request.
 pub(super) struct Grant {
-    /// The page's origin; `None` when it is not allowed, or the request is not from another page.
+    /// The page's origin; `None` if no list contains it, or if the request has no `Origin` header.
     origin: Option<HeaderValue>,
     credentials: bool,
-    /// Whether this is the question before the request.
+    /// Whether the request is a preflight.
     preflight: bool,
-    /// The headers that question names.
-    asked: Option<HeaderValue>,
+    /// The headers that the preflight asks for.
+    requested_headers: Option<HeaderValue>,
 }
 
 impl Cors {
-    /// Why a text is no origin as browsers send it, which is compared byte for byte; in words that
-    /// follow a name.
+    /// The reason why a text is not an origin in the form that browsers send, which is compared
+    /// byte for byte. The text follows the name of the setting in the message.
     pub(crate) fn refuses(origin: &str) -> Option<String> {
         match url::Url::parse(origin) {
             _ if origin == "*" => {
-                Some("must name origins: `*` would let every page read answers".to_owned())
+                Some("must name origins: `*` would let every web page read responses".to_owned())
             }
             Ok(url)
                 if matches!(url.scheme(), "http" | "https")
@@ -64,8 +64,9 @@ impl Cors {
     }
 }
 
-/// Whether pages of `origin` may send requests of a user: its origin is the host of the request
-/// itself, or a list has it. With a cookie as the credential, only lists with credentials count.
+/// Whether pages of `origin` may send requests with a user's credential: `origin` is the host of
+/// the request itself, or a list contains it. With a cookie as the credential, only lists with
+/// credentials count.
 pub fn allows_origin(lists: &[Cors], origin: &str, host: Option<&str>, by_cookie: bool) -> bool {
     let mut lists = lists.iter().filter(|list| list.credentials || !by_cookie);
     if lists.any(|list| list.origins.iter().any(|listed| listed == origin)) {
@@ -95,14 +96,15 @@ pub(super) fn grant(lists: &[Cors], method: &Method, headers: &HeaderMap) -> Opt
                 .any(|list| list.credentials && list.holds(origin))
         }),
         preflight: method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
-        asked: headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned(),
+        requested_headers: headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned(),
     })
 }
 
 impl Grant {
-    /// Writes it into the answer.
+    /// Writes the headers into the response.
     pub(super) fn apply(self, status: StatusCode, headers: &mut HeaderMap) {
-        // Whatever is answered depends on the origin; a cache must not hand it to another one.
+        // Every response depends on the origin, so a cache must not return it to a page of another
+        // origin.
         headers.append(VARY, HeaderValue::from_static("origin"));
         let Some(origin) = self.origin else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -118,8 +120,8 @@ impl Grant {
             if let Some(methods) = headers.get(ALLOW).cloned() {
                 headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
             }
-            if let Some(asked) = self.asked {
-                headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked);
+            if let Some(requested_headers) = self.requested_headers {
+                headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested_headers);
             }
             headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
         }

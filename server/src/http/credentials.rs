@@ -2,8 +2,8 @@
 //! plugins that hold connections, such as sockets.
 //!
 //! A request is authenticated once, by the [`ActorResolver`](super::ActorResolver). A connection
-//! that lives longer than a request asks again: whether its credential is still good, and who has
-//! changed since.
+//! that lives longer than a request must check again whether its credential is still valid. For
+//! this it is notified of changes of users and sessions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tokio::sync::broadcast;
 use crate::resource::BoxFuture;
 use crate::{Actor, Attached, Result, Timestamp};
 
-/// How many changes wait for a subscriber that is busy. A subscriber that misses some gets
+/// The number of changes that wait for a busy subscriber. A subscriber that misses some gets
 /// [`CredentialChange::Any`].
-const WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// The place of a credential in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum CredentialPlace {
     Cookie,
 }
 
-/// A credential that was good when it was checked.
+/// A credential that was valid when it was checked.
 #[derive(Clone, Debug)]
 pub struct Credential {
     /// The caller: id, tenant, roles, and the handle of the session in `session_id`.
@@ -60,15 +60,15 @@ pub enum CredentialUse {
 /// [`MiddlewareCx::set_credentials`](crate::MiddlewareCx::set_credentials); other plugins get it
 /// from [`PostCx::credentials`](crate::PostCx::credentials).
 ///
-/// An error means that nothing can be said now, for example because the store of sessions is not
-/// reachable: the credential is neither good nor bad.
+/// An error means that the credential cannot be checked now, for example because the store of
+/// sessions cannot be reached. The credential is then neither valid nor invalid.
 pub trait Credentials: Send + Sync + 'static {
     /// The place of the credential in these headers; `None` if there is none. If there are several,
-    /// it is the one that counts. The credential may be bad.
+    /// it is the one that counts. The credential may be invalid.
     fn presented(&self, headers: &HeaderMap) -> Option<CredentialPlace>;
 
-    /// Checks the credential in these headers. `None` if it is bad, or if there is none. The caller
-    /// is responsible for the protection against forged requests.
+    /// Checks the credential in these headers. `None` if it is invalid, or if there is none. The
+    /// caller is responsible for the protection against forged requests.
     ///
     /// # Errors
     /// `unavailable` if the credential cannot be checked now.
@@ -77,15 +77,15 @@ pub trait Credentials: Send + Sync + 'static {
         headers: &'a HeaderMap,
     ) -> BoxFuture<'a, Result<Option<Credential>>>;
 
-    /// Checks a token that came in a message instead of a header. `None` if it is bad.
+    /// Checks a token that arrived in a message instead of a header. `None` if it is invalid.
     ///
     /// # Errors
     /// As [`Credentials::of_headers`].
     fn of_token<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<Credential>>>;
 
-    /// Checks an earlier credential again: `None` if its session has ended. The new result has the
-    /// roles and the tenant of now. The end of the token itself is not checked: `expires_at` says
-    /// it.
+    /// Checks an earlier credential again: `None` if its session has ended. The result has the
+    /// current roles and tenant. The expiry of the token itself is not checked: compare
+    /// `expires_at`.
     ///
     /// # Errors
     /// As [`Credentials::of_headers`].
@@ -95,8 +95,8 @@ pub trait Credentials: Send + Sync + 'static {
         used: CredentialUse,
     ) -> BoxFuture<'a, Result<Option<Credential>>>;
 
-    /// Whether a session of a user is open, by its handle. The default says yes: a plugin without
-    /// sessions ends none.
+    /// Whether a session of a user is open, by its handle. The default is `true`, for plugins
+    /// without sessions.
     ///
     /// # Errors
     /// As [`Credentials::of_headers`].
@@ -105,7 +105,8 @@ pub trait Credentials: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// The changes from now on, in this process and, as far as the plugin gets them, in others.
+    /// Subscribes to changes from now on: those of this process, and those of other processes of
+    /// which the plugin is notified.
     fn changes(&self) -> CredentialChanges;
 }
 
@@ -115,7 +116,7 @@ pub enum CredentialChange {
     /// A session of this user has ended, or roles, the tenant or another restriction of the user
     /// has changed.
     User(Arc<str>),
-    /// It is not known who has changed.
+    /// Any user may have changed.
     Any,
 }
 
@@ -126,19 +127,18 @@ pub struct CredentialFeed(broadcast::Sender<Arc<str>>);
 impl CredentialFeed {
     /// Creates a source without subscribers.
     pub fn new() -> Self {
-        Self(broadcast::Sender::new(WAITING))
+        Self(broadcast::Sender::new(MAX_WAITING))
     }
 
-    /// Notifies all subscribers that a user has changed. Costs nothing without
-    /// subscribers. Never waits.
+    /// Notifies all subscribers that a user has changed. It never waits.
     pub fn user_changed(&self, id: &str) {
         if self.0.receiver_count() > 0 {
-            // No receiver: the last one has gone meanwhile.
+            // There may be no receiver any more; this is not an error.
             let _ = self.0.send(id.into());
         }
     }
 
-    /// The changes from now on.
+    /// Subscribes to the changes from now on.
     pub fn subscribe(&self) -> CredentialChanges {
         CredentialChanges(Some(self.0.subscribe()))
     }
@@ -167,8 +167,8 @@ impl CredentialChanges {
         Self(None)
     }
 
-    /// Waits for the next change. If there will be none, it waits forever. It is safe to drop the
-    /// future and to call again.
+    /// Waits for the next change. Without a source of changes, it waits forever. It is safe to drop
+    /// the future and to call again.
     pub async fn next(&mut self) -> CredentialChange {
         let Some(receiver) = &mut self.0 else {
             return std::future::pending().await;
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn changes_reach_every_subscriber_and_a_gap_is_told() {
+    async fn changes_reach_every_subscriber_and_gaps_are_reported() {
         let feed = CredentialFeed::new();
         feed.user_changed("nobody listens");
         let (mut one, mut other) = (feed.subscribe(), feed.subscribe());
@@ -208,7 +208,7 @@ mod tests {
                 CredentialChange::User("ada".into())
             );
         }
-        for n in 0..=WAITING {
+        for n in 0..=MAX_WAITING {
             feed.user_changed(&n.to_string());
         }
         assert_eq!(one.next().await, CredentialChange::Any);

@@ -82,7 +82,7 @@ pub(super) async fn run(request: &Request<'_>, body: &mut Body) -> Result<Respon
         limiter.admit(&actor, from, (app.clock)()).await?;
     }
     let mut cx = identify(request, &actor, Some(parts.uri.path()))?;
-    let emitted = mounted.emits.then(|| cx.watch());
+    let emitted = mounted.emits.then(|| cx.first_event_cell());
     // A public route may return different records to signed-in callers, so the response must not be
     // cached.
     let public = mounted.endpoint.is_public();
@@ -140,26 +140,32 @@ fn identify(request: &Request<'_>, actor: &Arc<Actor>, path: Option<&str>) -> Re
 
 /// Checks the policy of a route of an entity without running it: the checks of [`run`] and [`call`]
 /// that need neither a body nor a record. Returns the call, limited by the permission of the route.
-/// `certain` says that the path names a certain record.
+/// `has_record_id` says that the path contains the id of a particular record.
 ///
 /// # Errors
 /// The errors of the policy; `internal` if the permission depends on the record.
-pub(super) async fn admit(request: &Request<'_>, actor: &Arc<Actor>, certain: bool) -> Result<Cx> {
+pub(super) async fn admit(
+    request: &Request<'_>,
+    actor: &Arc<Actor>,
+    has_record_id: bool,
+) -> Result<Cx> {
     let (app, mounted) = (request.app, request.mounted);
     if let Some(limiter) = request.limiter() {
         limiter.admit(actor, request.from, (app.clock)()).await?;
     }
-    let path = certain.then(|| request.parts.uri.path());
+    let path = has_record_id.then(|| request.parts.uri.path());
     let mut cx = identify(request, actor, path)?;
     if let Some(checks) = &mounted.checks {
         checks.guard(&cx)?;
         cx = checks.with_context(request.parts, cx).await?;
-        let asking = RelatedRequest {
+        let related_request = RelatedRequest {
             cx: &cx,
             parts: request.parts,
             adapters: &app.adapters,
         };
-        checks.pass(&mounted.endpoint, &asking, &cx).await?;
+        checks
+            .pass(&mounted.endpoint, &related_request, &cx)
+            .await?;
     }
     if let Plan::Entity(target, _) = &mounted.plan
         && target.restricted
@@ -170,10 +176,10 @@ pub(super) async fn admit(request: &Request<'_>, actor: &Arc<Actor>, certain: bo
     let Some(permit) = mounted.permit() else {
         return Ok(cx);
     };
-    let cx = permit.enter(cx).await?;
+    let cx = permit.check_before_record(cx).await?;
     match mounted.endpoint.action {
         Action::List => permit.list(&cx).await,
-        _ if permit.waits() => Err(Error::internal(
+        _ if permit.needs_record() => Err(Error::internal(
             "the permission of the route depends on the record",
         )),
         _ => Ok(cx),
@@ -212,11 +218,11 @@ async fn call(request: &Request<'_>, body: &mut Body, mut cx: Cx) -> Result<Resp
         && target.restricted
     {
         cx = within_parents(target, request.params, cx)?;
-        // Before the body is read: a caller without access learns nothing about it.
+        // Checked before the body is read: a caller without access gets no message about the body.
         target.table.admit(&cx, &mounted.endpoint.name)?;
     }
     if let Some(permit) = mounted.permit() {
-        cx = Box::pin(permit.enter(cx)).await?;
+        cx = Box::pin(permit.check_before_record(cx)).await?;
     }
     if let Plan::Entity(target, _) = &mounted.plan
         && !target.sources.is_empty()
@@ -244,7 +250,7 @@ async fn call(request: &Request<'_>, body: &mut Body, mut cx: Cx) -> Result<Resp
             body,
             mounted.max_body,
             mounted.endpoint.policy.timeout,
-            &app.room,
+            &app.body_memory,
         ))
     };
     let body = if body.is_end_stream() {
@@ -275,7 +281,7 @@ pub(super) async fn perform(request: &EntityRequest<'_>) -> Result<Response<Body
             let route = extra_route(&request.head, router, body, request.cx.clone());
             return Box::pin(route).await;
         }
-        // `call` has responded to it.
+        // `call` has handled this action.
         Plan::Plugin(_) => {
             return Err(Error::internal(
                 "a plugin's route was called as one of an entity",
@@ -322,7 +328,7 @@ fn redact(target: &Target, error: Error) -> Error {
 
 /// Adds the id of the first event of a call to its response.
 pub(super) fn announce(mut response: Response<Body>, event: Option<Uuid>) -> Response<Body> {
-    // A uuid is always a header value.
+    // A uuid is always a valid header value.
     if let Some(id) = event
         && let Ok(id) = HeaderValue::from_str(id.as_str())
     {
@@ -331,7 +337,7 @@ pub(super) fn announce(mut response: Response<Body>, event: Option<Uuid>) -> Res
     response
 }
 
-/// Adds the parent records that the path names to the context.
+/// Adds the keys of the parents in the path to the context.
 ///
 /// # Errors
 /// `not_found` when a path parameter cannot be a key of its parent.
@@ -359,7 +365,7 @@ async fn plugin_route(
     body: &mut Body,
     cx: Cx,
 ) -> Result<Response<Body>> {
-    let (max, room) = (request.mounted.max_body, &request.app.room);
+    let (max, body_memory) = (request.mounted.max_body, &request.app.body_memory);
     let limit = request.mounted.endpoint.policy.timeout;
     let answer = if plan.is_raw() {
         let shared = Arc::new(Mutex::new(std::mem::take(body)));
@@ -367,7 +373,7 @@ async fn plugin_route(
             body: Arc::clone(&shared),
             max,
             limit,
-            room: room.clone(),
+            body_memory: body_memory.clone(),
         };
         let answer = plan.run(request, cx, b"", Some(raw)).await;
         *body = std::mem::take(&mut *shared.lock());
@@ -375,7 +381,7 @@ async fn plugin_route(
     } else {
         let takes = plan.takes_body() && !body.is_end_stream();
         let bytes = if takes {
-            body::read(std::mem::take(body), max, limit, room).await?
+            body::read(std::mem::take(body), max, limit, body_memory).await?
         } else {
             Bytes::new()
         };

@@ -22,13 +22,13 @@ use crate::{EntityEntry, Package};
 pub struct Endpoint {
     /// The method. `GET` also accepts `HEAD`.
     pub method: Method,
-    /// The full path in axum's form, with the parameters' own names: `/posts/{id}`.
+    /// The full path in axum's form, with the names of the parameters: `/posts/{id}`.
     pub path: String,
-    /// The entity it works on.
+    /// The table of the route's entity.
     pub table: Option<Arc<Table>>,
-    /// Its action.
+    /// The action of the route.
     pub action: Action,
-    /// Its policy: the callers that it accepts, and its limits.
+    /// The policy of the route: the callers that it accepts, and its limits.
     pub policy: Policy,
     /// `create`, `list`, `get`, `update`, `delete`, or the name of the operation or extra route.
     pub name: String,
@@ -58,7 +58,7 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Its middleware; the first is the outermost.
+    /// The middleware of the route; the first is the outermost.
     pub(crate) fn middleware(&self) -> impl Iterator<Item = &'static MiddlewareDesc> + use<> {
         self.around.iter().chain(self.policy.middleware)
     }
@@ -96,8 +96,10 @@ impl Endpoint {
     }
 
     /// Whether its entity has counters of other records.
-    pub(crate) fn keeps(&self) -> bool {
-        self.table.as_ref().is_some_and(|table| table.keeps())
+    pub(crate) fn has_counters(&self) -> bool {
+        self.table
+            .as_ref()
+            .is_some_and(|table| table.has_counters())
     }
 
     /// Whether anonymous callers may call it, so that shared caches may keep its responses.
@@ -105,7 +107,7 @@ impl Endpoint {
         self.policy.is_public() && self.guards.is_empty()
     }
 
-    /// Whether it returns pages.
+    /// Whether the route returns pages.
     pub(crate) fn pages(&self) -> bool {
         match self.action {
             Action::List => true,
@@ -148,7 +150,7 @@ impl Endpoint {
 
 /// The action of an endpoint.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::large_enum_variant)] // there is one per route of an app, and it is copied as a whole
+#[allow(clippy::large_enum_variant)] // an app has one per route, and it is copied as a whole
 pub enum Action {
     /// `POST /{e}`
     Create,
@@ -211,11 +213,11 @@ pub struct Policy {
     pub timeout: Duration,
     /// The rate limit. More calls: 429.
     pub rate_limit: Option<RateLimit>,
-    /// Calls under one key have one effect.
+    /// Idempotency: several calls with the same key have one effect.
     pub idempotency: Option<Idempotency>,
     /// The declared name and payload of its events.
     pub event: Option<&'static EventDesc>,
-    /// Its action in the audit log.
+    /// The action of the route in the audit log.
     pub audit: Option<&'static str>,
     /// The fields that bodies of create and update may contain; `None`: all writable fields.
     pub input: Option<&'static [&'static str]>,
@@ -231,7 +233,7 @@ pub struct Policy {
     pub description: Option<&'static str>,
     /// Replaces the name of the entity as the tag in the API document.
     pub tags: Option<&'static [&'static str]>,
-    /// Whether answers carry `Deprecation: true`.
+    /// Whether responses have the header `Deprecation: true`.
     pub deprecated: bool,
 }
 
@@ -261,7 +263,8 @@ impl Policy {
 
     /// The effective policy, after `routes.defaults` has been merged in.
     pub fn effective(declared: PolicyDesc) -> Self {
-        // Every key is named, without `..`: a new key does not compile until it is read here.
+        // Every field is named, without `..`: code with a new field does not compile until the
+        // field is read here.
         let PolicyDesc {
             auth,
             roles,
@@ -308,13 +311,13 @@ impl Policy {
         }
     }
 
-    /// Whether anybody may call the route, so that its answers may be cached by others.
+    /// Whether anonymous callers may call the route, so that shared caches may keep its responses.
     pub fn is_public(&self) -> bool {
         self.auth == AuthDesc::None
     }
 }
 
-/// Everything a package mounts below `mount`, in the order of declaration.
+/// All routes that a package mounts below `mount`, in the order of declaration.
 ///
 /// Skips entities without a table in `adapters`, because they are not mounted.
 pub fn endpoints(package: &Package, mount: &str, adapters: &Adapters) -> Vec<Endpoint> {

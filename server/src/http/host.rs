@@ -1,5 +1,5 @@
-//! Checks the parts of a request that proxies must read in the same way: exactly one host, and the
-//! end of the body.
+//! Refuses requests that a proxy could read differently from this server: those without exactly one
+//! valid host, and those with a transfer coding other than `chunked`.
 
 use std::net::Ipv6Addr;
 
@@ -11,7 +11,8 @@ use super::request_id::{self, RequestId};
 use super::response;
 use crate::{Error, Problem};
 
-const PATH: &str = "header:Host";
+/// The `path` of problems with the host.
+const HOST_PROBLEM_PATH: &str = "header:Host";
 
 /// The response to a request that a proxy may read differently: without a host, with several hosts
 /// or an invalid one, or with a transfer coding other than chunked. `None` if the request is fine.
@@ -30,18 +31,23 @@ fn host<B>(request: &Request<B>) -> Option<Problem> {
     match (hosts.next(), hosts.next()) {
         (Some(host), None) if is_host(host.as_bytes()) => None,
         (Some(_), None) => Some(Problem::new(
-            PATH,
+            HOST_PROBLEM_PATH,
             "format",
-            "must be a host, and a port if any",
+            "must be a host, optionally with a port",
         )),
         (None, _) if request.version() < Version::HTTP_11 => None,
-        (None, _) => Some(Problem::new(PATH, "required", "is required")),
-        (Some(_), Some(_)) => Some(Problem::new(PATH, "duplicate", "must be given once")),
+        (None, _) => Some(Problem::new(HOST_PROBLEM_PATH, "required", "is required")),
+        (Some(_), Some(_)) => Some(Problem::new(
+            HOST_PROBLEM_PATH,
+            "duplicate",
+            "must be given once",
+        )),
     }
 }
 
-/// A name or an address, and a port. Names may contain the characters of DNS names, `_`, `~` and
-/// percent-encoded bytes, but no delimiters.
+/// Whether the text is a name or an IP address, optionally with a port. IPv6 addresses are in
+/// brackets. Names may contain the characters of DNS names, `_`, `~` and percent-encoded bytes, but
+/// no delimiters.
 fn is_host(text: &[u8]) -> bool {
     let end = match text.first() {
         None => return false,
@@ -85,10 +91,10 @@ fn is_name(mut text: &[u8]) -> bool {
     true
 }
 
-/// Bodies have a length or are chunked. The HTTP library decodes chunks only. With another coding,
-/// the server would read compressed bytes, or other bytes than a proxy does.
+/// Refuses transfer codings other than `chunked`. The HTTP library decodes only chunks. With
+/// another coding, the server would read compressed bytes, or other bytes than a proxy reads.
 fn coding<B: HttpBody>(request: &Request<B>) -> Option<Problem> {
-    // A body in chunks never ends before it is read.
+    // Only an empty body is at its end before it is read. A chunked body never is.
     if request.body().is_end_stream() {
         return None;
     }
@@ -99,7 +105,7 @@ fn coding<B: HttpBody>(request: &Request<B>) -> Option<Problem> {
         _ => Some(Problem::new(
             "header:Transfer-Encoding",
             "enum",
-            "must be chunked, once and alone",
+            "must be exactly `chunked`",
         )),
     }
 }
@@ -117,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_host() {
+    fn a_request_needs_exactly_one_host() {
         assert_eq!(status(Version::HTTP_11, &["a"]), None);
         assert_eq!(status(Version::HTTP_11, &[]), Some(400));
         assert_eq!(status(Version::HTTP_11, &["a", "a"]), Some(400));

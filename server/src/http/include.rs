@@ -10,23 +10,24 @@ use crate::resource::{BoxFuture, Include, Includes, Table, field_of};
 use crate::store::Projection;
 use crate::{Error, Problem, Result};
 
-/// Most paths in one request.
+/// The maximum number of paths in one request.
 pub(crate) const MAX_PATHS: usize = 8;
-/// Most relations in one path.
+/// The maximum number of relations in one path.
 pub(crate) const MAX_DEPTH: usize = 2;
 
 /// The name of the parameter.
 pub(crate) const NAME: &str = "include";
 
-/// The relations that a route can show with its records; made once.
+/// The relations whose records a route can add to its response; computed once at start-up.
 #[derive(Default)]
 pub(super) struct Level {
     relations: Box<[PlannedRelation]>,
-    /// Whether some of the relations, or the relations below them, need an authenticated caller.
+    /// Whether the policy of a relation, or the visibility of its records, depends on the caller;
+    /// this includes the relations below it.
     closed: bool,
 }
 
-/// A relation with everything that is known before a request.
+/// A relation with the data that is prepared before any request.
 struct PlannedRelation {
     relation: &'static Relation,
     table: Arc<Table>,
@@ -35,7 +36,7 @@ struct PlannedRelation {
     inner: Level,
 }
 
-/// The relations that a request names, by position.
+/// The relations that a request includes, by position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestedRelations(Vec<(usize, RequestedRelations)>);
 
@@ -55,8 +56,8 @@ pub(crate) fn paths(entity: &EntityDesc) -> Vec<String> {
     out
 }
 
-/// The route that an entity shows a relation's records by.
-pub(crate) fn shows(relation: &Relation) -> RelatedRoute {
+/// The route of the target entity whose policy applies to the records of a relation.
+pub(crate) fn target_route(relation: &Relation) -> RelatedRoute {
     if let Link::BelongsTo { .. } = relation.link {
         RelatedRoute::Get
     } else {
@@ -66,7 +67,7 @@ pub(crate) fn shows(relation: &Relation) -> RelatedRoute {
 
 /// The policy for the records of a relation.
 pub(crate) fn policy(relation: &Relation) -> Policy {
-    related::policy((relation.target)(), shows(relation))
+    related::policy((relation.target)(), target_route(relation))
 }
 
 impl Level {
@@ -75,7 +76,7 @@ impl Level {
     /// # Errors
     /// The reason why a relation cannot be included.
     pub(super) fn new(
-        around: &RouteContext<'_>,
+        route_context: &RouteContext<'_>,
         table: &Table,
         depth: usize,
     ) -> std::result::Result<Self, String> {
@@ -92,7 +93,7 @@ impl Level {
                 && field_of(&other, key).is_none()
             {
                 return Err(format!(
-                    "{name} goes by `{key}`, which `{}` lacks",
+                    "{name} uses the field `{key}`, which `{}` lacks",
                     other.desc.name
                 ));
             }
@@ -109,11 +110,11 @@ impl Level {
                     "{name} leads to `{target}`, whose path is below `{parents}`: its further pages cannot be requested"
                 ));
             }
-            let policy = RelatedPolicy::new(around, &other, shows(relation), &name)?;
+            let policy = RelatedPolicy::new(route_context, &other, target_route(relation), &name)?;
             let projection = policy.projection(&other, &name)?;
             Ok(PlannedRelation {
                 relation,
-                inner: Self::new(around, &other, depth - 1)?,
+                inner: Self::new(route_context, &other, depth - 1)?,
                 table: other,
                 projection,
                 policy,
@@ -125,10 +126,14 @@ impl Level {
             .iter()
             .map(planned)
             .collect::<std::result::Result<_, String>>()?;
-        let seen = |table: &Table| super::context::seen_by(table.desc).next().is_some();
-        let closed = relations
-            .iter()
-            .any(|planned| planned.policy.varies() || seen(&planned.table) || planned.inner.closed);
+        let has_conditions = |table: &Table| {
+            super::context::needed_by_conditions(table.desc)
+                .next()
+                .is_some()
+        };
+        let closed = relations.iter().any(|planned| {
+            planned.policy.varies() || has_conditions(&planned.table) || planned.inner.closed
+        });
         Ok(Self { relations, closed })
     }
 
@@ -137,7 +142,7 @@ impl Level {
         self.relations.is_empty()
     }
 
-    /// Whether some relations need an authenticated caller.
+    /// Whether the related records depend on the caller, so that the response must not be cached.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -149,8 +154,8 @@ impl Level {
             .find(|(_, planned)| planned.relation.wire == wire)
     }
 
-    /// Whether every path names relations that there are, as deep as paths may go. Empty ones are
-    /// no matter of names.
+    /// Whether every relation that the paths name exists, up to the maximum depth. Empty paths are
+    /// accepted here; [`Self::read`] refuses them.
     pub(super) fn knows(&self, pair: &Pair<'_>) -> bool {
         let known = |path: &str| {
             let mut level = Some(self);
@@ -170,7 +175,7 @@ impl Level {
             .is_none_or(|text| text.split(',').all(known))
     }
 
-    /// Reads the parameter. Its names are known; problems are added to the list.
+    /// Reads the parameter, whose names have been checked; problems are added to the list.
     pub(super) fn read(&self, pair: &Pair<'_>, problems: &mut Vec<Problem>) -> RequestedRelations {
         let mut wanted = RequestedRelations::default();
         let Some(text) = query::text(pair, problems) else {
@@ -178,7 +183,7 @@ impl Level {
         };
         let mut problem =
             |code, message: String| problems.push(Problem::new(pair.path(), code, message));
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen_paths: Vec<&str> = Vec::new();
         for path in text.split(',') {
             if path.is_empty() {
                 problem("empty", "names relations, separated by commas".to_owned());
@@ -191,28 +196,28 @@ impl Level {
                 );
                 return wanted;
             }
-            if seen.contains(&path) {
+            if seen_paths.contains(&path) {
                 problem("duplicate", "must name each path once".to_owned());
                 return wanted;
             }
-            if seen.len() == MAX_PATHS {
+            if seen_paths.len() == MAX_PATHS {
                 problem("too_many", format!("at most {MAX_PATHS} paths"));
                 return wanted;
             }
-            seen.push(path);
+            seen_paths.push(path);
             wanted.add(self, path);
         }
         wanted
     }
 
-    /// The relations that a request names, if the caller may read their records.
+    /// The requested relations, if the caller may read their records.
     ///
     /// # Errors
     /// 401 or 403 for the whole request.
     pub(super) fn allowed<'a>(
         &'a self,
         wanted: &'a RequestedRelations,
-        asking: RelatedRequest<'a>,
+        related_request: RelatedRequest<'a>,
     ) -> BoxFuture<'a, Result<Includes>> {
         Box::pin(async move {
             let mut relations = Vec::with_capacity(wanted.0.len());
@@ -225,8 +230,8 @@ impl Level {
                     relation: planned.relation,
                     table: Arc::clone(&planned.table),
                     projection: Arc::clone(&planned.projection),
-                    cx: planned.policy.admit(asking).await?,
-                    inner: planned.inner.allowed(inner, asking).await?,
+                    cx: planned.policy.admit(related_request).await?,
+                    inner: planned.inner.allowed(inner, related_request).await?,
                 });
             }
             Ok(Includes { relations })

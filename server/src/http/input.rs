@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use super::body;
 use crate::entity::EntityDesc;
 use crate::resource::Draft;
-use crate::validate::{Body, MOST_PROBLEMS, read_object};
+use crate::validate::{Body, MAX_PROBLEMS, read_object};
 use crate::{Error, Problem, Result};
 
 const UNKNOWN: &str = "unknown_field";
@@ -27,7 +27,7 @@ pub(super) fn object<'b>(headers: &HeaderMap, bytes: &'b [u8]) -> Result<Body<'b
 ///
 /// # Errors
 /// `unsupported_media_type`.
-pub(super) fn declared(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
+pub(super) fn check_content_type(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         Ok(())
     } else {
@@ -44,7 +44,7 @@ pub(super) fn nothing(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
     if object.is_empty() {
         return Ok(());
     }
-    let members = object.members().iter().take(MOST_PROBLEMS);
+    let members = object.members().iter().take(MAX_PROBLEMS);
     Err(Error::validation(
         members.map(|(name, _)| unknown(name)).collect(),
     ))
@@ -52,8 +52,13 @@ pub(super) fn nothing(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
 
 /// Refuses members other than the `allowed` fields, as if the entity had no others.
 ///
-/// Members that are no fields at all are refused already.
-pub(super) fn narrow(desc: &EntityDesc, body: &Body<'_>, allowed: &[usize], draft: &mut Draft) {
+/// Members that are not fields of the entity are refused already.
+pub(super) fn refuse_other_members(
+    desc: &EntityDesc,
+    body: &Body<'_>,
+    allowed: &[usize],
+    draft: &mut Draft,
+) {
     let refused: Vec<usize> = (0..desc.fields.len())
         .filter(|i| !allowed.contains(i) && body.get(desc.fields[*i].wire).is_some())
         .collect();
@@ -63,10 +68,10 @@ pub(super) fn narrow(desc: &EntityDesc, body: &Body<'_>, allowed: &[usize], draf
     for field in &refused {
         draft.values[*field] = None;
     }
-    // Problems inside a refused member are dropped. A member may be named like a place in another
-    // one: `tags[0]`.
+    // Problems inside a refused member are dropped. The name of a member may look like a position
+    // in another member: `tags[0]`.
     let is_refused = |name: &str| refused.iter().any(|i| desc.fields[*i].wire == name);
-    let places: HashSet<&str> = body
+    let names_like_positions: HashSet<&str> = body
         .members()
         .iter()
         .map(|(name, _)| &**name)
@@ -75,11 +80,11 @@ pub(super) fn narrow(desc: &EntityDesc, body: &Body<'_>, allowed: &[usize], draf
     draft.problems.retain(|problem| {
         let (path, code) = (problem.path.as_str(), problem.code);
         let outer = path.find(['[', '.']).map_or(path, |end| &path[..end]);
-        !is_refused(outer) || (code == UNKNOWN && places.contains(path))
+        !is_refused(outer) || (code == UNKNOWN && names_like_positions.contains(path))
     });
     draft
         .problems
-        .truncate(MOST_PROBLEMS.saturating_sub(refused.len()));
+        .truncate(MAX_PROBLEMS.saturating_sub(refused.len()));
     draft
         .problems
         .extend(refused.iter().map(|i| unknown(desc.fields[*i].wire)));

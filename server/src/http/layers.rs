@@ -1,4 +1,4 @@
-//! Layers that plugins put around every request: tower's, outside of all that is ours.
+//! Layers of tower that plugins put around every request, outside of all layers of the framework.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ impl Layers {
             .push(Arc::new(move |router| router.layer(layer.clone())));
     }
 
-    /// All of them around an app; `None` when there are none.
+    /// Puts all layers around an app; `None` if there are no layers.
     pub(super) fn around(self, app: Weak<App>) -> Option<axum::Router> {
         let all =
             |router, layer: &Arc<dyn Fn(axum::Router) -> axum::Router + Send + Sync>| layer(router);
@@ -61,9 +61,9 @@ impl Layers {
     }
 }
 
-/// The other end of the connection, on its way through the layers.
+/// The client address of a request, which passes through the layers as an extension.
 #[derive(Clone, Copy)]
-struct Peer(Option<IpAddr>);
+struct ClientAddress(Option<IpAddr>);
 
 /// The service inside the layers. It holds the app weakly, because the app holds it.
 #[derive(Clone)]
@@ -81,20 +81,20 @@ impl Service<Request> for Inner {
     fn call(&mut self, mut request: Request) -> Self::Future {
         let from = request
             .extensions_mut()
-            .remove::<Peer>()
+            .remove::<ClientAddress>()
             .and_then(|peer| peer.0);
         match self.0.upgrade() {
             Some(app) => Box::pin(serve::serve(app, request, from).map(Ok)),
-            // Every request holds the app.
+            // Every request holds the app, so it exists here.
             None => Box::pin(async { Ok(Error::unavailable("the app is gone").into_response()) }),
         }
     }
 }
 
-/// Answers a request through the layers. Responses of the layers themselves also get a request id,
-/// and panics become errors.
+/// Responds to a request through the layers. Responses of the layers themselves also get a request
+/// id, and panics become errors.
 ///
-/// How long a layer may take is its own affair; routes have their limits inside.
+/// Layers have no time limit; the time limits of routes apply inside.
 pub(super) async fn serve(
     app: Arc<App>,
     mut layers: axum::Router,
@@ -103,11 +103,11 @@ pub(super) async fn serve(
 ) -> Response<Body> {
     let id = RequestId::of(request.headers());
     let head = request.method() == Method::HEAD;
-    // The same id for the layers and for the response.
+    // The layers and the response use the same id.
     request
         .headers_mut()
         .insert(request_id::HEADER, id.header());
-    request.extensions_mut().insert(Peer(from));
+    request.extensions_mut().insert(ClientAddress(from));
     let work = async { layers.call(request).await };
     let mut response = match AssertUnwindSafe(work).catch_unwind().await {
         Ok(Ok(response)) => response,
@@ -118,7 +118,7 @@ pub(super) async fn serve(
     if response.headers().contains_key(request_id::HEADER) {
         return response;
     }
-    // The layer answered without calling the app, or replaced the app's response.
+    // The layer responded without calling the app, or replaced the app's response.
     let raised;
     (response, raised) = response::raised(response, &id);
     if head {
@@ -133,14 +133,14 @@ pub(super) async fn serve(
             request_id = id.as_str(),
             status,
             cause,
-            "answered by a layer"
+            "a layer sent the response"
         );
     } else {
         tracing::info!(
             request_id = id.as_str(),
             status,
             cause,
-            "answered by a layer"
+            "a layer sent the response"
         );
     }
     response

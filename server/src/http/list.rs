@@ -9,12 +9,12 @@ use crate::resource::ListRequest;
 use crate::validate::list_value;
 use crate::{Problem, Result, Value};
 
-/// The most conditions in one request.
+/// The maximum number of conditions in one request.
 const MAX_CONDITIONS: usize = 20;
-/// The most values of one `[in]` or `[nin]`.
+/// The maximum number of values of one `[in]` or `[nin]`.
 pub(crate) const MAX_LIST_VALUES: usize = 100;
 
-/// The query parameters of a list route; built once.
+/// The query parameters of a list route; built once at start-up.
 #[derive(Debug)]
 pub(super) struct ListParams {
     entity: &'static EntityDesc,
@@ -102,7 +102,7 @@ enum Key {
 pub(crate) fn filterable(entity: &EntityDesc, output: Option<&[&str]>) -> Box<[usize]> {
     let flags = Flags::FILTERABLE.or(Flags::PRIMARY);
     fields(entity, |i| {
-        shown(entity, i, output) && entity.fields[i].flags.has(flags)
+        is_in_response(entity, i, output) && entity.fields[i].flags.has(flags)
     })
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn sortable(entity: &EntityDesc, output: Option<&[&str]>) -> Box<[usi
     let flags = Flags::SORTABLE.or(Flags::PRIMARY);
     let leads = |i| entity.sort.first().is_some_and(|first| first.field == i);
     fields(entity, |i| {
-        shown(entity, i, output) && (entity.fields[i].flags.has(flags) || leads(i))
+        is_in_response(entity, i, output) && (entity.fields[i].flags.has(flags) || leads(i))
     })
 }
 
@@ -119,7 +119,7 @@ fn fields(entity: &EntityDesc, keep: impl Fn(usize) -> bool) -> Box<[usize]> {
     (0..entity.fields.len()).filter(|i| keep(*i)).collect()
 }
 
-fn shown(entity: &EntityDesc, field: usize, output: Option<&[&str]>) -> bool {
+fn is_in_response(entity: &EntityDesc, field: usize, output: Option<&[&str]>) -> bool {
     let field = &entity.fields[field];
     field.readable() && output.is_none_or(|output| output.contains(&field.name))
 }
@@ -138,7 +138,8 @@ impl ListParams {
     /// Reads a query string.
     ///
     /// # Errors
-    /// `unknown_parameter` with every unknown key; then `validation_failed` with every problem.
+    /// `unknown_parameter` with every unknown key; otherwise `validation_failed` with every
+    /// problem.
     pub(super) fn read(
         &self,
         query: Option<&str>,
@@ -170,7 +171,7 @@ impl ListParams {
         let mut reading = Reading::default();
         for (pair, key) in pairs.iter().zip(keys) {
             if let Some(key) = key {
-                self.take(pair, key, include, &mut reading);
+                self.read_pair(pair, key, include, &mut reading);
             }
         }
         let wanted = std::mem::take(&mut reading.wanted);
@@ -206,14 +207,14 @@ impl ListParams {
         })
     }
 
-    fn take(&self, pair: &Pair<'_>, key: Key, include: &Level, reading: &mut Reading) {
+    fn read_pair(&self, pair: &Pair<'_>, key: Key, include: &Level, reading: &mut Reading) {
         let appends = matches!(key, Key::Filter(_, Operator::In | Operator::Nin));
-        if !appends && reading.seen.iter().any(|seen| *seen == pair.key) {
+        if !appends && reading.seen_keys.iter().any(|key| *key == pair.key) {
             query::duplicate(pair, &mut reading.problems);
             return;
         }
         if !appends {
-            reading.seen.push(pair.key.clone().into_owned());
+            reading.seen_keys.push(pair.key.clone().into_owned());
         }
         match key {
             Key::Limit => reading.page.limit = query::limit(pair, &mut reading.problems),
@@ -252,11 +253,11 @@ impl ListParams {
 
     fn condition(&self, pair: &Pair<'_>, field: usize, operator: Operator, reading: &mut Reading) {
         // A repeated list parameter continues the list: both form one condition.
-        let goes_on = reading
+        let continues_list = reading
             .lists
             .iter()
             .any(|(f, o, ..)| *f == field && *o == operator);
-        reading.conditions_seen += usize::from(!goes_on);
+        reading.conditions_seen += usize::from(!continues_list);
         if reading.conditions_seen > MAX_CONDITIONS {
             if reading.conditions_seen == MAX_CONDITIONS + 1 {
                 reading.problem(
@@ -310,7 +311,7 @@ impl ListParams {
                     return;
                 };
                 if text.contains('\0') {
-                    reading.problem(pair, "format", "holds U+0000, which no text does");
+                    reading.problem(pair, "format", "must not contain U+0000");
                     return;
                 }
                 if text.is_empty() && operator == Operator::Contains {
@@ -345,8 +346,9 @@ struct Reading {
     conditions: Vec<(usize, Operator, Filter)>,
     conditions_seen: usize,
     wanted: RequestedRelations,
+    /// The `[in]` and `[nin]` conditions: field, operator, values, and the path for problems.
     lists: Vec<(usize, Operator, Vec<Value>, String)>,
-    seen: Vec<String>,
+    seen_keys: Vec<String>,
     problems: Vec<Problem>,
 }
 
@@ -370,7 +372,7 @@ impl Reading {
                 .push((field, operator, Filter::cond(field, operator.op(), operand)));
         }
         if params.numbered() {
-            // A page number may be too large, or be combined with a cursor.
+            // A page number may be too large, or combined with a cursor; both are refused.
             let paging = params
                 .entity
                 .paging

@@ -1,8 +1,8 @@
-//! HTTP: policy, and (with the `server` feature) everything between a socket and a
+//! HTTP: the policies of routes, and everything between a socket and a
 //! [`Table`](crate::resource::Table).
 //!
 //! An [`Endpoint`] is data: a path, a policy, an [`Action`]. One service runs all endpoints; no
-//! route has code of its own.
+//! code is generated per route.
 
 mod answer;
 mod auth;
@@ -93,6 +93,6 @@ pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProces
 pub use request_id::RequestId;
 pub(crate) use router::BODIES;
 pub use router::{HttpService, HttpState, router, service};
-pub(crate) use serve::{LIVE, behind_providers};
+pub(crate) use serve::{LIVE, after_providers};
 pub use session_watch::{SessionWatch, SessionWatches};
-pub(crate) use unreadable::{crowded, explain};
+pub(crate) use unreadable::{too_many_connections, with_error_body};

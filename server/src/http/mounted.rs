@@ -37,7 +37,7 @@ pub(super) struct Mounted {
     pub(super) endpoint: Endpoint,
     /// Guards of the app on path prefixes; `None` if none covers this path.
     pub(super) path_guards: Option<PathGuards>,
-    /// Whether the server finds the caller; else the function of the route does.
+    /// Whether the server authenticates the caller; otherwise the function of the route does.
     pub(super) finds_caller: bool,
     /// Checks the credentials; `None` if the route is public.
     pub(super) auth: Option<AuthCheck>,
@@ -109,7 +109,7 @@ impl Mounted {
                 None => {
                     return Err(refuse(
                         endpoint,
-                        &format!("asks for auth `{name}`, which nobody registered"),
+                        &format!("needs auth `{name}`, which no plugin registers"),
                     ));
                 }
             },
@@ -130,10 +130,10 @@ impl Mounted {
                 )))
             }
             (Some(_), None) => {
-                return Err(refuse(endpoint, "is audited, and there is no log for it"));
+                return Err(refuse(endpoint, "is audited, but the app has no audit log"));
             }
         };
-        let emits = endpoint.method != Method::Get && state.adapters.emit();
+        let emits = endpoint.method != Method::Get && state.adapters.emits();
         let limiter = endpoint
             .policy
             .rate_limit
@@ -163,7 +163,7 @@ impl Mounted {
             (Some(_), None) => {
                 return Err(refuse(
                     endpoint,
-                    "is idempotent, and there is no table for it",
+                    "is idempotent, but the app has no table of idempotency keys",
                 ));
             }
         };
@@ -191,7 +191,7 @@ impl Mounted {
 
     /// Whether the response of a public route depends on the caller.
     pub(super) fn varies(&self) -> bool {
-        let closed = matches!(&self.plan, Plan::Entity(on, _) if on.sources.is_closed());
+        let closed = matches!(&self.plan, Plan::Entity(target, _) if target.sources.is_closed());
         closed || self.checks.as_ref().is_some_and(|checks| checks.varies)
     }
 
@@ -238,7 +238,7 @@ impl Plan {
                 if let Answer::Upserted { .. } = plan.answer {
                     let table = table()?;
                     plan.location =
-                        home(table, all).map(|get| new_record_location(get, table, all));
+                        get_route(table, all).map(|get| new_record_location(get, table, all));
                 }
                 EntityPlan::Operation(plan)
             }
@@ -260,8 +260,12 @@ impl Plan {
         };
         let table = table()?;
         let fields = |names| {
-            fields(table, names)
-                .ok_or_else(|| refuse(endpoint, "is narrowed to a field that the entity lacks"))
+            fields(table, names).ok_or_else(|| {
+                refuse(
+                    endpoint,
+                    "has an `input` or `output` with a field that the entity lacks",
+                )
+            })
         };
         // If an operation returns records of another entity, the output policy does not apply.
         let own =
@@ -322,7 +326,7 @@ pub(super) fn is_of(table: &Table, endpoint: &Endpoint) -> bool {
 }
 
 /// Returns the `get` route of an entity, if it is mounted.
-fn home<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a Endpoint> {
+fn get_route<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a Endpoint> {
     all.iter()
         .find(|e| matches!(e.action, Action::Get) && is_of(table, e))
 }
@@ -331,9 +335,9 @@ fn home<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a Endpoint> {
 ///
 /// It removes the segments of the route from its path, so all routes of an entity give the same
 /// prefix. A plugin route has none.
-fn base(one: &Endpoint, table: &Table) -> Option<String> {
+fn base(endpoint: &Endpoint, table: &Table) -> Option<String> {
     let mounts = table.desc.mounts;
-    let own = match one.action {
+    let own = match endpoint.action {
         Action::Create => mounts[0].segments,
         Action::List => mounts[1].segments,
         Action::Get => mounts[2].segments,
@@ -341,14 +345,15 @@ fn base(one: &Endpoint, table: &Table) -> Option<String> {
         Action::Delete => mounts[4].segments,
         Action::Operation(spec, _) => {
             let is = |route: &&RouteSpec| {
-                route.method == one.method && one.path.ends_with(&path::append("", route.segments))
+                route.method == endpoint.method
+                    && endpoint.path.ends_with(&path::append("", route.segments))
             };
             spec.routes.iter().find(is)?.segments
         }
         Action::Extra(spec) => spec.route.segments,
         Action::Plugin(_) => return None,
     };
-    let mut segments: Vec<&str> = one.path.split('/').filter(|s| !s.is_empty()).collect();
+    let mut segments: Vec<&str> = endpoint.path.split('/').filter(|s| !s.is_empty()).collect();
     segments.truncate(segments.len().saturating_sub(own.len()));
     Some(
         segments
@@ -359,22 +364,25 @@ fn base(one: &Endpoint, table: &Table) -> Option<String> {
 
 /// Returns the path of a generated route and one mounted route of the entity, or `None` if none is
 /// mounted. The generated route may be disabled.
-pub(super) fn place<'a>(
+pub(super) fn path_of_generated<'a>(
     table: &Table,
     own: RouteSpec,
     all: &'a [Endpoint],
 ) -> Option<(String, &'a Endpoint)> {
-    let beside = |e: &'a Endpoint| Some((path::append(&base(e, table)?, own.segments), e));
-    all.iter().filter(|e| is_of(table, e)).find_map(beside)
+    let path_and_route = |e: &'a Endpoint| Some((path::append(&base(e, table)?, own.segments), e));
+    all.iter()
+        .filter(|e| is_of(table, e))
+        .find_map(path_and_route)
 }
 
 /// Computes the `Location` of a new record.
 ///
-/// It is the path of the `get` route, or the default path of that route if it is disabled. `one` is
-/// a generated route of the entity.
-fn new_record_location(one: &Endpoint, table: &Table, all: &[Endpoint]) -> NewRecordLocation {
-    let base = base(one, table).unwrap_or_default();
-    let path = home(table, all).map_or_else(|| format!("{base}/{{id}}"), |get| get.path.clone());
+/// It is the path of the `get` route, or the default path of that route if it is disabled.
+/// `endpoint` is a generated route of the entity.
+fn new_record_location(endpoint: &Endpoint, table: &Table, all: &[Endpoint]) -> NewRecordLocation {
+    let base = base(endpoint, table).unwrap_or_default();
+    let path =
+        get_route(table, all).map_or_else(|| format!("{base}/{{id}}"), |get| get.path.clone());
     NewRecordLocation {
         reserved: reserved(&base, table, all),
         parents: path::canonical(&path).1.len().saturating_sub(1),
@@ -399,7 +407,8 @@ fn parents(table: &Table, names: &[String]) -> Option<Box<[(usize, usize)]>> {
         .collect()
 }
 
-/// Returns the words that cannot be ids, because a static route uses them.
+/// Returns the words that cannot be ids, because they are static segments of another route: `new`
+/// in `/posts/new`.
 ///
 /// It checks the path of the entity and each other path in which a route of it has `{id}`.
 fn reserved(base: &str, table: &Table, all: &[Endpoint]) -> Box<[String]> {

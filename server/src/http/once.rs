@@ -19,7 +19,7 @@ pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-rep
 /// The response with the one-time members.
 ///
 /// # Errors
-/// `internal` when something was not.
+/// `internal` if a one-time member was not set, or if the response is not a JSON object.
 pub(super) async fn reveal(once: &Once, response: Response<Body>) -> Result<Response<Body>> {
     if !response.status().is_success() || response.headers().contains_key(REPLAYED) {
         return Ok(response);
@@ -29,15 +29,15 @@ pub(super) async fn reveal(once: &Once, response: Response<Body>) -> Result<Resp
     let members = once.take()?;
     let mut added = Vec::with_capacity(128);
     crate::json::write_object(members, &mut added);
-    let whole = match (record.strip_suffix(b"}"), added.strip_prefix(b"{")) {
+    let merged = match (record.strip_suffix(b"}"), added.strip_prefix(b"{")) {
         (Some(b"{"), _) => added,
         (Some(record), Some(added)) => [record, b",", added].concat(),
         _ => {
             return Err(Error::internal(
-                "what is given once needs an answer that is one record",
+                "`output_once` needs a response that is one record",
             ));
         }
     };
     parts.headers.insert(CACHE_CONTROL, NO_STORE);
-    Ok(Response::from_parts(parts, Body::from(whole)))
+    Ok(Response::from_parts(parts, Body::from(merged)))
 }

@@ -127,11 +127,11 @@ impl OperationPlan {
     /// for an id that can name no record.
     pub(super) fn read(
         &self,
-        on: &Target,
+        target: &Target,
         request: &EntityRequest<'_>,
         mut problems: Vec<Problem>,
     ) -> Result<OperationInput> {
-        let (table, include) = (&*on.table, &on.include);
+        let (table, include) = (&*target.table, &target.include);
         let (Request { params, parts, .. }, cx) = (request.head, &request.cx);
         let body = &*request.body;
         let mut read = OperationInput {
@@ -166,7 +166,7 @@ impl OperationPlan {
                 &mut problems,
             ),
             Some((index, whole)) => {
-                input::declared(&parts.headers, body)?;
+                input::check_content_type(&parts.headers, body)?;
                 let (field, key) = (
                     self.spec.params[index].field_of(table.desc),
                     self.spec.kind.bounds().map_or("", |b| b.key),
@@ -215,10 +215,10 @@ impl OperationPlan {
             }
             self.pair(table, pair, &pairs, &mut read, &mut problems);
         }
-        self.bounds(table, &read.page, &mut problems);
+        self.check_page(table, &read.page, &mut problems);
         if !problems.is_empty() {
-            self.required(&read.args, &mut problems);
-            self.judge(table, &read.args, &mut problems);
+            self.report_missing(&read.args, &mut problems);
+            self.check_rules(table, &read.args, &mut problems);
             return Err(Error::validation(problems));
         }
         self.spec.complete(|| cx.now(), &mut read.args);
@@ -256,7 +256,7 @@ impl OperationPlan {
         read: &mut OperationInput,
         problems: &mut Vec<Problem>,
     ) {
-        let own = problems.len();
+        let problems_before = problems.len();
         read.args = read_param_members(table.desc, self.spec.params, body, cx.now(), problems);
         let is_param = |name: &str| {
             self.spec
@@ -273,11 +273,11 @@ impl OperationPlan {
                 continue;
             };
             // The reader of parameters does not know this member.
-            if let Some(at) = problems[own..]
+            if let Some(at) = problems[problems_before..]
                 .iter()
                 .position(|p| p.path == *name && p.code == "unknown_field")
             {
-                problems.remove(own + at);
+                problems.remove(problems_before + at);
             }
             match (key, value) {
                 (PageKey::Limit | PageKey::Number, Json::Number(text)) => {
@@ -337,7 +337,7 @@ impl OperationPlan {
     }
 
     /// Reports a page number beyond the limit, or a page number together with a cursor.
-    fn bounds(&self, table: &Table, page: &PageArgs, problems: &mut Vec<Problem>) {
+    fn check_page(&self, table: &Table, page: &PageArgs, problems: &mut Vec<Problem>) {
         let paging = self
             .spec
             .kind
@@ -451,7 +451,7 @@ impl OperationPlan {
     /// `validation_failed` with every problem.
     pub(super) fn check_required(&self, args: &[Option<Value>]) -> Result<()> {
         let mut problems = Vec::new();
-        self.required(args, &mut problems);
+        self.report_missing(args, &mut problems);
         if problems.is_empty() {
             Ok(())
         } else {
@@ -459,8 +459,9 @@ impl OperationPlan {
         }
     }
 
-    /// Reports missing parameters of a refused call. For accepted calls the executor does.
-    fn required(&self, args: &[Option<Value>], problems: &mut Vec<Problem>) {
+    /// Reports missing parameters of a call that is refused anyway. For other calls the executor
+    /// reports them.
+    fn report_missing(&self, args: &[Option<Value>], problems: &mut Vec<Problem>) {
         for (index, param) in self.spec.params.iter().enumerate() {
             let path = match self.sources[index] {
                 Carrier::Id(_) => continue,
@@ -483,9 +484,9 @@ impl OperationPlan {
 }
 
 impl OperationPlan {
-    /// Reports broken rules of written values of a refused call. For accepted calls the executor
-    /// does.
-    fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<Problem>) {
+    /// Reports written values that break a rule, for a call that is refused anyway. For other calls
+    /// the executor reports them.
+    fn check_rules(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<Problem>) {
         let given = self
             .spec
             .params
@@ -498,7 +499,9 @@ impl OperationPlan {
         {
             match (param.place, value) {
                 (Place::Whole(Whole::Item | Whole::Patch), Value::Json(item)) => {
-                    table.validator.judge_item(param.field, item, problems);
+                    table
+                        .validator
+                        .collect_item_problems(param.field, item, problems);
                 }
                 (Place::Whole(_), _) => table.validator.check(param.field, value, "", problems),
                 _ => {

@@ -17,13 +17,13 @@ pub type Override = Arc<dyn Fn(OverrideCall) -> BoxFuture<'static, Result<Outcom
 pub struct OverrideCall {
     /// The caller, the instant and the request id.
     pub cx: Cx,
-    /// The entity the route works on.
+    /// The table of the route's entity.
     pub table: Arc<Table>,
-    /// Typed access to every other entity.
+    /// Typed access to every entity.
     pub adapters: Adapters,
     /// The typed inputs.
     pub inputs: Inputs,
-    /// How records are wanted: hand it to the table.
+    /// The requested form of records, to be passed to `table`.
     pub form: Form,
     /// `create`, `list` and so on, or the name of the operation.
     pub route: &'static str,
@@ -41,10 +41,10 @@ impl OverrideCall {
         self.adapters.get::<E>()
     }
 
-    /// The key of the record that the path names.
+    /// The key of the record in the path.
     ///
     /// # Errors
-    /// `internal` when the route names none, or keys have another type.
+    /// `internal` when the route has no record in its path, or keys have another type.
     pub fn key<T: FieldType>(&self) -> Result<T> {
         let key = match &self.inputs {
             Inputs::Get(key) | Inputs::Update(key, ..) | Inputs::Delete(key, _) => Some(key),
@@ -59,7 +59,7 @@ impl OverrideCall {
     /// Returns the argument of an operation at a position; an omitted argument is null.
     ///
     /// # Errors
-    /// `internal` when the route is no operation, or the argument has another type.
+    /// `internal` when the route is not an operation, or the argument has another type.
     pub fn arg<T: FieldType>(&self, position: usize) -> Result<T> {
         let Inputs::Operation(args, ..) = &self.inputs else {
             return Err(Error::internal(format!(
@@ -77,10 +77,11 @@ impl OverrideCall {
         Sql::new(&self.table, &self.cx, self.route, text)
     }
 
-    /// The answer of a route that answers one record: that with this key, as the caller may see it.
+    /// The outcome of a route that returns one record: the record with this key, with the fields
+    /// that the caller may read.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store fails.
     pub async fn record(&self, key: impl FieldType) -> Result<Outcome> {
         let key = canonical_value(self.table.desc.primary_field(), key.into_value());
         Ok(Outcome::Record(
@@ -94,16 +95,16 @@ impl OverrideCall {
 /// The typed inputs of a route.
 #[derive(Debug)]
 pub enum Inputs {
-    /// Of `create`: a value for every field, defaults included.
+    /// For `create`: a value for every field, defaults included.
     Create(Draft),
-    /// Of `list`.
+    /// For `list`.
     List(ListRequest),
     /// For `get`: the key.
     Get(Value),
-    /// Of `update`: the key, the changes, the expected version.
+    /// For `update`: the key, the changes, the expected version.
     Update(Value, Draft, Option<i64>),
-    /// Of `delete`: the key, the expected version.
+    /// For `delete`: the key, the expected version.
     Delete(Value, Option<i64>),
-    /// Of an operation: its arguments, page and expected version.
+    /// For an operation: its arguments, page and expected version.
     Operation(Vec<Option<Value>>, PageArgs, Option<i64>),
 }

@@ -1,4 +1,4 @@
-//! Paths: built from descriptors once, taken apart per request.
+//! Paths: built from descriptors at start-up, and split into segments for each request.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -74,7 +74,7 @@ pub(super) fn push_segment(out: &mut String, text: &str) {
     let _ = write!(out, "{}", utf8_percent_encode(text, SEGMENT));
 }
 
-/// A path with its parameters named by position, and their own names in order.
+/// A path with parameters that are named by position, and the declared names in order.
 ///
 /// The router refuses `/posts/{id}` together with `/posts/{slug}/feed`. With parameters named by
 /// position both begin with `/posts/{p0}`. A wildcard stays a wildcard.
@@ -101,7 +101,7 @@ pub(super) fn canonical(path: &str) -> (String, Vec<String>) {
 ///
 /// A client that decodes a segment cannot distinguish two spellings of it, so the router and path
 /// guards must not either. An encoded slash stays inside its segment.
-pub(super) fn normal(path: &str) -> Option<String> {
+pub(super) fn normalized(path: &str) -> Option<String> {
     if !path.as_bytes().contains(&b'%') {
         return None;
     }
@@ -111,7 +111,7 @@ pub(super) fn normal(path: &str) -> Option<String> {
             out.push('/');
         }
         match decode(segment) {
-            // Some clients and proxies resolve a segment of dots.
+            // `.` and `..` stay encoded, because some clients and proxies resolve such segments.
             Some(decoded) if !matches!(&*decoded, "." | "..") => push_segment(&mut out, &decoded),
             _ => out.push_str(segment),
         }
@@ -120,7 +120,7 @@ pub(super) fn normal(path: &str) -> Option<String> {
 }
 
 /// The URI with another path and the same query.
-pub(super) fn moved(uri: &Uri, path: &str) -> Uri {
+pub(super) fn with_path(uri: &Uri, path: &str) -> Uri {
     let target = uri
         .query()
         .map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
@@ -185,9 +185,9 @@ mod tests {
             ("/posts/%00", None),
             ("/posts", None),
         ] {
-            assert_eq!(normal(path).as_deref(), expected, "{path}");
-            let once = normal(path).unwrap_or_else(|| path.to_owned());
-            assert_eq!(normal(&once), None, "{once}");
+            assert_eq!(normalized(path).as_deref(), expected, "{path}");
+            let once = normalized(path).unwrap_or_else(|| path.to_owned());
+            assert_eq!(normalized(&once), None, "{once}");
         }
     }
 

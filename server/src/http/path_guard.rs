@@ -1,8 +1,8 @@
 //! Guards of the app: they protect all routes below a path, including those of packages and
 //! plugins.
 //!
-//! If the path of a route alone decides whether it matches a pattern, this is computed at start-up.
-//! If a path parameter decides, and for routes of plugins, the path of each request is matched.
+//! Start-up finds the routes that a pattern matches always or never. If the result depends on a
+//! path parameter, or the route belongs to a plugin, the path of each request is matched.
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,13 +43,14 @@ impl RouteGuard {
         Self(Requirement::Named(name.into(), None))
     }
 
-    /// A name with an argument: `RouteGuard::with("require_step_up", GuardArg::Int(300))`.
+    /// A guard by its name, with an argument:
+    /// `RouteGuard::with("require_step_up", GuardArg::Int(300))`.
     pub fn with(name: impl Into<String>, argument: GuardArg) -> Self {
         Self(Requirement::Named(name.into(), Some(argument)))
     }
 
     /// The name in policies, and the argument as JSON.
-    pub(crate) fn shown(&self) -> (&str, Option<serde_json::Value>) {
+    pub(crate) fn name_and_argument(&self) -> (&str, Option<serde_json::Value>) {
         match &self.0 {
             Requirement::Roles(roles) => ("require_role", Some(serde_json::json!(**roles))),
             Requirement::Named(name, argument) => (name, argument.map(GuardArg::to_json)),
@@ -59,7 +60,8 @@ impl RouteGuard {
     /// The check of the guard.
     ///
     /// # Errors
-    /// The name that is not registered, as text that follows the pattern.
+    /// If the guard is not registered or does not accept the argument. The text completes a message
+    /// that begins with the pattern.
     fn check(&self, auth: &RouteAuth) -> Result<GuardCheck, String> {
         match &self.0 {
             Requirement::Roles(roles) => {
@@ -120,29 +122,30 @@ impl PathGuard {
         &self.guard
     }
 
-    /// Whether it applies to every call of the route; else the path parameters decide.
+    /// Whether the guard applies to every call of the route; otherwise the path parameters decide.
     pub(crate) fn always(&self) -> bool {
         self.always
     }
 
-    /// Whether some path of a route matches.
-    pub(crate) fn reaches(&self, template: &str) -> bool {
+    /// Whether any path of a route matches the pattern.
+    pub(crate) fn may_match(&self, template: &str) -> bool {
         self.pattern.covers(template) != Cover::Never
     }
 
-    /// The undeclared roles and unregistered names, as text that follows the pattern.
+    /// The undeclared roles and unregistered names. Each text completes a message that begins with
+    /// the pattern.
     pub(crate) fn missing(&self, auth: &RouteAuth, registry: &Registry) -> Vec<String> {
         let mut out: Vec<String> = self.guard.check(auth).err().into_iter().collect();
         if let Requirement::Roles(roles) = &self.guard.0 {
             out.extend(registry.unknown_roles(roles.iter().map(String::as_str)));
             if roles.is_empty() {
-                out.push("names no role: nobody could pass".to_owned());
+                out.push("has no role, so no caller could pass".to_owned());
             }
         }
         out
     }
 
-    /// Whether it requires roles, so that a role check must be registered.
+    /// Whether the guard requires roles, so that a role check must be registered.
     pub(crate) fn requires_roles(&self) -> bool {
         matches!(self.guard.0, Requirement::Roles(_))
     }
@@ -151,7 +154,7 @@ impl PathGuard {
 /// Adds guards to the endpoints that they match.
 pub fn guard(guards: &[PathGuard], endpoints: &mut [Endpoint]) {
     for endpoint in endpoints {
-        let reaching =
+        let matching =
             guards
                 .iter()
                 .filter_map(|guard| match guard.pattern.covers(&endpoint.path) {
@@ -161,7 +164,7 @@ pub fn guard(guards: &[PathGuard], endpoints: &mut [Endpoint]) {
                         ..guard.clone()
                     }),
                 });
-        endpoint.guards = reaching.collect();
+        endpoint.guards = matching.collect();
     }
 }
 
@@ -193,7 +196,7 @@ impl PathGuards {
     }
 
     /// Whether any of them applies to a path.
-    pub(super) fn stand_before(&self, path: &str) -> bool {
+    pub(super) fn apply_to(&self, path: &str) -> bool {
         self.0
             .iter()
             .any(|(pattern, _)| pattern.as_ref().is_none_or(|pattern| pattern.matches(path)))
@@ -207,7 +210,7 @@ impl PathGuards {
         let Some(actor) = cx.get_actor() else {
             return Ok(());
         };
-        let stands = |pattern: &Option<Arc<Pattern>>| match (pattern, path) {
+        let applies = |pattern: &Option<Arc<Pattern>>| match (pattern, path) {
             (Some(pattern), Some(path)) => pattern.matches(path),
             _ => true,
         };
@@ -218,7 +221,7 @@ impl PathGuards {
         };
         self.0
             .iter()
-            .filter(|(pattern, _)| stands(pattern))
+            .filter(|(pattern, _)| applies(pattern))
             .try_for_each(|(_, check)| check(&call))
     }
 }
@@ -265,7 +268,7 @@ impl Pattern {
             {
                 Some(name) if name.starts_with('*') => {
                     if n + 1 < segments.len() {
-                        return Err(format!("`{segment}` stands at the end of a pattern"));
+                        return Err(format!("`{segment}` must be the last segment of a pattern"));
                     }
                     rest = true;
                 }
@@ -274,7 +277,7 @@ impl Pattern {
                 }
                 None if !segment.contains(['{', '}', '*', '?', '#']) => {
                     let decoded =
-                        path::decode(segment).ok_or_else(|| format!("`{segment}` is no UTF-8"))?;
+                        path::decode(segment).ok_or_else(|| format!("`{segment}` is not UTF-8"))?;
                     parts.push(Part::Static(decoded.into_owned()));
                 }
                 _ => {
@@ -291,8 +294,9 @@ impl Pattern {
         })
     }
 
-    /// Whether a path matches, either split into segments first, or decoded first with `..`
-    /// resolved. Running a guard unnecessarily is a smaller mistake than skipping it.
+    /// Whether a path matches in one of two readings: split at `/`, then each segment decoded; or
+    /// decoded first, then split at `/` and `\`, with `.` and `..` resolved. Running a guard
+    /// unnecessarily is a smaller mistake than skipping it.
     fn matches(&self, path: &str) -> bool {
         let segments: Vec<_> = path
             .split('/')
@@ -300,7 +304,7 @@ impl Pattern {
             .map(path::decode)
             .collect();
         // A segment that is not UTF-8 equals no static segment.
-        if self.fits(segments.iter().map(|segment| segment.as_deref())) {
+        if self.matches_segments(segments.iter().map(|segment| segment.as_deref())) {
             return true;
         }
         let Some(decoded) = path::decode(path) else {
@@ -314,10 +318,10 @@ impl Pattern {
                 segment => resolved.push(segment),
             }
         }
-        self.fits(resolved.into_iter().map(Some))
+        self.matches_segments(resolved.into_iter().map(Some))
     }
 
-    fn fits<'a>(&self, mut segments: impl Iterator<Item = Option<&'a str>>) -> bool {
+    fn matches_segments<'a>(&self, mut segments: impl Iterator<Item = Option<&'a str>>) -> bool {
         for part in &self.parts {
             match (part, segments.next()) {
                 (_, None) => return false,
@@ -340,7 +344,7 @@ impl Pattern {
                 .strip_prefix('{')
                 .and_then(|inner| inner.strip_suffix('}'));
             match (part, inner) {
-                // The rest of the path decides.
+                // Whether the pattern matches depends on the rest of the request's path.
                 (_, Some(name)) if name.starts_with('*') => return Cover::Sometimes,
                 (Part::Static(_), Some(_)) => cover = Cover::Sometimes,
                 (Part::Static(text), None) if path::decode(segment).as_deref() != Some(text) => {
@@ -373,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_are_none() {
+    fn invalid_path_patterns_are_rejected() {
         for text in [
             "admin",
             "",
@@ -401,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_requests() {
+    fn a_pattern_matches_all_spellings_of_a_request_path() {
         let admin = pattern("/admin/{*rest}");
         for path in [
             "/admin",
@@ -437,9 +441,9 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_routes() {
+    fn a_pattern_covers_a_route_always_sometimes_or_never() {
         use Cover::{Always, Never, Sometimes};
-        for (at, template, expected) in [
+        for (pattern_text, template, expected) in [
             ("/admin/{*rest}", "/admin/users", Always),
             ("/admin/{*rest}", "/admin", Always),
             ("/admin/{*rest}", "/admin/users/{id}", Always),
@@ -457,9 +461,9 @@ mod tests {
             ("/{*rest}", "/", Always),
         ] {
             assert_eq!(
-                pattern(at).covers(template),
+                pattern(pattern_text).covers(template),
                 expected,
-                "{at} over {template}"
+                "{pattern_text} for route {template}"
             );
         }
     }

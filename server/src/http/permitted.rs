@@ -17,10 +17,10 @@ pub(super) struct Permitted<'a> {
 
 impl Permitted<'_> {
     /// The result. An error distinguishes a forbidden record from a missing one.
-    pub(super) async fn settle<T>(self, on: &Target, result: Result<T>) -> Result<T> {
+    pub(super) async fn settle<T>(self, target: &Target, result: Result<T>) -> Result<T> {
         match (result, &self.matches) {
             (Err(error), Some(matches)) => {
-                Err(Box::pin(self.permit.explain(&on.table, &self.cx, matches, error)).await)
+                Err(Box::pin(self.permit.explain(&target.table, &self.cx, matches, error)).await)
             }
             (done, _) => done,
         }
@@ -28,7 +28,7 @@ impl Permitted<'_> {
 }
 
 /// Converts an empty result into `not_found`.
-pub(super) fn found(outcome: Result<Outcome>) -> Result<Outcome> {
+pub(super) fn require_record(outcome: Result<Outcome>) -> Result<Outcome> {
     match outcome {
         Ok(Outcome::Record(rows)) if rows.count == 0 => Err(Error::not_found()),
         outcome => outcome,

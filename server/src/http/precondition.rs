@@ -5,11 +5,11 @@ use axum::http::{HeaderMap, HeaderValue};
 
 use crate::Problem;
 
-/// The version an `If-Match` names; `Ok(None)` when there is none.
+/// The version in `If-Match`; `Ok(None)` without the header.
 ///
 /// # Errors
-/// The problem, when it is not exactly one strong tag in canonical form: `*`, weak tags, lists and
-/// garbage.
+/// The problem, when it is not exactly one strong tag in canonical form. `*`, weak tags and lists
+/// are refused.
 pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<i64>, Problem> {
     let mut values = headers.get_all(IF_MATCH).iter();
     let Some(first) = values.next() else {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_good_when_any_tag_is_equal() {
+    fn if_none_match_accepts_any_equal_tag() {
         let tag = HeaderValue::from_static("\"3\"");
         for good in ["\"3\"", "W/\"3\"", "\"1\", \"3\"", "*"] {
             assert!(

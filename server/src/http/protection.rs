@@ -11,8 +11,8 @@ use crate::{Code, Error};
 
 /// Runs `work` for at most `limit`, and converts a panic into an error.
 ///
-/// The timer starts when the work first waits. A request that is answered at once, as by an
-/// embedded store, needs no timer.
+/// The timer starts when the work first waits. A request that never waits, as with an embedded
+/// store, needs no timer.
 ///
 /// # Errors
 /// `timeout`, and `internal` with the text of the panic as its cause.
@@ -20,7 +20,7 @@ pub(super) async fn protected<T>(
     limit: Duration,
     mut work: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, Error> {
-    // Boxed: hardly any request needs it, and each would carry its size.
+    // Boxed, because few requests need the timer, and it would enlarge the future of every request.
     let mut timer = None;
     poll_fn(|cx| {
         // After a panic, `work` is not polled again.
@@ -43,7 +43,10 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", text.unwrap_or("a value that is not text"))
+    format!(
+        "panicked: {}",
+        text.unwrap_or("(panic payload is not a string)")
+    )
 }
 
 #[cfg(test)]
@@ -53,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn work_is_bounded_and_panics_are_errors() {
+    async fn handlers_time_out_and_their_panics_are_errors() {
         let limit = Duration::from_secs(30);
         assert_eq!(protected(limit, pin!(async { 7 })).await.unwrap(), 7);
         assert_eq!(

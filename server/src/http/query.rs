@@ -1,4 +1,4 @@
-//! Query strings: read strictly, once.
+//! Strict parsing of query strings.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,8 @@ pub(super) struct Pair<'a> {
     pub(super) key: Cow<'a, str>,
     /// Decoded; `None` for a broken percent sequence or bytes that are not UTF-8.
     pub(super) value: Option<Cow<'a, str>>,
-    /// As the client wrote it: only here a comma that separates differs from `%2C`, which is data.
+    /// The text as the client sent it. Only in this form, a separating comma differs from `%2C`,
+    /// which is data.
     raw: &'a str,
 }
 
@@ -79,13 +80,13 @@ fn hex(digit: u8) -> Option<u8> {
         .and_then(|d| u8::try_from(d).ok())
 }
 
-/// Most unknown keys that an answer names.
-const UNKNOWN: usize = 100;
+/// The maximum number of unknown keys in an error response.
+const MAX_UNKNOWN: usize = 100;
 
 /// The maximum number and length of unknown keys that are compared with the known names, because
 /// the cost of a comparison is the product of both lengths.
-const HINTS: usize = 8;
-const LONGEST_HINTED: usize = 64;
+const MAX_HINTS: usize = 8;
+const MAX_HINT_LENGTH: usize = 64;
 
 /// 400 `unknown_parameter` with each unknown key once, and the nearest of `known` if one is
 /// similar; `Ok` if there are none.
@@ -105,7 +106,7 @@ pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
             return Problem::new(
                 path,
                 "unknown_parameter",
-                "names nothing that this route can include",
+                "is not a relation that this route can include",
             );
         }
         // `titel[contains]` is meant for `title`.
@@ -114,7 +115,7 @@ pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
             .split('[')
             .next()
             .unwrap_or_default();
-        let hint = if n < HINTS && name.len() <= LONGEST_HINTED {
+        let hint = if n < MAX_HINTS && name.len() <= MAX_HINT_LENGTH {
             crate::suggest::did_you_mean(name, known())
         } else {
             String::new()
@@ -127,7 +128,7 @@ pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
     };
     let details = paths
         .into_iter()
-        .take(UNKNOWN)
+        .take(MAX_UNKNOWN)
         .enumerate()
         .map(detail)
         .collect();
@@ -145,7 +146,7 @@ pub(super) fn duplicate(pair: &Pair<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The value of a field's type in a text; problems are pushed at `path`.
+/// Parses a text as a value of a field's type; problems are added with `path`.
 pub(super) fn scalar(
     field: &FieldDesc,
     text: &str,
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_whole_and_positive() {
+    fn limits_are_positive_integers() {
         let limit = |text: &str| {
             let query = format!("limit={text}");
             let mut problems = Vec::new();

@@ -19,9 +19,10 @@ use crate::{Actor, Code, Error, Result, Timestamp};
 pub enum Caller<'a> {
     /// An actor, by id.
     Actor(&'a str),
-    /// Anonymous callers from an IP address, or from its /64 for IPv6.
+    /// The callers from an IP address, or from its /64 for IPv6: the anonymous ones, or all of them
+    /// if the limit is `by_address`.
     Address(IpAddr),
-    /// Anonymous callers without a known address: all of them share one counter.
+    /// Such callers without a known address: all of them share one counter.
     Unknown,
 }
 
@@ -46,7 +47,7 @@ pub enum RateVerdict {
     Refused(u64),
 }
 
-/// The answer of a [`RateStore`]: most stores answer immediately.
+/// The result of a [`RateStore`]. Most stores return it immediately.
 pub enum RateReply {
     /// Available now.
     Ready(Result<RateVerdict>),

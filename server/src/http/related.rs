@@ -45,12 +45,12 @@ pub(crate) enum RelatedRoute {
 
 /// The policy of a related entity's own `get` or `list` route.
 pub(super) struct RelatedPolicy {
-    /// That route, for its middleware.
+    /// The related entity's route, for its middleware.
     route: Endpoint,
     /// Counts calls together with those of that route.
     limiter: Option<Limiter>,
-    /// Guards of the app on prefixes of its path.
-    before: Option<PathGuards>,
+    /// Guards of the app that match the path of that route.
+    path_guards: Option<PathGuards>,
     check: Option<AuthCheck>,
     roles: &'static [&'static str],
     require_role: RoleCheck,
@@ -59,9 +59,9 @@ pub(super) struct RelatedPolicy {
 }
 
 /// The policy of an entity for its records in responses of other routes.
-pub(crate) fn policy(entity: &EntityDesc, shows: RelatedRoute) -> Policy {
+pub(crate) fn policy(entity: &EntityDesc, kind: RelatedRoute) -> Policy {
     let [_, _, get, ..] = entity.routes;
-    Policy::effective(if shows == RelatedRoute::Get {
+    Policy::effective(if kind == RelatedRoute::Get {
         get.or(entity.defaults)
     } else {
         entity.list_policy()
@@ -82,42 +82,43 @@ pub(super) struct Sources {
 }
 
 impl RelatedPolicy {
-    /// The policy of `table` for `around.endpoint`. `name` is the relation or operation, for
+    /// The policy of `table` for `route_context.endpoint`. `name` is the relation or operation, for
     /// messages.
     ///
     /// # Errors
     /// The reason why the policy cannot be applied.
     pub(super) fn new(
-        around: &RouteContext<'_>,
+        route_context: &RouteContext<'_>,
         table: &Arc<Table>,
-        shows: RelatedRoute,
+        kind: RelatedRoute,
         name: &str,
     ) -> std::result::Result<Self, String> {
         let RouteContext {
             endpoint: outer,
             all,
             state,
-        } = *around;
-        let policy = policy(table.desc, shows);
+        } = *route_context;
+        let policy = policy(table.desc, kind);
         let check = match policy.auth {
             AuthDesc::None => None,
             AuthDesc::Named(auth) => match state.auth.check(auth) {
                 Some(check) => Some(Arc::clone(check)),
                 None => {
                     return Err(format!(
-                        "{name} asks for auth `{auth}`, which nobody registered"
+                        "{name} needs auth `{auth}`, which no plugin registers"
                     ));
                 }
             },
         };
-        // As for a list: an actor without the permission sees only their own records.
+        // The action is that of a list, so an actor without the permission sees only their own
+        // records.
         let mut route = Endpoint {
             method: Method::Get,
             path: String::new(),
             table: Some(Arc::clone(table)),
             action: Action::List,
             policy,
-            name: if shows == RelatedRoute::Get {
+            name: if kind == RelatedRoute::Get {
                 "get"
             } else {
                 "list"
@@ -130,29 +131,26 @@ impl RelatedPolicy {
             around: &[],
         };
         let own = |e: &&Endpoint| match e.action {
-            Action::Get => shows == RelatedRoute::Get,
-            Action::List => shows == RelatedRoute::List,
+            Action::Get => kind == RelatedRoute::Get,
+            Action::List => kind == RelatedRoute::List,
             _ => false,
         };
         let [_, list, get, ..] = table.desc.mounts;
-        let own_mount = if shows == RelatedRoute::Get {
-            get
-        } else {
-            list
-        };
+        let own_mount = if kind == RelatedRoute::Get { get } else { list };
         if let Some(target) = all.iter().filter(own).find(|e| mounted::is_of(table, e)) {
             route.path.clone_from(&target.path);
             route.name.clone_from(&target.name);
             route.guards.clone_from(&target.guards);
             route.around = target.around;
-        } else if let Some((path, beside)) = mounted::place(table, own_mount, all) {
-            // The route is not mounted. The guards on its path still decide who may see its
-            // records.
-            (route.path, route.around) = (path, beside.around);
+        } else if let Some((path, other_route)) = mounted::path_of_generated(table, own_mount, all)
+        {
+            // The route is not mounted. The path guards on its path still decide which callers may
+            // read its records.
+            (route.path, route.around) = (path, other_route.around);
             path_guard::guard(&state.guards, std::slice::from_mut(&mut route));
         }
         let refused = |missing: Vec<String>| format!("{name} {}", missing.join(", and "));
-        let before = PathGuards::new(&route.guards, &state.auth).map_err(refused)?;
+        let path_guards = PathGuards::new(&route.guards, &state.auth).map_err(refused)?;
         let mut checks = RouteChecks::new(&route, &state.auth, &state.registry).map_err(refused)?;
         if let Some(checks) = &mut checks {
             checks.leave_out(&route, outer);
@@ -173,7 +171,7 @@ impl RelatedPolicy {
         Ok(Self {
             route,
             limiter,
-            before,
+            path_guards,
             check,
             roles: policy.roles,
             require_role,
@@ -194,7 +192,7 @@ impl RelatedPolicy {
             return Ok(Arc::clone(&table.projection));
         };
         let chosen = mounted::fields(table, names)
-            .ok_or_else(|| format!("{name} is narrowed to a field that is not there"))?;
+            .ok_or_else(|| format!("{name} has an `output` with a field that the entity lacks"))?;
         Ok(Arc::new(Projection::of(table.desc, |i, field| {
             field.readable() && chosen.contains(&i)
         })))
@@ -202,7 +200,7 @@ impl RelatedPolicy {
 
     /// Whether the policy depends on the caller.
     pub(super) fn varies(&self) -> bool {
-        self.check.is_some() || self.before.is_some() || self.checks.is_some()
+        self.check.is_some() || self.path_guards.is_some() || self.checks.is_some()
     }
 
     /// The call, limited to the related records that it may read. The permission of the outer route
@@ -210,14 +208,14 @@ impl RelatedPolicy {
     ///
     /// # Errors
     /// The errors of the related route's policy.
-    pub(super) async fn admit(&self, asking: RelatedRequest<'_>) -> Result<Cx> {
-        let cx = asking.cx.unlimited();
+    pub(super) async fn admit(&self, request: RelatedRequest<'_>) -> Result<Cx> {
+        let cx = request.cx.unlimited();
         if let (Some(limiter), Some(actor)) = (&self.limiter, cx.get_actor()) {
             limiter.admit(actor, cx.address(), cx.now()).await?;
         }
-        if let Some(before) = &self.before {
+        if let Some(path_guards) = &self.path_guards {
             // The record is not known yet, so all guards below the path are checked.
-            before.admit(&cx, None)?;
+            path_guards.admit(&cx, None)?;
         }
         if let Some(actor) = cx.get_actor() {
             if let Some(check) = &self.check {
@@ -231,9 +229,9 @@ impl RelatedPolicy {
             return Ok(cx);
         };
         checks.guard(&cx)?;
-        checks.pass(&self.route, &asking, &cx).await?;
+        checks.pass(&self.route, &request, &cx).await?;
         match &checks.permit {
-            Some(permit) => permit.list(&permit.enter(cx).await?).await,
+            Some(permit) => permit.list(&permit.check_before_record(cx).await?).await,
             None => Ok(cx),
         }
     }
@@ -245,10 +243,10 @@ impl Sources {
     /// # Errors
     /// The reason why one of the policies cannot be applied.
     pub(super) fn new(
-        around: &RouteContext<'_>,
+        route_context: &RouteContext<'_>,
         table: &Table,
     ) -> std::result::Result<Self, String> {
-        let Action::Operation(spec, _) = around.endpoint.action else {
+        let Action::Operation(spec, _) = route_context.endpoint.action else {
             return Ok(Self::default());
         };
         let Some(derive) = spec.kind.derived() else {
@@ -260,7 +258,7 @@ impl Sources {
                 .sibling(entity)
                 .map_err(|_| format!("{name} is in no package of this app"))?;
             Ok(Source {
-                policy: RelatedPolicy::new(around, &table, RelatedRoute::List, &name)?,
+                policy: RelatedPolicy::new(route_context, &table, RelatedRoute::List, &name)?,
                 table,
             })
         };
@@ -278,7 +276,7 @@ impl Sources {
         self.each.is_empty()
     }
 
-    /// Whether a list requires anything of the caller.
+    /// Whether the policy of any of the lists depends on the caller.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -287,14 +285,14 @@ impl Sources {
     /// them: the response must not depend on records that the caller may not see.
     ///
     /// # Errors
-    /// As the first list that refuses.
-    pub(super) async fn admit(&self, asking: RelatedRequest<'_>) -> Result<Cx> {
+    /// The error of the first list that refuses the caller.
+    pub(super) async fn admit(&self, request: RelatedRequest<'_>) -> Result<Cx> {
         let mut lists = Vec::with_capacity(self.each.len());
         for Source { table, policy } in &self.each {
-            let cx = policy.admit(asking).await?;
+            let cx = policy.admit(request).await?;
             table.admit(&cx, "list")?;
             lists.push((table.desc, cx));
         }
-        Ok(asking.cx.let_through(lists))
+        Ok(request.cx.let_through(lists))
     }
 }

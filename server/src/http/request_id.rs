@@ -1,4 +1,4 @@
-//! The id under which a request is answered and logged.
+//! The id of a request in its response and in the log.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use bytes::Bytes;
 /// `x-request-id`
 pub(super) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A request's id: the inbound one when it is well formed, else a fresh uuid v7.
+/// A request's id: the value of the header `x-request-id` if it is well formed, otherwise a new
+/// uuid v7.
 ///
 /// Handlers of extra and plugin routes find it in the request's extensions.
 #[derive(Clone, Debug)]
@@ -19,15 +20,15 @@ impl RequestId {
     pub fn of(headers: &HeaderMap) -> Self {
         match headers.get(HEADER) {
             Some(value) if is_valid(value.as_bytes()) => Self(value.clone()),
-            _ => Self::fresh(),
+            _ => Self::generate(),
         }
     }
 
-    pub(super) fn fresh() -> Self {
+    pub(super) fn generate() -> Self {
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
         uuid::Uuid::now_v7().as_hyphenated().encode_lower(&mut text);
         let value = HeaderValue::from_maybe_shared(Bytes::copy_from_slice(&text));
-        // Hex digits and hyphens are a header value always.
+        // Hex digits and hyphens are always a valid header value.
         Self(value.unwrap_or_else(|_| HeaderValue::from_static("")))
     }
 
@@ -74,11 +75,11 @@ mod tests {
             "spaces in it",
             "semi;colon",
         ] {
-            let fresh = of(bad);
+            let generated = of(bad);
             assert_eq!(
                 (
-                    fresh.len(),
-                    uuid::Uuid::parse_str(&fresh).map(|u| u.get_version_num())
+                    generated.len(),
+                    uuid::Uuid::parse_str(&generated).map(|u| u.get_version_num())
                 ),
                 (36, Ok(7)),
                 "{bad}"

@@ -1,4 +1,4 @@
-//! Answers: records, pages, errors.
+//! Responses: records, pages, errors.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// The challenge to a caller who is treated as anonymous because the credential is invalid.
 const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
-/// An answer without a body.
+/// A response without a body.
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
@@ -44,7 +44,7 @@ pub(super) fn etag(version: i64) -> HeaderValue {
     text.push('"');
     text.push_str(itoa::Buffer::new().format(version));
     text.push('"');
-    // Digits in quotes are a header value always.
+    // Digits in quotes are always a valid header value.
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
@@ -54,12 +54,13 @@ pub(super) fn invalid_credential(response: &mut Response<Body>) {
     if response.status() != StatusCode::UNAUTHORIZED {
         let headers = response.headers_mut();
         headers.entry(WWW_AUTHENTICATE).or_insert(INVALID_TOKEN);
-        // Whatever the route allows: this response is for one caller and must not be cached.
+        // Even if the route allows caching, this response is for one caller and must not be cached.
         headers.insert(CACHE_CONTROL, NO_STORE);
     }
 }
 
-/// An answer that was made from an error, outside of any request: with its id, and the error.
+/// Rebuilds a response that a handler created from an error, so that it contains the request id.
+/// Also returns the error, for the log. Other responses stay unchanged.
 pub(super) fn raised(
     mut response: Response<Body>,
     id: &RequestId,
@@ -68,9 +69,9 @@ pub(super) fn raised(
         return (response, None);
     };
     let (mut parts, _) = response.into_parts();
-    let said = error(&raised, id.as_str()).into_body();
+    let body = error(&raised, id.as_str()).into_body();
     parts.headers.remove(CONTENT_LENGTH);
-    (Response::from_parts(parts, said), Some(raised))
+    (Response::from_parts(parts, body), Some(raised))
 }
 
 /// The response to `HEAD`: the headers of the response to `GET`, including its length, and no body.

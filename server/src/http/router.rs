@@ -52,7 +52,7 @@ pub struct HttpState {
     pub registry: Registry,
     /// The adapters of all entities.
     pub adapters: Adapters,
-    /// Read once per request.
+    /// The clock, which is read once per request.
     pub clock: Clock,
     /// Routes without a policy: those of plugins, `/health`, `/openapi.json`. They get the request
     /// id, the log, the timeout and the protection from panics. `RequestId`, [`Cx`](crate::Cx) and
@@ -82,7 +82,7 @@ pub struct HttpState {
     pub context: ContextProviders,
     /// Layers of plugins around every request.
     pub layers: Layers,
-    /// The right of this process to serve; `None` if it does not end.
+    /// The lease that lets this process serve; `None` if the process needs no lease.
     pub(crate) lease: Option<Lease>,
 }
 
@@ -138,7 +138,7 @@ pub fn router(endpoints: Vec<Endpoint>, state: HttpState) -> Result<axum::Router
 /// # Errors
 /// If two endpoints have the same method and path, if a path is malformed, or if a name in a policy
 /// is unknown.
-#[allow(clippy::needless_pass_by_value)] // the list has served its purpose here, and callers build it for this
+#[allow(clippy::needless_pass_by_value)] // callers build the list only for this call
 pub fn service(endpoints: Vec<Endpoint>, mut state: HttpState) -> Result<HttpService> {
     let layers = std::mem::take(&mut state.layers);
     let app = App::new(&endpoints, state)?;
@@ -151,11 +151,11 @@ pub fn service(endpoints: Vec<Endpoint>, mut state: HttpState) -> Result<HttpSer
     })
 }
 
-/// Answers every request of an application; cheap to clone.
+/// The service that responds to every request of an application; cheap to clone.
 #[derive(Clone)]
 pub struct HttpService {
     app: Arc<App>,
-    /// The other end of the connection that this clone serves.
+    /// The client address of the connection that this clone serves.
     from: Option<IpAddr>,
 }
 
@@ -163,16 +163,16 @@ impl HttpService {
     /// The same service for a connection from this address, for rate limits.
     #[must_use]
     pub fn from_address(&self, address: IpAddr) -> Self {
-        // One client has one address, whichever way the socket spells it.
+        // IPv4 addresses in IPv6 form are converted, so that a client always has the same address.
         Self {
             app: Arc::clone(&self.app),
             from: Some(address.to_canonical()),
         }
     }
 
-    /// Lets a caller call the routes.
+    /// Gives a [`RouteCaller`] access to the routes.
     pub(crate) fn reachable_by(&self, caller: &RouteCaller) {
-        caller.reach(&self.app);
+        caller.set_app(&self.app);
     }
 
     /// From now on, requests are refused with 503, except that for the liveness check.
@@ -239,7 +239,7 @@ pub(super) struct App {
     pub(super) anonymous: Arc<Actor>,
     pub(super) cors: Vec<Cors>,
     /// The remaining memory for bodies.
-    pub(super) room: BodyMemory,
+    pub(super) body_memory: BodyMemory,
     /// Layers of plugins around every request.
     layers: Option<axum::Router>,
     /// Paths of the app itself, which need no context values.
@@ -255,7 +255,7 @@ pub(super) struct App {
     lease: Option<Lease>,
 }
 
-/// A path with its methods.
+/// A path with its routes, one for each method.
 #[derive(Default)]
 struct Shape {
     params: Slots,
@@ -280,7 +280,7 @@ const METHODS: [operation::Method; 5] = [
     operation::Method::Delete,
 ];
 
-fn slot(method: &Method) -> Option<usize> {
+fn method_index(method: &Method) -> Option<usize> {
     Some(match *method {
         Method::GET | Method::HEAD => 0,
         Method::POST => 1,
@@ -302,11 +302,11 @@ pub(super) struct Params<'p> {
 /// offset is known.
 #[derive(Default)]
 struct Slots {
-    /// The offset of the first, in bytes.
+    /// The offset of the first parameter, in bytes.
     start: usize,
-    /// The segments of all, counted from the first.
+    /// The segment of each parameter, counted from the segment of the first parameter.
     segments: Box<[usize]>,
-    /// Whether the last one is at the end of the path.
+    /// Whether the last parameter is at the end of the path.
     ends: bool,
 }
 
@@ -358,7 +358,7 @@ impl App {
     fn new(endpoints: &[Endpoint], state: HttpState) -> Result<Self> {
         let mut paths = matchit::Router::new();
         let mut shapes: Vec<Shape> = Vec::new();
-        let mut known = std::collections::BTreeMap::new();
+        let mut positions = std::collections::BTreeMap::new();
         let context = Some(state.context.clone())
             .filter(|context| !context.is_empty())
             .map(Arc::new);
@@ -370,7 +370,7 @@ impl App {
         for endpoint in endpoints {
             let (canonical, names) = path::canonical(&endpoint.path);
             let mounted = Mounted::new(endpoint, &names, endpoints, &state, context.as_ref())?;
-            let at = shape_at(&canonical, &mut known, &mut paths, &mut shapes)?;
+            let at = shape_at(&canonical, &mut positions, &mut paths, &mut shapes)?;
             let method = METHODS
                 .iter()
                 .position(|m| *m == endpoint.method)
@@ -397,7 +397,7 @@ impl App {
         for path in &state.extra_paths {
             shape_at(
                 &path::canonical(path).0,
-                &mut known,
+                &mut positions,
                 &mut paths,
                 &mut shapes,
             )?;
@@ -425,7 +425,7 @@ impl App {
             clock: state.clock,
             anonymous: Arc::new(Actor::anonymous()),
             cors: state.cors,
-            room: BodyMemory::new(state.bodies),
+            body_memory: BodyMemory::new(state.bodies),
             layers: None,
             own: state.own,
             context,
@@ -436,14 +436,14 @@ impl App {
         })
     }
 
-    /// The route of an entity with a name.
+    /// Finds a route of an entity by the name of the route.
     pub(super) fn named(&self, entity: &EntityDesc, route: &str) -> Option<&Mounted> {
         let named = self.named.get_or_init(|| {
             let mut named = NamedRoutes::new();
             for (at, shape) in self.shapes.iter().enumerate() {
                 for (method, mounted) in shape.methods.iter().enumerate() {
                     if let Some(mounted) = mounted {
-                        caller::name(&mounted.endpoint, (at, method), &mut named);
+                        caller::add_route(&mounted.endpoint, (at, method), &mut named);
                     }
                 }
             }
@@ -458,7 +458,7 @@ impl App {
     /// # Errors
     /// `unavailable`.
     #[inline]
-    pub(super) fn serving(&self, now: Instant) -> Result<()> {
+    pub(super) fn check_may_serve(&self, now: Instant) -> Result<()> {
         match &self.lease {
             Some(lease) if !lease.holds(now) => Err(lease::ended()),
             _ => Ok(()),
@@ -478,20 +478,21 @@ impl App {
         if (0..params.len()).any(|n| params.get(n).is_none_or(str::is_empty)) {
             return Found::Nowhere;
         }
-        if let Some(Some(mounted)) = slot(method).map(|s| &shape.methods[s]) {
+        if let Some(Some(mounted)) = method_index(method).map(|s| &shape.methods[s]) {
             return Found::Endpoint(mounted, params);
         }
         shape.refusal.as_ref().map_or(Found::Nowhere, Found::Other)
     }
 }
 
+/// The position of a path in `shapes`. A new path is added to both tables.
 fn shape_at(
     canonical: &str,
-    known: &mut std::collections::BTreeMap<String, usize>,
+    positions: &mut std::collections::BTreeMap<String, usize>,
     paths: &mut matchit::Router<usize>,
     shapes: &mut Vec<Shape>,
 ) -> Result<usize> {
-    if let Some(at) = known.get(canonical) {
+    if let Some(at) = positions.get(canonical) {
         return Ok(*at);
     }
     let at = shapes.len();
@@ -502,7 +503,7 @@ fn shape_at(
         params: Slots::of(canonical),
         ..Shape::default()
     });
-    known.insert(canonical.to_owned(), at);
+    positions.insert(canonical.to_owned(), at);
     Ok(at)
 }
 
@@ -519,7 +520,7 @@ fn allow(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderValue {
         }
     }
     text.push_str("OPTIONS");
-    // Method names and commas are a header value always.
+    // Method names and commas are always a valid header value.
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("OPTIONS"))
 }
 

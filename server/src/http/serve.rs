@@ -1,8 +1,8 @@
 //! The one layer around every request: request id, log, timeout, panics, other origins, 404, 405,
 //! `HEAD` and `OPTIONS`.
 //!
-//! One function instead of a stack of layers: each layer would box a future and read the headers
-//! again.
+//! It is one function and not a stack of layers, because each layer would box a future and read the
+//! headers again.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -37,27 +37,28 @@ const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 const ANY_METHOD: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-/// The path of the liveness check: an app that stops is alive.
+/// The path of the liveness check, which also succeeds while the app stops.
 pub(crate) const LIVE: &str = "/health/live";
-/// Longest query string, in bytes.
+/// The maximum length of a query string, in bytes.
 const MAX_QUERY: usize = 8192;
 
-/// Marks the answer of the plugins' router to a path it does not have.
+/// Marks the response of the plugins' router to a path that it does not have.
 #[derive(Clone)]
 pub(super) struct Unrouted;
 
-/// Why a request to a plugin's route has no context; the [`Cx`] extractor answers it.
+/// The error because of which a request to a plugin's route has no context. The [`Cx`] extractor
+/// returns it.
 #[derive(Clone)]
 pub(super) struct Denied {
     pub(super) error: Arc<Error>,
-    /// Whether a provider of values of the context refuses it: then it reaches no handler at all.
+    /// Whether a provider of context values has refused the request. Then no handler runs.
     by_provider: bool,
 }
 
 /// Runs the context providers before these routes: if a provider refuses a request, no handler
 /// runs, whether or not it uses a [`Cx`]. This includes fallbacks of inner routers. A path without
 /// a handler is still 404.
-pub(crate) fn behind_providers(routes: axum::Router) -> axum::Router {
+pub(crate) fn after_providers(routes: axum::Router) -> axum::Router {
     routes.layer(from_fn(|request: Request<Body>, next: Next| async move {
         match request.extensions().get::<Denied>() {
             Some(Denied {
@@ -69,7 +70,7 @@ pub(crate) fn behind_providers(routes: axum::Router) -> axum::Router {
     }))
 }
 
-/// Answers a request.
+/// Responds to a request.
 ///
 /// The future is boxed once per request, so it is kept small: inner futures borrow, and rare paths
 /// are boxed separately.
@@ -80,8 +81,8 @@ pub(super) fn serve(
 ) -> impl Future<Output = Response<Body>> + Send {
     let started = Instant::now();
     let (mut parts, mut body) = request.into_parts();
-    if let Some(path) = path::normal(parts.uri.path()) {
-        parts.uri = path::moved(&parts.uri, &path);
+    if let Some(path) = path::normalized(parts.uri.path()) {
+        parts.uri = path::with_path(&parts.uri, &path);
     }
     let id = RequestId::of(&parts.headers);
     async move {
@@ -99,7 +100,7 @@ pub(super) fn serve(
             );
         }
         if app.stops.load(Ordering::Relaxed) && parts.uri.path() != LIVE {
-            let error = Error::unavailable("the app stops");
+            let error = Error::unavailable("the app is stopping");
             return finish(
                 Err(error),
                 &Exchange {
@@ -122,7 +123,7 @@ pub(super) fn serve(
                     from,
                     in_process: None,
                 };
-                let answer = match app.serving(started) {
+                let answer = match app.check_may_serve(started) {
                     Err(ended) => Err(ended),
                     Ok(()) => {
                         let work = pin!(dispatch::run(&request, &mut body));
@@ -146,7 +147,7 @@ pub(super) fn serve(
             Found::Nowhere => None,
         };
         let (method, grant) = (parts.method.clone(), grant(&app, &parts));
-        let on_server = method == Method::OPTIONS && parts.uri.path() == "*";
+        let is_server_options = method == Method::OPTIONS && parts.uri.path() == "*";
         let request = Unmatched {
             app: &app,
             parts,
@@ -157,11 +158,11 @@ pub(super) fn serve(
         let answer = match refusal {
             Some(refusal) => Box::pin(other_method(refusal, request)).await,
             // `OPTIONS *` is about the server, not about a route.
-            None if on_server => Ok(response::allow(
+            None if is_server_options => Ok(response::allow(
                 response::empty(StatusCode::NO_CONTENT),
                 &ANY_METHOD,
             )),
-            None => Box::pin(elsewhere(request)).await,
+            None => Box::pin(call_plugin_routers(request)).await,
         };
         finish(
             answer,
@@ -176,8 +177,8 @@ pub(super) fn serve(
     }
 }
 
-/// Answers a call within the process. Its route is known; a path that leads to another route is a
-/// 404.
+/// Responds to a call from within the process. Its route is known; if the path leads to another
+/// route, the response is 404.
 pub(super) async fn in_process(
     app: &Arc<App>,
     endpoint: &Endpoint,
@@ -186,7 +187,7 @@ pub(super) async fn in_process(
     (from, called): (Option<IpAddr>, request::InProcess<'_>),
 ) -> Response<Body> {
     let started = Instant::now();
-    let Some((mounted, params)) = caller::found(app, endpoint, &parts) else {
+    let Some((mounted, params)) = caller::find_same_route(app, endpoint, &parts) else {
         return response::error(&Error::not_found(), id.as_str());
     };
     let request = request::Request {
@@ -211,7 +212,7 @@ pub(super) async fn in_process(
     finish(answer, &exchange, None)
 }
 
-/// A request that no endpoint has the path and method of. A router of a plugin may have them.
+/// A request whose path and method belong to no endpoint. A router of a plugin may have them.
 struct Unmatched<'a> {
     app: &'a App,
     parts: Parts,
@@ -220,12 +221,13 @@ struct Unmatched<'a> {
     from: Option<IpAddr>,
 }
 
-/// Responds for a path whose endpoints have other methods. A router of a plugin may have this one.
+/// Responds to a request whose path has endpoints, but not for its method. A router of a plugin may
+/// have that method.
 async fn other_method(refusal: &Refusal, request: Unmatched<'_>) -> Result<Response<Body>> {
     let (options, id) = (request.parts.method == Method::OPTIONS, request.id);
     let mut allow = refusal.allow.clone();
     if request.app.extra.is_some() {
-        let answer = elsewhere(request).await?;
+        let answer = call_plugin_routers(request).await?;
         if answer.extensions().get::<Unrouted>().is_none() {
             if !matches!(
                 answer.status(),
@@ -249,7 +251,7 @@ async fn other_method(refusal: &Refusal, request: Unmatched<'_>) -> Result<Respo
 }
 
 /// Calls the routers of plugins, or responds 404.
-async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
+async fn call_plugin_routers(request: Unmatched<'_>) -> Result<Response<Body>> {
     let Unmatched {
         app,
         parts,
@@ -260,8 +262,8 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
     let Some(extra) = &app.extra else {
         return Err(Error::not_found());
     };
-    if !is_own(app, &parts) {
-        app.serving(Instant::now())?;
+    if !is_app_route(app, &parts) {
+        app.check_may_serve(Instant::now())?;
     }
     let options = parts.method == Method::OPTIONS;
     let work = async {
@@ -272,9 +274,9 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
         let guards = app
             .guards
             .as_ref()
-            .filter(|guards| guards.stand_before(parts.uri.path()));
+            .filter(|guards| guards.apply_to(parts.uri.path()));
         // The health check must not wait for a provider.
-        let providers = app.context.as_ref().filter(|_| !is_own(app, &parts));
+        let providers = app.context.as_ref().filter(|_| !is_app_route(app, &parts));
         let mut invalid = false;
         match dispatch::actor(app, &parts, id, from).await {
             Ok(actor) => {
@@ -283,11 +285,11 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
                 if let Some(guards) = guards {
                     guards.admit(&cx, Some(parts.uri.path()))?;
                 }
-                let known = match providers {
-                    Some(providers) => providers.known(&parts, cx).await,
+                let with_values = match providers {
+                    Some(providers) => providers.with_provided_values(&parts, cx).await,
                     None => Ok(cx),
                 };
-                match known {
+                match with_values {
                     Ok(cx) => drop(parts.extensions.insert(cx)),
                     Err(error) => drop(parts.extensions.insert(Denied {
                         error: Arc::new(error),
@@ -299,10 +301,13 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
             // A handler that extracts the caller gets this error; a public handler does not. A
             // provider may refuse the request as well.
             Err(error) => {
-                let nobody = Cx::new(Arc::clone(&app.anonymous), (app.clock)(), id.shared())
+                let anonymous_cx = Cx::new(Arc::clone(&app.anonymous), (app.clock)(), id.shared())
                     .called_from(from);
                 let by_provider = match providers {
-                    Some(providers) => providers.known(&parts, nobody).await.is_err(),
+                    Some(providers) => providers
+                        .with_provided_values(&parts, anonymous_cx)
+                        .await
+                        .is_err(),
                     None => false,
                 };
                 parts.extensions.insert(Denied {
@@ -321,7 +326,7 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
         Ok(answer)
     };
     let answer = match protected(Policy::DEFAULT.timeout, pin!(work)).await? {
-        // A CORS preflight carries no credential. It is answered without the router, because a
+        // A CORS preflight has no credential. The response does not come from the router, because a
         // handler may accept every method.
         Err(_) if options => {
             response::allow(response::empty(StatusCode::METHOD_NOT_ALLOWED), &ANY_METHOD)
@@ -346,11 +351,11 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
 
 /// Whether a request is for a handler of the app itself, which needs no caller. Plugins may have
 /// other public handlers.
-fn is_own(app: &App, parts: &Parts) -> bool {
+fn is_app_route(app: &App, parts: &Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD) && app.own.contains(&parts.uri.path())
 }
 
-/// The methods of both, in a fixed order.
+/// The methods of both lists, in a fixed order.
 fn merge_allow(ours: &HeaderValue, theirs: Option<&HeaderValue>) -> HeaderValue {
     let texts = [Some(ours), theirs];
     let has = |method: &str| {
@@ -378,14 +383,14 @@ fn grant(app: &App, parts: &Parts) -> Option<Grant> {
 /// The facts of a request that its response and its log entry need.
 #[derive(Clone, Copy)]
 struct Exchange<'a> {
-    /// `None` when no endpoint of ours answers.
+    /// `None` if no endpoint of the route table responds.
     mounted: Option<&'a Mounted>,
     method: &'a Method,
     id: &'a RequestId,
     started: Instant,
 }
 
-/// Turns an answer or error into the response, and logs it.
+/// Converts the result into the response, and logs it.
 fn finish(
     answer: Result<Response<Body>>,
     exchange: &Exchange<'_>,
@@ -441,8 +446,8 @@ fn finish(
     response
 }
 
-/// One event per request. The route's template is named, never the path: parameters may be
-/// sensitive.
+/// Writes one log event per request. It contains the route's template and never the path, because
+/// parameters may be sensitive.
 fn log(status: StatusCode, error: Option<&Error>, exchange: &Exchange<'_>) {
     let Exchange {
         mounted,

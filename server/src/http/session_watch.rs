@@ -1,5 +1,5 @@
-//! The ends of sessions and accounts: how an authentication plugin notifies other plugins, which
-//! keep records about them.
+//! Notifications about ended sessions and deleted accounts, from an authentication plugin to
+//! plugins that keep records about them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use crate::{Cx, Result};
 /// Called when sessions and accounts end. Plugins register one with
 /// [`PostCx::watch_sessions`](crate::PostCx::watch_sessions).
 ///
-/// Both methods run in the transaction of the end, so an error keeps the session or the account.
+/// Both methods run in the transaction that ends the session or the account. An error rolls it
+/// back.
 pub trait SessionWatch: Send + Sync + 'static {
-    /// A session was ended: by a logout, by a revocation, with its account. Not called for a session
-    /// that only expired.
+    /// Called when a session was ended by a logout, by a revocation, or with its account; not when
+    /// a session has expired.
     ///
     /// # Errors
-    /// Of the store.
+    /// The errors of the store.
     fn session_ended<'a>(
         &'a self,
         cx: &'a Cx,
@@ -26,10 +27,10 @@ pub trait SessionWatch: Send + Sync + 'static {
         session: &'a str,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// An account was deleted for good.
+    /// Called when an account was deleted permanently.
     ///
     /// # Errors
-    /// Of the store.
+    /// The errors of the store.
     fn account_deleted<'a>(&'a self, cx: &'a Cx, user: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 

@@ -5,17 +5,19 @@ use super::request_id::RequestId;
 use super::response::error_body;
 use crate::{Code, Error};
 
-/// The complete response in place of the HTTP library's bare one, or `None` if the bytes are not
-/// such a response.
+/// The complete response instead of the HTTP library's refusal, which has no body; `None` if the
+/// bytes are not such a refusal.
 ///
 /// The library's refusals are a head without a body: `HTTP/1.1 400 Bad Request`, a length of 0, a
 /// date.
-pub(crate) fn explain(bare: &[u8]) -> Option<Vec<u8>> {
-    let head = std::str::from_utf8(bare).ok()?.strip_suffix("\r\n\r\n")?;
-    let (first, headers) = head.split_once("\r\n")?;
-    let status = first
+pub(crate) fn with_error_body(refusal: &[u8]) -> Option<Vec<u8>> {
+    let head = std::str::from_utf8(refusal)
+        .ok()?
+        .strip_suffix("\r\n\r\n")?;
+    let (status_line, headers) = head.split_once("\r\n")?;
+    let status = status_line
         .strip_prefix("HTTP/1.1 ")
-        .or_else(|| first.strip_prefix("HTTP/1.0 "))?
+        .or_else(|| status_line.strip_prefix("HTTP/1.0 "))?
         .get(..3)?;
     let error = match status {
         "400" => Error::new(
@@ -35,31 +37,35 @@ pub(crate) fn explain(bare: &[u8]) -> Option<Vec<u8>> {
     {
         return None;
     }
-    let kept = headers.split("\r\n").filter(|line| {
+    let kept_headers = headers.split("\r\n").filter(|line| {
         let name = line.split(':').next().unwrap_or_default();
         !["content-length", "connection"]
             .iter()
             .any(|ours| name.eq_ignore_ascii_case(ours))
     });
-    Some(whole(first, kept, &error))
+    Some(closing_response(status_line, kept_headers, &error))
 }
 
-/// The answer to a connection that is one too many.
-pub(crate) fn crowded() -> Vec<u8> {
+/// The response to a connection above the limit per address.
+pub(crate) fn too_many_connections() -> Vec<u8> {
     let error = Error::new(Code::Unavailable, "Too many connections from this address");
-    whole(
+    closing_response(
         "HTTP/1.1 503 Service Unavailable",
         std::iter::once("retry-after: 1"),
         &error,
     )
 }
 
-/// An answer that ends its connection.
-fn whole<'a>(first: &str, headers: impl Iterator<Item = &'a str>, error: &Error) -> Vec<u8> {
-    let id = RequestId::fresh();
+/// A response that closes its connection.
+fn closing_response<'a>(
+    status_line: &str,
+    headers: impl Iterator<Item = &'a str>,
+    error: &Error,
+) -> Vec<u8> {
+    let id = RequestId::generate();
     let body = error_body(error, id.as_str());
     let mut out = Vec::with_capacity(body.len() + 256);
-    out.extend_from_slice(first.as_bytes());
+    out.extend_from_slice(status_line.as_bytes());
     for line in headers {
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(line.as_bytes());
@@ -75,31 +81,31 @@ fn whole<'a>(first: &str, headers: impl Iterator<Item = &'a str>, error: &Error)
 
 #[cfg(test)]
 mod tests {
-    use super::explain;
+    use super::with_error_body;
 
     #[test]
-    fn bare_refusals_get_a_body() {
+    fn refusals_of_the_http_library_get_a_body() {
         for (status, code) in [
             ("400 Bad Request", "validation_failed"),
             ("414 URI Too Long", "uri_too_long"),
             ("431 Request Header Fields Too Large", "headers_too_large"),
         ] {
-            let bare = format!(
+            let refusal = format!(
                 "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\ndate: today\r\n\r\n"
             );
-            let whole = explain(bare.as_bytes())
-                .and_then(|whole| String::from_utf8(whole).ok())
+            let response = with_error_body(refusal.as_bytes())
+                .and_then(|response| String::from_utf8(response).ok())
                 .unwrap_or_default();
-            let (head, body) = whole.split_once("\r\n\r\n").unwrap_or_default();
+            let (head, body) = response.split_once("\r\n\r\n").unwrap_or_default();
             assert!(
                 head.starts_with(&format!(
                     "HTTP/1.1 {status}\r\ndate: today\r\nconnection: close\r\n"
                 )),
-                "{whole}"
+                "{response}"
             );
             assert!(
                 head.ends_with(&format!("content-length: {}", body.len())),
-                "{whole}"
+                "{response}"
             );
             let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
             assert_eq!(body["code"], code);
@@ -112,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_stays() {
+    fn other_responses_are_not_changed() {
         for other in [
             "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
             "HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}",
@@ -121,7 +127,7 @@ mod tests {
             "HTTP/1.1 400",
             "",
         ] {
-            assert_eq!(explain(other.as_bytes()), None, "{other}");
+            assert_eq!(with_error_body(other.as_bytes()), None, "{other}");
         }
     }
 }

@@ -11,17 +11,17 @@ use crate::{Code, Cx, Error, Result, Value};
 /// The number of records read and indexed at a time.
 pub(super) const CHUNK: usize = 500;
 
-/// The reason of the application's own reads.
+/// The system-call reason under which the application reads the records.
 const REASON: &str = "keep a search index";
 
 impl Index {
     /// Indexes records in their current state; records that are no longer visible are removed.
     pub(super) async fn refresh(&self, table: &Table, ids: &[String]) -> Result<()> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.order_lock.lock().await;
         let cx = Cx::system(REASON).at((self.clock)());
         let keys: Vec<Value> = ids.iter().filter_map(|id| table.parse_id(id)).collect();
         let found = table
-            .among(&cx, "search", &keys, crate::filter::Filter::TRUE)
+            .find_by_keys(&cx, "search", &keys, crate::filter::Filter::TRUE)
             .await?;
         let mut found: HashMap<String, Document> = self
             .documents(table, &found)
@@ -47,7 +47,7 @@ impl Index {
             return Err(Error::new(
                 Code::Conflict,
                 format!(
-                    "another process keeps the search index of `{entity}`: stop it first, or have it call `Adapters::rebuild_search`"
+                    "another process maintains the search index of `{entity}`: stop it first, or call `Adapters::rebuild_search` there"
                 ),
             ));
         }
@@ -58,8 +58,8 @@ impl Index {
 
     /// Starts a rebuild.
     pub(super) async fn start<'a>(&'a self, table: &'a Table) -> Result<Rebuild<'a>> {
-        let making = self.making.lock().await;
-        let turn = self.turn.lock().await;
+        let rebuild_guard = self.rebuild_lock.lock().await;
+        let turn = self.order_lock.lock().await;
         guarded(|| self.provider.begin(&self.spec)).await?;
         drop(turn);
         Ok(Rebuild {
@@ -67,7 +67,7 @@ impl Index {
             table,
             after: None,
             indexed: 0,
-            _making: making,
+            _rebuild_guard: rebuild_guard,
         })
     }
 
@@ -96,14 +96,14 @@ pub(super) struct Rebuild<'a> {
     /// The last key that was indexed.
     after: Option<Value>,
     indexed: u64,
-    _making: tokio::sync::MutexGuard<'a, ()>,
+    _rebuild_guard: tokio::sync::MutexGuard<'a, ()>,
 }
 
 impl Rebuild<'_> {
     /// Indexes the next records; returns whether there are more.
     pub(super) async fn step(&mut self) -> Result<bool> {
         let (index, table) = (self.index, self.table);
-        let _turn = index.turn.lock().await;
+        let _turn = index.order_lock.lock().await;
         let cx = Cx::system(REASON).at((index.clock)());
         let rows = table
             .after_key(&cx, "search", self.after.take(), CHUNK as u32)
@@ -119,7 +119,7 @@ impl Rebuild<'_> {
             tracing::info!(
                 entity = index.spec.entity,
                 records = self.indexed,
-                "the search index was made"
+                "the search index was built"
             );
             return Ok(false);
         }

@@ -1,4 +1,5 @@
-//! The indexes of search providers: their start, and the changes of records that they follow.
+//! The indexes of search providers: opening them at start-up, and updating them when records
+//! change.
 
 mod feed;
 mod index;

@@ -16,13 +16,13 @@ use crate::store::Store;
 use crate::{Error, Result};
 
 /// The interval of checks whether the process that maintains an index has ended.
-const LOOK: Duration = Duration::from_secs(1);
-/// The number of lookups, and the pause between two, for the consumer of an index that another
-/// process has just opened.
-const ASKED: (usize, Duration) = (20, Duration::from_millis(250));
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of lookups of the consumer of an index that another process has just opened, and the
+/// pause between two lookups.
+const CONSUMER_LOOKUPS: (usize, Duration) = (20, Duration::from_millis(250));
 /// The first and the longest pause after a failed rebuild.
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_mins(1);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 /// Providers by name, as the app and its plugins register them.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Providers {
         self.0.extend(other.0);
     }
 
-    /// All mistakes in the names.
+    /// All mistakes in the names of providers.
     fn problems(&self, entries: &[&EntityEntry]) -> Vec<String> {
         let names = || self.0.iter().map(|(name, _)| name.as_str());
         let mut problems = Vec::new();
@@ -73,7 +73,7 @@ impl Providers {
                 format!(", needed by {}", users.join(" and "))
             };
             problems.push(format!(
-                "entity `{}` ({}) is searched by provider `{}`, which nobody registers{needed}{}\nhelp: `App::search_provider(\"{}\", ..)`",
+                "entity `{}` ({}) is searched by provider `{}`, which is not registered{needed}{}\nhelp: `App::search_provider(\"{}\", ..)`",
                 entry.desc.name,
                 entry.desc.at,
                 search.provider,
@@ -148,28 +148,28 @@ impl Searches {
             // Several processes may maintain an index without a copy name, and one consumer feeds
             // all of them: a command would take changes away from a server.
             let in_commands = copy.is_some();
-            // A complete index must continue at its position in the outbox. A store without that
-            // position is another store: its records were never indexed.
+            // A complete index continues at its position in the outbox. A store that lacks this
+            // position is another store, whose records were never indexed.
             let known = async || match store.outbox() {
                 Some(outbox) => outbox.knows(&name).await,
                 None => Ok(false),
             };
             if elsewhere {
                 // The other process stores the position shortly after it opens the index.
-                let mut asked = 0;
+                let mut lookups = 0;
                 while !known().await? {
-                    asked += 1;
-                    if asked == ASKED.0 {
+                    lookups += 1;
+                    if lookups == CONSUMER_LOOKUPS.0 {
                         let (entity, provider) = (table.desc.name, desc.provider);
                         return Err(crate::startup::startup(format!(
-                            "search provider `{provider}` cannot open the index of `{entity}`: another process keeps it, for another \
+                            "search provider `{provider}` cannot open the index of `{entity}`: another process maintains it for another \
                              database; give each an index of its own"
                         )));
                     }
-                    tokio::time::sleep(ASKED.1).await;
+                    tokio::time::sleep(CONSUMER_LOOKUPS.1).await;
                 }
                 index.set_kept_here(false);
-                // The provider knows whether the other process has built it.
+                // The other process builds the index; the provider knows whether it is complete.
                 index.set_ready();
                 self.elsewhere
                     .push((Arc::clone(&index), Arc::clone(table), copy));
@@ -192,10 +192,10 @@ impl Searches {
     }
 
     /// Builds incomplete indexes for a short time: a small index is complete before the app serves.
-    /// A task builds the rest and retries on failure; until then searches answer `unavailable` or
+    /// A task builds the rest and retries on failure; until then searches return `unavailable` or
     /// use the store.
-    pub(crate) async fn make(&mut self) -> Option<tokio::task::JoinHandle<()>> {
-        let mut left = Vec::new();
+    pub(crate) async fn build_incomplete(&mut self) -> Option<tokio::task::JoinHandle<()>> {
+        let mut incomplete = Vec::new();
         for (index, table) in std::mem::take(&mut self.missing) {
             let first = async {
                 let mut rebuild = index.start(&table).await?;
@@ -203,15 +203,15 @@ impl Searches {
             };
             match first.await {
                 Ok(false) => {}
-                Ok(true) => left.push((Arc::clone(&index), table)),
+                Ok(true) => incomplete.push((Arc::clone(&index), table)),
                 Err(error) => {
                     warn(&index, &error);
-                    left.push((Arc::clone(&index), table));
+                    incomplete.push((Arc::clone(&index), table));
                 }
             }
         }
         let elsewhere = std::mem::take(&mut self.elsewhere);
-        if left.is_empty() && elsewhere.is_empty() {
+        if incomplete.is_empty() && elsewhere.is_empty() {
             return None;
         }
         Some(tokio::spawn(async move {
@@ -220,7 +220,7 @@ impl Searches {
                     .into_iter()
                     .map(|(index, table, known)| take_over(index, table, known)),
             );
-            tokio::join!(finish(left), elsewhere);
+            tokio::join!(finish(incomplete), elsewhere);
         }))
     }
 
@@ -247,20 +247,20 @@ impl Searches {
 }
 
 /// Builds indexes, with retries.
-async fn finish(mut left: Vec<(Arc<Index>, Arc<Table>)>) {
-    let mut pause = FIRST;
-    while !left.is_empty() {
+async fn finish(mut incomplete: Vec<(Arc<Index>, Arc<Table>)>) {
+    let mut pause = FIRST_PAUSE;
+    while !incomplete.is_empty() {
         let mut failed = Vec::new();
-        for (index, table) in left {
+        for (index, table) in incomplete {
             if let Err(error) = index.rebuild(&table).await {
                 warn(&index, &error);
                 failed.push((index, table));
             }
         }
-        left = failed;
-        if !left.is_empty() {
+        incomplete = failed;
+        if !incomplete.is_empty() {
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 }
@@ -268,20 +268,21 @@ async fn finish(mut left: Vec<(Arc<Index>, Arc<Table>)>) {
 /// Waits for the end of the process that maintains an index, then maintains it.
 async fn take_over(index: Arc<Index>, table: Arc<Table>, known: Option<String>) {
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         match guarded(|| index.provider().take_over(index.spec())).await {
             Ok(Some(Opened { complete, copy, .. })) => {
-                // An index that was rebuilt meanwhile has had other changes.
-                let whole = complete && copy == known;
-                if !whole {
+                // If the copy is another one, the index was rebuilt meanwhile and got other
+                // changes.
+                let is_current = complete && copy == known;
+                if !is_current {
                     index.set_unready();
                 }
                 index.set_kept_here(true);
                 tracing::info!(
                     entity = index.spec().entity,
-                    "the process that kept the search index has ended: this one keeps it now"
+                    "the process that maintained the search index has ended; this process maintains it now"
                 );
-                if !whole {
+                if !is_current {
                     finish(vec![(index, table)]).await;
                 }
                 return;
@@ -296,6 +297,6 @@ fn warn(index: &Index, error: &Error) {
     tracing::warn!(
         entity = index.spec().entity,
         cause = cause(error),
-        "the search index could not be made; it is tried again"
+        "the search index could not be built; it is tried again"
     );
 }

@@ -37,10 +37,10 @@ impl SearchProvider for Ids {
 
     fn apply<'a>(&'a self, _: &'a SearchIndex, changes: Vec<Change>) -> BoxFuture<'a, Result<()>> {
         for change in changes {
-            let mut kept = self.0.lock();
+            let mut state = self.0.lock();
             let _ = match change {
-                Change::Put(document) => kept.0.insert(document.id),
-                Change::Remove(id) => kept.0.remove(&id),
+                Change::Put(document) => state.0.insert(document.id),
+                Change::Remove(id) => state.0.remove(&id),
             };
         }
         Box::pin(async { Ok(()) })
@@ -65,12 +65,12 @@ impl SearchProvider for Ids {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_command_makes_indexes_anew() {
+async fn the_reindex_command_rebuilds_indexes() {
     let folder = tempfile::tempdir().expect("a folder");
     let ids = Ids::default();
-    let kept = || {
-        let kept = ids.0.lock();
-        (kept.0.len(), kept.1)
+    let counts = || {
+        let state = ids.0.lock();
+        (state.0.len(), state.1)
     };
     let app = || {
         let database = format!("sqlite:{}", folder.path().join("test.db").display());
@@ -98,9 +98,9 @@ async fn the_command_makes_indexes_anew() {
     }
     running.stop().await.expect("a stop");
     assert_eq!(
-        kept(),
+        counts(),
         (3, 1),
-        "made at the first start, and fed from then on"
+        "built at the first start, and updated afterwards"
     );
     ids.0.lock().0.clear();
 
@@ -115,11 +115,11 @@ async fn the_command_makes_indexes_anew() {
         run(&["rebuild", "Leaflet"]).await.as_deref(),
         Ok("Leaflet: 3 records indexed")
     );
-    assert_eq!(kept(), (3, 2));
+    assert_eq!(counts(), (3, 2));
     assert_eq!(
         run(&["rebuild", "leaflets"]).await.as_deref(),
         Ok("Leaflet: 3 records indexed"),
-        "by the name of its table"
+        "the command also accepts the name of the table"
     );
     let refused = async |args: &[&str]| run(args).await.expect_err("refused");
     assert_eq!(

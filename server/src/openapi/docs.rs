@@ -1,7 +1,7 @@
 //! Serves the OpenAPI document and a page that shows it.
 //!
-//! The page is Swagger UI, embedded in compressed form: it loads nothing from another host, and its
-//! content security policy forbids that.
+//! The page is Swagger UI, embedded in compressed form. It loads nothing from another host, and its
+//! content security policy forbids such requests.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Components, Security, gates, names, reference, security};
+use super::{Components, Security, names, reference, requirements, security};
 use crate::Code;
 use crate::entity::{DefaultDesc, FieldDesc, ScopeFrom};
 use crate::http::{Action, Endpoint, Transport, UPGRADE_REQUIRED, contents_of};
 use crate::operation::{Answer, Method, Place};
 
-/// All codes that can occur in `details`.
+/// The codes that can occur in `details`, except `unknown_parameter`.
 const PROBLEMS: [&str; 26] = [
     "check",
     "current",
@@ -49,7 +49,7 @@ pub(super) fn error_schema() -> Json {
             "error": { "type": "string" },
             "code": { "type": "string", "pattern": "^[a-z][a-z0-9_]*$" },
             "requestId": { "type": "string", "description": "Also in the header `x-request-id`; quote it when you report a fault." },
-            "details": { "type": "array", "items": reference("schemas", "Problem"), "description": "Everything that is wrong, ordered by path." },
+            "details": { "type": "array", "items": reference("schemas", "Problem"), "description": "All problems, ordered by path." },
         },
     })
 }
@@ -166,7 +166,7 @@ fn description(status: u16) -> &'static str {
         413 => "The body is too large.",
         414 => "The query string is too long.",
         415 => "The body is not `application/json`.",
-        426 => "The path speaks another protocol only.",
+        426 => "The path accepts only requests to change to another protocol.",
         428 => "`If-Match` is required.",
         429 => "Too many requests.",
         431 => "The headers are too long.",
@@ -185,8 +185,8 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         Code::Timeout,
         Code::UriTooLong,
     ];
-    gates::codes(endpoint, &mut out);
-    if super::repeat::repeats(endpoint) {
+    requirements::codes(endpoint, &mut out);
+    if super::repeat::accepts_key(endpoint) {
         out.extend([
             Code::IdempotencyConflict,
             Code::IdempotencyInProgress,
@@ -211,8 +211,8 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
     }
     if let Action::Plugin(desc) = endpoint.action {
         out.extend_from_slice(desc.errors);
-        // All of them validate the query, and most have callers whose credentials could not be
-        // checked.
+        // All plugin routes validate the query. On most of them, the check of the caller's
+        // credential can fail with `unavailable`.
         out.extend([
             Code::ValidationFailed,
             Code::UnknownParameter,
@@ -260,7 +260,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         }
     }
     if !crate::http::context::needed(endpoint).is_empty() {
-        // A context value that is null for this caller.
+        // For a context value that is null for this caller.
         out.extend([Code::Unauthorized, Code::Forbidden]);
     }
     super::related::codes(endpoint, &mut out);
@@ -288,7 +288,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
                 endpoint
                     .table
                     .as_ref()
-                    .filter(|table| removes && table.may_be_kept())
+                    .filter(|table| removes && table.deletion_may_be_refused())
                     .map(|_| Code::Conflict),
             );
             if spec.params.iter().any(|p| p.place == Place::Id) {

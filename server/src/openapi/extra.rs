@@ -18,7 +18,7 @@ pub(super) fn request_body(
 ) -> Option<Json> {
     let body = contents_of(spec).body?;
     let schema = match body.schema {
-        // The members that serde reads: members with a default, too.
+        // serde requires every member that is not optional, even a member that declares a default.
         ContentSchema::Shape(Shape::Object(fields)) => {
             let mut object = Object::new(fields.iter(), schema::input);
             object.required = fields
@@ -26,7 +26,7 @@ pub(super) fn request_body(
                 .filter(|field| !field.optional)
                 .map(|field| field.wire)
                 .collect();
-            named(
+            register_schema(
                 "Input",
                 object.finish(),
                 (endpoint, spec, names),
@@ -48,7 +48,7 @@ pub(super) fn responses(
 ) {
     let contents = contents_of(spec);
     let mut other =
-        json!({ "description": "As the function answers.", "headers": header_map(&[]) });
+        json!({ "description": "The response of the function.", "headers": header_map(&[]) });
     if let Some(answer) = contents.answer {
         let schema = described(&answer, "Output", (endpoint, spec, names), components);
         let content = json!({ answer.media: { "schema": schema } });
@@ -64,24 +64,28 @@ pub(super) fn responses(
 fn described(
     content: &Content,
     suffix: &str,
-    of: (&Endpoint, &ExtraRouteSpec, &Names),
+    context: (&Endpoint, &ExtraRouteSpec, &Names),
     components: &mut Components,
 ) -> Json {
-    let record = |desc| reference("schemas", of.2.schema(desc));
+    let record = |desc| reference("schemas", context.2.schema(desc));
     match content.schema {
         ContentSchema::Any => json!({}),
         ContentSchema::Text => json!({ "type": "string" }),
         ContentSchema::Binary => json!({ "type": "string", "format": "binary" }),
-        ContentSchema::Shape(shape) => named(suffix, schema::shape(shape), of, components),
+        ContentSchema::Shape(shape) => {
+            register_schema(suffix, schema::shape(shape), context, components)
+        }
         // A record of another app has no schema here.
-        ContentSchema::Record(desc) | ContentSchema::Records(desc) if !of.2.has(desc) => json!({}),
+        ContentSchema::Record(desc) | ContentSchema::Records(desc) if !context.2.has(desc) => {
+            json!({})
+        }
         ContentSchema::Record(desc) => record(desc),
         ContentSchema::Records(desc) => json!({ "type": "array", "items": record(desc) }),
     }
 }
 
 /// Registers a schema under the name of the route.
-fn named(
+fn register_schema(
     suffix: &str,
     schema: Json,
     (endpoint, spec, names): (&Endpoint, &ExtraRouteSpec, &Names),

@@ -6,7 +6,6 @@
 mod docs;
 mod errors;
 mod extra;
-pub(crate) mod gates;
 mod names;
 mod narrowed;
 mod operation;
@@ -15,6 +14,7 @@ mod payload;
 mod plugin_routes;
 mod related;
 mod repeat;
+pub(crate) mod requirements;
 mod schema;
 mod security;
 mod webhooks;

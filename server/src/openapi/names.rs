@@ -9,7 +9,7 @@ use crate::http::{Action, Endpoint};
 
 /// Assigns names; each name is assigned once.
 pub(super) struct Names {
-    /// By storage name, which is unique within an application.
+    /// Schema names by storage name, which is unique within an application.
     schemas: BTreeMap<&'static str, String>,
     operations: BTreeSet<String>,
 }
@@ -38,7 +38,7 @@ impl Names {
                 desc.name
             );
             let numbered = (2..).map(|n: u32| format!("{prefixed}{n}"));
-            let free = |name: &String| {
+            let is_free = |name: &String| {
                 SUFFIXES
                     .iter()
                     .all(|suffix| !taken.contains(&format!("{name}{suffix}")))
@@ -46,9 +46,9 @@ impl Names {
             let mut candidates = [desc.name.to_owned(), prefixed.clone()]
                 .into_iter()
                 .chain(numbered);
-            let Some(name) = candidates.find(free) else {
+            let Some(name) = candidates.find(is_free) else {
                 continue;
-            }; // the numbers do not end
+            }; // the sequence of numbers is infinite
             taken.extend(SUFFIXES.iter().map(|suffix| format!("{name}{suffix}")));
             schemas.insert(desc.storage_name, name);
         }
@@ -81,15 +81,15 @@ impl Names {
             },
         };
         let numbered = (2..).map(|n: u32| format!("{name}_{n}"));
-        let free = std::iter::once(name.clone())
+        let unique_name = std::iter::once(name.clone())
             .chain(numbered)
             .find(|n| !self.operations.contains(n))
             .unwrap_or(name);
-        self.operations.insert(free.clone());
-        free
+        self.operations.insert(unique_name.clone());
+        unique_name
     }
 
-    /// One tag per entity, in the order of mounting.
+    /// One tag per entity, in the order of mounting, and then one tag per plugin.
     pub(super) fn tags(&self, endpoints: &[Endpoint]) -> Json {
         let mut seen = BTreeSet::new();
         let descs = endpoints
@@ -115,7 +115,8 @@ impl Names {
     }
 }
 
-/// `by_slug` and `BY_SLUG` become `bySlug`; a name without `_` stays as it is.
+/// `by_slug` and `BY_SLUG` become `bySlug`. In a name without `_`, only the first letter becomes
+/// lower case.
 pub(super) fn camel(name: &str) -> String {
     if !name.contains('_') {
         return lower_first(name);
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_become_camel_case() {
+    fn operation_ids_are_camel_case() {
         for (name, expected) in [
             ("by_slug", "bySlug"),
             ("publish", "publish"),
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lose_what_openapi_does_not_know() {
+    fn path_patterns_are_converted_to_openapi_templates() {
         assert_eq!(shape("/posts/{id}/publish"), "/posts/{}/publish");
         assert_eq!(template("/files/{*rest}"), "/files/{rest}");
         assert_eq!(parameters("/a/{x}/b/{*rest}"), ["x", "rest"]);

@@ -89,14 +89,14 @@ pub(super) fn name(
             format!("{entity}{name}Record")
         }
     });
-    let free = |name: &String| {
+    let is_free_or_same = |name: &String| {
         components
             .schemas
             .get(name)
             .is_none_or(|other| *other == record)
     };
     let name = shared
-        .filter(free)
+        .filter(is_free_or_same)
         .unwrap_or_else(|| format!("{entity}{}Record", names::pascal(route)));
     components.schemas.insert(name.clone(), record);
     name
@@ -114,7 +114,7 @@ pub(super) fn once(endpoint: &Endpoint, answer: &mut Json) {
         member.insert("readOnly".to_owned(), json!(true));
         member.insert(
             "description".to_owned(),
-            json!("In the answer of this call alone; no later one gives it."),
+            json!("Only in the response of this call; no later response contains it."),
         );
         answer["properties"][field.wire] = Json::Object(member);
         // A repetition with the same idempotency key returns no one-time members.

@@ -6,8 +6,8 @@ use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
 use super::{
-    Components, Security, errors, extra, gates, narrowed, parameters, plugin_routes, reference,
-    related, repeat, security,
+    Components, Security, errors, extra, narrowed, parameters, plugin_routes, reference, related,
+    repeat, requirements, security,
 };
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
@@ -67,7 +67,7 @@ pub(super) fn operation(
     if let Some(filter) = filter(endpoint) {
         out["x-linchpin-filter"] = filter;
     }
-    gates::describe(&mut out, endpoint);
+    requirements::describe(&mut out, endpoint);
     let context: Vec<&str> = crate::http::context::needed(endpoint)
         .iter()
         .map(|desc| desc.name)
@@ -99,7 +99,7 @@ fn kind(endpoint: &Endpoint) -> &'static str {
     }
 }
 
-/// The declared filter, unless it names a field that clients must not know.
+/// The declared filter, unless it contains a field that clients must not know.
 fn filter(endpoint: &Endpoint) -> Option<Json> {
     let Action::Operation(spec, _) = endpoint.action else {
         return None;
@@ -173,7 +173,7 @@ fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components)
     Some(json!({ "required": required, "content": content }))
 }
 
-/// The body of an operation, and whether it is optional; `None` if there is none.
+/// The body of an operation, and whether it is required; `None` if there is none.
 fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     let whole = spec.params.iter().find_map(|p| match p.place {
         Place::Whole(whole) => endpoint
@@ -399,14 +399,14 @@ fn responses(
                 ),
                 Answer::List | Answer::Records => ("The records.", header_map(&[])),
                 Answer::Value => ("The answer.", header_map(&[])),
-                Answer::Boolean => ("Whether it was done.", header_map(&[])),
+                Answer::Boolean => ("Whether a record was changed.", header_map(&[])),
                 Answer::Exists => ("Whether there is one.", header_map(&[])),
                 Answer::Count => ("How many records matched.", header_map(&[])),
                 Answer::Nothing => ("Done.", header_map(&[])),
                 Answer::Items { .. } => ("The items, in order.", header_map(&[])),
                 Answer::Item { created: true, .. } => ("The new item.", header_map(&[])),
                 Answer::Item { .. } => ("The changed item.", header_map(&[])),
-                Answer::Upserted { .. } => ("The record, which was there.", record),
+                Answer::Upserted { .. } => ("The existing record.", record),
             };
             match spec.kind.returns() {
                 Answer::Nothing => (
@@ -418,7 +418,7 @@ fn responses(
                     headers_of_new["Location"] = reference("headers", "Location");
                     out.insert(
                         "201".to_owned(),
-                        answer("The record, which is new.", headers_of_new, schema.clone()),
+                        answer("The new record.", headers_of_new, schema.clone()),
                     );
                     ("200", answer(description, headers, schema))
                 }
@@ -440,7 +440,7 @@ fn responses(
     } else {
         out.insert(status.to_owned(), success);
     }
-    if parameters::answers_record(endpoint) && versioned && !endpoint.keeps() {
+    if parameters::answers_record(endpoint) && versioned && !endpoint.has_counters() {
         out.insert(
             "304".to_owned(),
             json!({ "description": "The record still has the `ETag` of `If-None-Match`.", "headers": header_map(&[("ETag", "ETag")]) }),

@@ -64,7 +64,7 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
     out
 }
 
-/// Whether a segment of the route's path is this parameter; then it has no other place.
+/// Whether this parameter is a segment of the route's path; then it is not in the query or body.
 pub(super) fn in_path(endpoint: &Endpoint, param: &ParamSpec) -> bool {
     super::names::parameters(&endpoint.path)
         .iter()
@@ -130,7 +130,7 @@ fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
     if param.nullable {
         let mut null = null_test(param.name);
         null["schema"] = json!({ "const": true });
-        null["description"] = json!("Asks for null.");
+        null["description"] = json!("Selects records in which the value is null.");
         out.push(null);
     }
     out
@@ -144,14 +144,14 @@ fn page(endpoint: &Endpoint, name: &str, key: PageKey, default: Option<u32>) -> 
         .filter(|pagination| !pagination.unbounded_lookup)
         .map(|pagination| pagination.default_limit);
     let description = match (key, endpoint.paging()) {
-        (PageKey::Limit, Paging::Number { most }) => format!("Records of a page; more than {most} are never given."),
+        (PageKey::Limit, Paging::Number { most }) => format!("The number of records of a page; at most {most}."),
         (PageKey::Limit, Paging::Limit) => {
             if let Some(default) = default.or(unbounded) {
                 schema["default"] = json!(default);
             }
-            format!("Most records wanted; more than {} are never given.", pagination.map_or(0, |pagination| pagination.max_limit))
+            format!("The maximum number of records; at most {}.", pagination.map_or(0, |pagination| pagination.max_limit))
         }
-        (PageKey::Cursor, _) => "`nextCursor` of the page before.".to_owned(),
+        (PageKey::Cursor, _) => "`nextCursor` of the previous page.".to_owned(),
         (PageKey::Number, _) => "The number of the page, not together with `cursor`; `page` times `pageSize` is 10000 at most.".to_owned(),
         (PageKey::Sort, _) => "The order of the records.".to_owned(),
     };
@@ -234,7 +234,7 @@ fn filters(field: &FieldDesc) -> Vec<Json> {
     let part = json!({ "type": "string", "minLength": 1 });
     match field.kind {
         Kind::String => out.push(json!({
-            "name": format!("{}[contains]", field.wire), "in": "query", "schema": part, "description": "Substring, in any case.",
+            "name": format!("{}[contains]", field.wire), "in": "query", "schema": part, "description": "A substring; upper and lower case are equal.",
         })),
         Kind::StringArray => {
             out.push(json!({ "name": format!("{}[has]", field.wire), "in": "query", "schema": { "type": "string" } }));
@@ -251,14 +251,14 @@ fn filters(field: &FieldDesc) -> Vec<Json> {
 const LIST: &str = "Commas separate the values. A comma within a value is written `%2C` or `\\,`, and a backslash `\\\\`. \
     The parameter may be given several times; all of its values count.";
 
-/// A list of at most `most` values.
-fn list(name: &str, item: &Json, required: bool, most: Option<usize>) -> Json {
+/// A list of at most `max_values` values.
+fn list(name: &str, item: &Json, required: bool, max_values: Option<usize>) -> Json {
     let mut out = json!({
         "name": name, "in": "query", "style": "form", "explode": false, "description": LIST,
         "schema": { "type": "array", "items": item, "minItems": 1 },
     });
-    if let Some(most) = most {
-        out["schema"]["maxItems"] = json!(most);
+    if let Some(max_values) = max_values {
+        out["schema"]["maxItems"] = json!(max_values);
     }
     if required {
         out["required"] = json!(true);
@@ -294,7 +294,7 @@ fn precondition(parts: &Parts<'_>) -> Option<Json> {
     };
     let write = "The `ETag` of the version that is to be changed.";
     match endpoint.action {
-        _ if answers_record(endpoint) && !endpoint.keeps() => Some(header(
+        _ if answers_record(endpoint) && !endpoint.has_counters() => Some(header(
             "If-None-Match",
             false,
             "Answers 304 when the record still has this `ETag`.",

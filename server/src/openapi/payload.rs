@@ -14,7 +14,7 @@ const UUID: &str = "0199f1a5-ac96-774b-bcce-b302099a8057";
 /// Returns the JSON Schema of a record with the readable fields that `keep` selects. Private and
 /// write-only fields are never part of it.
 ///
-/// Further members are allowed, so a new field is no breaking change.
+/// Further members are allowed, so a new field is not a breaking change.
 pub fn record_schema(entity: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
     let fields = || entity.fields.iter().filter(|f| f.readable() && keep(f));
     let mut record = Object::new(fields(), schema::input);
@@ -46,14 +46,14 @@ fn value(field: &FieldDesc) -> Json {
         Kind::Boolean => json!(true),
         Kind::Integer => match rules.one_of_int.first() {
             Some(first) => json!(first),
-            None => match within(rules, 1.0) {
+            None => match exceeded_bound(rules, 1.0) {
                 Some(bound) => bound,
                 None => json!(1),
             },
         },
-        Kind::Number => within(rules, 1.5).unwrap_or(json!(1.5)),
+        Kind::Number => exceeded_bound(rules, 1.5).unwrap_or(json!(1.5)),
         Kind::Date => {
-            let at = match within(rules, INSTANT as f64) {
+            let at = match exceeded_bound(rules, INSTANT as f64) {
                 Some(bound) => bound.as_i64().unwrap_or(INSTANT),
                 None => INSTANT,
             };
@@ -73,7 +73,7 @@ fn value(field: &FieldDesc) -> Json {
 }
 
 /// The bound of `range` that a number exceeds, if it does.
-fn within(rules: &Rules, number: f64) -> Option<Json> {
+fn exceeded_bound(rules: &Rules, number: f64) -> Option<Json> {
     let exceeds = |bound: &Bound, above: bool| {
         let limit = match *bound {
             Bound::Int(limit) => limit as f64,
@@ -95,14 +95,14 @@ fn within(rules: &Rules, number: f64) -> Option<Json> {
     })
 }
 
-/// As few items as the rules allow, but one if they allow it.
+/// The smallest number of items that the rules allow, but at least one if they allow it.
 fn list(rules: &Rules, item: impl Fn(usize) -> Json) -> Json {
     let (least, most) = rules.items;
     let count = least.unwrap_or(1).max(1).min(most.unwrap_or(u32::MAX));
     (0..count as usize).map(item).collect()
 }
 
-/// A text that satisfies the rules. Texts with other numbers differ if the rules allow it.
+/// A text that satisfies the rules. Different numbers give different texts if the rules allow it.
 fn text(rules: &Rules, name: &str, number: usize) -> String {
     if !rules.one_of.is_empty() {
         return rules.one_of[number % rules.one_of.len()].to_owned();
@@ -136,7 +136,7 @@ fn text(rules: &Rules, name: &str, number: usize) -> String {
     }
 }
 
-/// A text in a format. Those of variable length are filled up to `least` characters.
+/// A text in a format. Formats of variable length are padded to `least` characters.
 fn of_format(format: &str, number: usize, least: usize) -> String {
     let filled = |before: &str, after: &str| {
         let count = least.saturating_sub(before.len() + after.len());
@@ -167,8 +167,8 @@ fn of_format(format: &str, number: usize, least: usize) -> String {
     }
 }
 
-/// A text that a pattern matches: the first branch of alternatives, and each repetition `more`
-/// times than necessary, as far as it may.
+/// A text that a pattern matches. It takes the first of several alternatives. Each repetition
+/// occurs `more` times more than the minimum, but at most the maximum.
 fn matching(hir: &Hir, more: u32) -> String {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => String::new(),
@@ -187,7 +187,8 @@ fn matching(hir: &Hir, more: u32) -> String {
     }
 }
 
-/// A character of a class: a small letter if it has one, or its first visible ASCII character.
+/// A character of a class: a lower-case letter if the class contains one, otherwise its first
+/// visible ASCII character.
 fn one_of(class: &Class) -> char {
     let ranges: Vec<(char, char)> = match class {
         Class::Unicode(class) => class
@@ -228,14 +229,14 @@ mod tests {
                 ..Rules::NONE
             };
             let text = text(&rules, "name", 0);
-            let whole = regex::Regex::new(&format!("^(?:{pattern})$")).unwrap();
-            assert!(whole.is_match(&text), "{pattern}: {text}");
+            let anchored = regex::Regex::new(&format!("^(?:{pattern})$")).unwrap();
+            assert!(anchored.is_match(&text), "{pattern}: {text}");
             assert!(text.chars().count() >= least as usize, "{pattern}: {text}");
         }
     }
 
     #[test]
-    fn examples_keep_bounds() {
+    fn examples_respect_length_and_range() {
         let rules = |length, range| Rules {
             length,
             range,
@@ -250,8 +251,14 @@ mod tests {
             "titlexx"
         );
         let range = (Some(Bound::Int(5)), Some(Bound::Int(9)));
-        assert_eq!(within(&rules((None, None), range), 1.0), Some(json!(5)));
-        assert_eq!(within(&rules((None, None), range), 10.0), Some(json!(9)));
-        assert_eq!(within(&rules((None, None), range), 6.0), None);
+        assert_eq!(
+            exceeded_bound(&rules((None, None), range), 1.0),
+            Some(json!(5))
+        );
+        assert_eq!(
+            exceeded_bound(&rules((None, None), range), 10.0),
+            Some(json!(9))
+        );
+        assert_eq!(exceeded_bound(&rules((None, None), range), 6.0), None);
     }
 }

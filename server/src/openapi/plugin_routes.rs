@@ -9,7 +9,7 @@ use crate::entity::FieldDesc;
 use crate::http::{AnswerDesc, RouteDesc, Transport};
 use crate::operation::Shape;
 
-/// The request body, under a schema name of its own.
+/// The request body. The schema of a JSON body gets a name of its own.
 pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Option<Json> {
     if desc.form {
         let mut object = Object::new(desc.query.iter(), schema::bare);
@@ -26,7 +26,7 @@ pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Opt
         );
     }
     if desc.raw {
-        // Of any media type, and not always text.
+        // The body has any media type, and may be binary.
         return Some(json!({ "required": false, "content": { "*/*": {} } }));
     }
     desc.body?;
@@ -66,7 +66,7 @@ pub(super) fn responses(desc: &RouteDesc, out: &mut Map<String, Json>) {
         Transport::Upgrade(protocol) => {
             let mut headers = header_map(&[]);
             headers["Upgrade"] = json!({ "schema": { "const": protocol }, "required": true });
-            let description = doc(desc, 101, "The connection speaks the protocol from now on.");
+            let description = doc(desc, 101, "The connection changes to the protocol.");
             out.insert(
                 "101".to_owned(),
                 json!({ "description": description, "headers": headers }),
@@ -75,7 +75,7 @@ pub(super) fn responses(desc: &RouteDesc, out: &mut Map<String, Json>) {
     }
     for answer in desc.answers {
         let status = answer.status.to_string();
-        let same: Vec<&AnswerDesc> = desc
+        let same_status: Vec<&AnswerDesc> = desc
             .answers
             .iter()
             .filter(|other| other.status == answer.status)
@@ -83,13 +83,13 @@ pub(super) fn responses(desc: &RouteDesc, out: &mut Map<String, Json>) {
         if out.contains_key(&status) {
             continue;
         }
-        let text = same
+        let text = same_status
             .iter()
             .map(|one| one.doc)
             .collect::<Vec<_>>()
             .join(" Or: ");
         let mut response = json!({ "description": text, "headers": header_map(&[]) });
-        let mut bodies: Vec<Json> = same
+        let mut bodies: Vec<Json> = same_status
             .iter()
             .filter(|one| !matches!(one.shape, Shape::Nothing))
             .map(|one| body(one))
@@ -134,7 +134,7 @@ fn body(answer: &AnswerDesc) -> Json {
     object.finish()
 }
 
-/// The parameters of its query, and the request headers that it reads.
+/// The query parameters of a route, and the request headers that it reads.
 pub(super) fn parameters(desc: &RouteDesc) -> Vec<Json> {
     let parameter = |field: &FieldDesc| {
         let mut out = json!({ "name": field.wire, "in": "query", "schema": schema::bare(field), "required": !field.optional });

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value as Json, json};
 
 use super::names::Names;
-use super::{Components, gates, narrowed, reference, schema};
+use super::{Components, narrowed, reference, requirements, schema};
 use crate::Code;
 use crate::entity::{EntityDesc, FieldDesc, Link};
 use crate::http::include::{self, MAX_DEPTH, MAX_PATHS};
@@ -29,7 +29,7 @@ pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
 /// derive.
 pub(super) fn codes(endpoint: &Endpoint, out: &mut Vec<Code>) {
     for (target, policy) in reads(endpoint) {
-        gates::of_policy(&policy, out);
+        requirements::of_policy(&policy, out);
         if target.tenant.is_some() || !target.scope.is_empty() {
             out.extend([Code::Unauthorized, Code::Forbidden]);
         }
@@ -70,7 +70,7 @@ pub(super) fn listed(
     names: &Names,
     components: &mut Components,
 ) -> Json {
-    shown(entity, RelatedRoute::List, names, components)
+    record_reference(entity, RelatedRoute::List, names, components)
 }
 
 /// The schema name of a route's records with included relations. With the suffix `Page` it names
@@ -85,7 +85,7 @@ pub(super) fn output<'a>(
         return records.into();
     };
     let name = format!("{records}Included");
-    let schema = with(
+    let schema = with_relations(
         table.desc,
         reference("schemas", records),
         MAX_DEPTH,
@@ -100,7 +100,7 @@ pub(super) fn output<'a>(
 }
 
 /// Records with their relations, to the given depth.
-fn with(
+fn with_relations(
     desc: &'static EntityDesc,
     records: Json,
     depth: usize,
@@ -113,14 +113,14 @@ fn with(
     let mut properties = Map::new();
     for relation in desc.relations {
         let target = (relation.target)();
-        let one = with(
+        let one = with_relations(
             target,
-            shown(target, include::shows(relation), names, components),
+            record_reference(target, include::target_route(relation), names, components),
             depth - 1,
             names,
             components,
         );
-        let shown = match relation.link {
+        let member = match relation.link {
             Link::BelongsTo { .. } => {
                 json!({ "anyOf": [one, { "type": "null" }], "description": "Only when it is included." })
             }
@@ -134,25 +134,25 @@ fn with(
                 page
             }
         };
-        properties.insert(relation.wire.to_owned(), shown);
+        properties.insert(relation.wire.to_owned(), member);
     }
     json!({ "allOf": [records, { "type": "object", "properties": properties }] })
 }
 
-/// The other entity's records, with the fields of its own `get` or `list`.
-fn shown(
+/// The other entity's records, with the fields of that entity's `get` or `list`.
+fn record_reference(
     target: &'static EntityDesc,
-    shows: RelatedRoute,
+    related_route: RelatedRoute,
     names: &Names,
     components: &mut Components,
 ) -> Json {
     let name = names.schema(target).to_owned();
     components.entity(&name, target);
-    let policy = related::policy(target, shows);
+    let policy = related::policy(target, related_route);
     let Some(fields) = policy.output else {
         return reference("schemas", &name);
     };
-    let route = if shows == RelatedRoute::Get {
+    let route = if related_route == RelatedRoute::Get {
         "get"
     } else {
         "list"

@@ -52,7 +52,7 @@ pub(super) fn create(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Js
         .map(|f| f.wire)
         .collect();
     create.closed = true;
-    create.bound(desc);
+    create.limit_indexed_texts(desc);
     create.finish()
 }
 
@@ -63,8 +63,8 @@ pub(super) fn update(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Js
         input,
     );
     update.closed = true;
-    update.doc = "Members left out stay unchanged.";
-    update.bound(desc);
+    update.doc = "Omitted members stay unchanged.";
+    update.limit_indexed_texts(desc);
     update.finish()
 }
 
@@ -165,9 +165,9 @@ impl Object {
         }
     }
 
-    /// Adds the maximum length of indexed texts. The index counts bytes, and no longer text has
-    /// fewer bytes.
-    fn bound(&mut self, desc: &EntityDesc) {
+    /// Adds the maximum length of indexed texts. The index limits the number of bytes. A text with
+    /// more characters than this limit has more bytes, too.
+    fn limit_indexed_texts(&mut self, desc: &EntityDesc) {
         for (field, most) in desc.fields.iter().zip(indexed_bytes(desc)) {
             let least = |declared: Option<u32>| {
                 most.filter(|most| declared.is_none_or(|declared| declared as usize > *most))
@@ -232,10 +232,11 @@ pub(super) fn default(schema: &mut Json, param: &ParamSpec, field: &FieldDesc) {
             schema["default"] = literal(&value());
         }
         Some(SourceSpec::Now) => {
-            let said = schema["description"]
+            let description = schema["description"]
                 .as_str()
-                .map_or_else(String::new, |said| format!("{said} "));
-            schema["description"] = json!(format!("{said}Without it: the instant of the call."));
+                .map_or_else(String::new, |description| format!("{description} "));
+            schema["description"] =
+                json!(format!("{description}Without it: the instant of the call."));
         }
         _ => {}
     }
@@ -396,7 +397,8 @@ fn text(rules: &Rules, set: &mut impl FnMut(&str, Json)) {
         }
     }
     if let Some(pattern) = rules.pattern {
-        // Our patterns match the whole value, patterns of JSON Schema any part of it.
+        // Patterns of the framework match the whole value; patterns of JSON Schema match any part
+        // of it.
         let key = if is_portable(pattern) {
             "pattern"
         } else {
@@ -461,7 +463,7 @@ fn bound(bound: Bound) -> Json {
 pub(super) fn literal(value: &Value) -> Json {
     let mut out = Vec::new();
     crate::json::write_value(value.as_ref(), &mut out);
-    // Our own writer produces valid JSON; if not, null is harmless here.
+    // The framework's own writer produces valid JSON; if it did not, null would be harmless here.
     serde_json::from_slice(&out).unwrap_or(Json::Null)
 }
 
@@ -488,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_patterns_where_nobody_knows_them() {
+    fn formats_unknown_to_openapi_are_patterns() {
         let mut out = Map::new();
         text(
             &Rules {

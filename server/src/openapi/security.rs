@@ -33,7 +33,7 @@ impl Scheme {
         )
     }
 
-    /// The same with a token format: `JWT`.
+    /// A bearer token with a format, such as `JWT`.
     pub fn bearer_of(name: impl Into<String>, format: &str, doc: &str) -> Self {
         Self::new(
             name,
@@ -41,7 +41,7 @@ impl Scheme {
         )
     }
 
-    /// A header.
+    /// A value in the named header.
     pub fn header(name: impl Into<String>, header: &str, doc: &str) -> Self {
         Self::new(
             name,
@@ -49,7 +49,7 @@ impl Scheme {
         )
     }
 
-    /// A cookie.
+    /// A value in the named cookie.
     pub fn cookie(name: impl Into<String>, cookie: &str, doc: &str) -> Self {
         Self::new(
             name,
@@ -71,19 +71,19 @@ impl Scheme {
 #[derive(Clone, Debug)]
 pub struct Security {
     names: Vec<String>,
-    ways: Vec<(Scheme, Option<Scheme>)>,
+    alternatives: Vec<(Scheme, Option<Scheme>)>,
     refuses: Vec<Code>,
     refuses_changes: Vec<Code>,
 }
 
 impl Security {
-    /// Creates it for these names in `auth` or of guards. Several objects may contain the same
-    /// name.
+    /// Creates the description for these names in `auth` or of guards. Several descriptions may
+    /// contain the same name.
     pub fn of<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         let names = names.into_iter().map(Into::into).collect();
         Self {
             names,
-            ways: Vec::new(),
+            alternatives: Vec::new(),
             refuses: Vec::new(),
             refuses_changes: Vec::new(),
         }
@@ -92,14 +92,14 @@ impl Security {
     /// Adds a scheme that is enough by itself.
     #[must_use]
     pub fn by(mut self, scheme: Scheme) -> Self {
-        self.ways.push((scheme, None));
+        self.alternatives.push((scheme, None));
         self
     }
 
     /// Adds a scheme that also needs `changing`, unless the method is GET, HEAD or OPTIONS.
     #[must_use]
     pub fn by_both(mut self, scheme: Scheme, changing: Scheme) -> Self {
-        self.ways.push((scheme, Some(changing)));
+        self.alternatives.push((scheme, Some(changing)));
         self
     }
 }
@@ -144,14 +144,14 @@ pub(super) fn refusals(endpoint: &Endpoint, known: &[Security]) -> Vec<Code> {
         .into_iter()
         .chain(endpoint.policy.guards.iter().map(|guard| guard.name))
         .collect();
-    let asked = known.iter().filter(|security| {
+    let matching = known.iter().filter(|security| {
         security
             .names
             .iter()
             .any(|known| names.contains(&known.as_str()))
     });
     let changes = endpoint.method != Method::Get;
-    asked
+    matching
         .flat_map(|security| {
             security
                 .refuses
@@ -170,13 +170,13 @@ pub(super) fn security(
 ) -> Json {
     let name = match endpoint.policy.auth {
         AuthDesc::Named(name) => name,
-        // A guard of the app identifies callers like `auth` of other routes.
+        // A path guard of the app authenticates callers, as `auth` does for other routes.
         AuthDesc::None if endpoint.guards.iter().any(PathGuard::always) => USER,
         AuthDesc::None => return json!([]),
     };
     let Some(security) = known
         .iter()
-        .filter(|security| !security.ways.is_empty())
+        .filter(|security| !security.alternatives.is_empty())
         .find(|security| security.names.iter().any(|known| known == name))
     else {
         schemes
@@ -186,15 +186,15 @@ pub(super) fn security(
     };
     let changes = endpoint.method != Method::Get;
     let way = |(scheme, changing): &(Scheme, Option<Scheme>)| {
-        let asked = [Some(scheme), changing.as_ref().filter(|_| changes)];
-        let mut together = Map::new();
-        for scheme in asked.into_iter().flatten() {
+        let needed = [Some(scheme), changing.as_ref().filter(|_| changes)];
+        let mut required = Map::new();
+        for scheme in needed.into_iter().flatten() {
             schemes
                 .entry(scheme.name.clone())
                 .or_insert_with(|| scheme.object.clone());
-            together.insert(scheme.name.clone(), json!([]));
+            required.insert(scheme.name.clone(), json!([]));
         }
-        Json::Object(together)
+        Json::Object(required)
     };
-    Json::Array(security.ways.iter().map(way).collect())
+    Json::Array(security.alternatives.iter().map(way).collect())
 }

@@ -9,11 +9,11 @@ pub struct Webhook {
     pub name: String,
     /// The documentation of the event.
     pub description: String,
-    /// Whether new receivers should not rely on it.
+    /// Whether the event is deprecated: new receivers should not rely on it.
     pub deprecated: bool,
     /// The JSON Schema (2020-12) of the body.
     pub schema: Json,
-    /// A body.
+    /// An example of the body.
     pub example: Json,
 }
 

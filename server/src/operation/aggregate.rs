@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Aggregate, MOST_GROUPS};
+use super::{Aggregate, MAX_GROUPS};
 use crate::filter::Filter;
 use crate::operation::OpSpec;
 use crate::operation::bind;
@@ -10,7 +10,7 @@ use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
 use crate::store::{Compute, Function, Group, Truncate};
 use crate::{Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 pub(super) fn plan(
     kind: &'static Aggregate,
     spec: &'static OpSpec,
@@ -19,7 +19,7 @@ pub(super) fn plan(
     Box::new(Run::new(kind, spec, table))
 }
 
-/// Numbers by value, for each group.
+/// For one field: the key of each group, and the number of records for each value of the field.
 type Counts = Vec<(Vec<Value>, BTreeMap<String, i64>)>;
 
 pub(super) struct Run {
@@ -28,12 +28,13 @@ pub(super) struct Run {
     filter: Filter,
     /// The members that one statement computes.
     compute: Vec<Compute>,
-    /// Whether members count by value; then the last number that is computed counts the records.
-    counts: bool,
-    /// The fields whose values are counted, without repetition. The keys are not among them,
-    /// because a group has one value of each key.
+    /// Whether members count records by value. If so, the last computed value is the number of
+    /// records of the group.
+    counts_by_value: bool,
+    /// The fields whose values are counted, each once. Group keys are not counted, because a group
+    /// has one value of each key.
     by_value: Vec<usize>,
-    /// `{"status":` or `,"total":`, key first.
+    /// The JSON text before each value: `{"status":` or `,"total":`, keys first.
     names: Vec<Box<[u8]>>,
 }
 
@@ -42,7 +43,7 @@ impl Run {
         let filter =
             |filter: Option<&crate::filter::FilterSpec>| filter.map_or(Filter::TRUE, Filter::from);
         let mut compute = Vec::new();
-        let (mut counts, mut by_value) = (false, Vec::new());
+        let (mut counts_by_value, mut by_value) = (false, Vec::new());
         for output in kind.compute {
             match output.function {
                 Some(function) => compute.push(Compute {
@@ -51,14 +52,14 @@ impl Run {
                     filter: filter(output.filter.as_ref()),
                 }),
                 None => {
-                    counts = true;
+                    counts_by_value = true;
                     if !kind.is_key(output.field) && !by_value.contains(&output.field) {
                         by_value.push(output.field);
                     }
                 }
             }
         }
-        if counts {
+        if counts_by_value {
             compute.push(Compute {
                 function: Function::Count,
                 field: 0,
@@ -79,7 +80,7 @@ impl Run {
             spec,
             filter: filter(kind.filter.as_ref()),
             compute,
-            counts,
+            counts_by_value,
             by_value,
             names: names.collect(),
         }
@@ -106,16 +107,9 @@ impl Run {
         let keys: Vec<Group> = self.kind.group.into_iter().collect();
         let groups = (keys.clone(), self.by_value.clone());
         let rows = table
-            .aggregate(
-                call.cx,
-                self.spec.name,
-                filter,
-                groups,
-                compute,
-                MOST_GROUPS,
-            )
+            .aggregate(call.cx, self.spec.name, filter, groups, compute, MAX_GROUPS)
             .await?;
-        let (rows, mut counts) = self.divided(rows, keys.len());
+        let (rows, mut counts) = self.split_rows(rows, keys.len());
         let rows = rows
             .into_iter()
             .map(|row| self.row(row, &mut counts))
@@ -123,36 +117,40 @@ impl Run {
         Ok(self.answer(rows, call.form))
     }
 
-    /// The rows of whole groups, and the number of records of each group for each value of each
-    /// field.
-    fn divided(&self, rows: Vec<Box<[Value]>>, keys: usize) -> (Vec<Vec<Value>>, Vec<Counts>) {
+    /// Splits the rows into those of whole groups and those that count the values of a field in a
+    /// group.
+    fn split_rows(&self, rows: Vec<Box<[Value]>>, keys: usize) -> (Vec<Vec<Value>>, Vec<Counts>) {
         let mut counts: Vec<Counts> = vec![Vec::new(); self.by_value.len()];
         if counts.is_empty() {
             return (rows.into_iter().map(<[Value]>::into_vec).collect(), counts);
         }
-        let mut whole = Vec::new();
+        let mut group_rows = Vec::new();
+        // A row is: a number, the keys, one value per field of `by_value`, the computed values. The
+        // number is 0 for a whole group, otherwise the position in `by_value`, from 1 (see
+        // `aggregate_kinds`).
         for row in rows {
             let mut row = row.into_vec();
             let computed = row.split_off(1 + keys + self.by_value.len());
             let values = row.split_off(1 + keys);
-            let part = row
+            let divided_by = row
                 .remove(0)
                 .as_int()
-                .and_then(|part| usize::try_from(part).ok())
+                .and_then(|number| usize::try_from(number).ok())
                 .unwrap_or_default();
-            let (Some(place), Some(Value::Int(number))) = (part.checked_sub(1), computed.last())
+            let (Some(index), Some(Value::Int(number))) =
+                (divided_by.checked_sub(1), computed.last())
             else {
                 row.extend(computed);
-                whole.push(row);
+                group_rows.push(row);
                 continue;
             };
             let (Some(found), Some(value)) = (
-                counts.get_mut(place),
-                values.get(place).filter(|value| !value.is_null()),
+                counts.get_mut(index),
+                values.get(index).filter(|value| !value.is_null()),
             ) else {
                 continue;
             };
-            // Sorted by the keys, so the rows of one group are consecutive.
+            // The rows are sorted by the keys, so the rows of one group are consecutive.
             if found.last().is_none_or(|(last, _)| *last != row) {
                 found.push((row, BTreeMap::new()));
             }
@@ -160,17 +158,20 @@ impl Run {
                 counts.insert(text(value), *number);
             }
         }
-        // Groups are met in order, so they are taken from the end.
+        // `row` visits the groups in this order and removes the last element, so the order is
+        // reversed.
         for found in &mut counts {
             found.reverse();
         }
-        (whole, counts)
+        (group_rows, counts)
     }
 
     /// A row of the response: the key, then every member.
     fn row(&self, mut row: Vec<Value>, counts: &mut [Counts]) -> Vec<Value> {
-        let all = if self.counts {
-            row.pop().and_then(|all| all.as_int()).unwrap_or_default()
+        let total = if self.counts_by_value {
+            row.pop()
+                .and_then(|total| total.as_int())
+                .unwrap_or_default()
         } else {
             0
         };
@@ -180,7 +181,7 @@ impl Run {
             .take(usize::from(self.kind.group.is_some()))
             .collect();
         let mut out = Vec::with_capacity(self.names.len());
-        out.extend(keys.iter().map(|key| self.shown(key)));
+        out.extend(keys.iter().map(|key| self.display_key(key)));
         let of_group = |found: &mut Counts| match found.last() {
             Some((key, _)) if *key == keys => {
                 found.pop().map(|(_, counts)| counts).unwrap_or_default()
@@ -194,21 +195,24 @@ impl Run {
             } else if self.kind.is_key(output.field) {
                 let key = keys.first().filter(|key| !key.is_null());
                 out.push(Value::Json(object(
-                    &key.map(|key| (text(key), all)).into_iter().collect(),
+                    &key.map(|key| (text(key), total)).into_iter().collect(),
                 )));
             } else {
-                let own = self
+                let counts_of_field = self
                     .by_value
                     .iter()
                     .position(|field| *field == output.field)
-                    .and_then(|place| counted.get(place));
-                out.push(Value::Json(own.map_or_else(|| "{}".to_owned(), object)));
+                    .and_then(|index| counted.get(index));
+                out.push(Value::Json(
+                    counts_of_field.map_or_else(|| "{}".to_owned(), object),
+                ));
             }
         }
         out
     }
 
-    fn shown(&self, key: &Value) -> Value {
+    /// The key of a group in responses. A truncated date has only its leading part: `2026-11`.
+    fn display_key(&self, key: &Value) -> Value {
         match (key, self.kind.group.and_then(|group| group.truncate)) {
             (Value::Date(at), Some(period)) => {
                 let length = match period {

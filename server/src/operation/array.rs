@@ -5,14 +5,14 @@ use crate::filter::{Filter, Op, Operand, Source, SourceSpec};
 use crate::operation::OpSpec;
 use crate::operation::bind::{self, param_path};
 use crate::operation::conditional_write::{ConditionalWrite, Refusal};
-use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table, Turns};
+use crate::resource::{BoxFuture, Call, ChangeAttempts, Executor, Form, Outcome, Table};
 use crate::store::{Assign, AssignValue};
 use crate::{Error, Problem, Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static ArrayWrite,
     spec: &'static OpSpec,
@@ -26,7 +26,7 @@ pub(super) struct Run {
     spec: &'static OpSpec,
     /// The maximum number of elements, for a push.
     most: Option<u32>,
-    /// Fewest elements, for a pull.
+    /// The minimum number of elements, for a pull.
     least: u32,
     write: ConditionalWrite,
 }
@@ -54,17 +54,17 @@ impl Run {
         let guard = match (most, kind.action) {
             (None, _) => Filter::TRUE,
             (Some(most), action) => {
-                let room = Filter::cond(
+                let has_room = Filter::cond(
                     field,
                     Op::Shorter,
                     Operand::One(Source::Value(Value::Int(i64::from(most)))),
                 );
-                // An element that is already in the list needs no room.
-                let there = Filter::cond(field, Op::Has, Operand::One(value));
+                // An element that is already in the list is not added, so a full list is no error.
+                let has_element = Filter::cond(field, Op::Has, Operand::One(value));
                 if action == (ArrayAction::Push { dedupe: true }) {
-                    Filter::Any(vec![there, room])
+                    Filter::Any(vec![has_element, has_room])
                 } else {
-                    room
+                    has_room
                 }
             }
         };
@@ -86,7 +86,7 @@ impl Run {
         })
     }
 
-    /// Checks the value and takes out repeats of a list.
+    /// Checks the value, and removes duplicates from a list.
     fn check(&self, table: &Table, call: &mut Call<'_>) -> Result<()> {
         let mut problems = Vec::new();
         self.judge(table, &call.args, &mut problems);
@@ -120,9 +120,9 @@ impl Run {
         bind::check(self.spec, table, call, &[])?;
         let element = bind::value_of(&Source::from(&self.kind.value), call.cx, &call.args)?;
         let version = table.desc.version.and(call.version);
-        let (mut turns, mut id) = (Turns::default(), None);
-        while turns.next(call.cx, table.desc, id.as_ref()).await {
-            let cx = turns.inner(call.cx);
+        let (mut attempts, mut id) = (ChangeAttempts::default(), None);
+        while attempts.next(call.cx, table.desc, id.as_ref()).await {
+            let cx = attempts.inner(call.cx);
             let found =
                 table.found(self.write.read(table, call, &Form::Records).await?, version)?;
             let Some(record) = found.records.first() else {

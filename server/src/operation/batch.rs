@@ -12,10 +12,10 @@ use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
 use crate::store::{Order, Pick, Row, Rows};
 use crate::{Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static Batch,
     spec: &'static OpSpec,
@@ -28,7 +28,7 @@ pub(super) struct Run {
     kind: &'static Batch,
     spec: &'static OpSpec,
     filter: Filter,
-    /// Of records that are answered.
+    /// The order of returned records.
     order: Vec<Order>,
     write: Write,
 }
@@ -60,10 +60,10 @@ impl Run {
         bind::check(self.spec, table, call, self.kind.set)?;
         bind::check_operands(self.spec, &self.filter, &call.args)?;
         let variant = self.write.of(table, call, None)?;
-        let counts = self.kind.claim.is_none();
-        // Then the statement counts the records that would be changed.
-        let idle = counts && !self.kind.delete && self.write.writes_nothing(call);
-        let rows = match (counts, idle) {
+        let returns_count = self.kind.claim.is_none();
+        // If the call writes no value, the statement only counts the matching records.
+        let writes_nothing = returns_count && !self.kind.delete && self.write.writes_nothing(call);
+        let rows = match (returns_count, writes_nothing) {
             (false, _) => table.rows(call.form),
             (true, true) => Rows::values(1),
             (true, false) => Rows::count(),
@@ -76,9 +76,10 @@ impl Run {
                 rows,
             )
             .await?;
-        if let (true, Some(Value::Int(number))) =
-            (idle, rows.records.first().and_then(|row| row.first()))
-        {
+        if let (true, Some(Value::Int(number))) = (
+            writes_nothing,
+            rows.records.first().and_then(|row| row.first()),
+        ) {
             rows.count = usize::try_from(*number).unwrap_or_default();
         }
         Ok(rows)
@@ -107,7 +108,7 @@ impl Executor for Run {
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
             let mut rows = self.change(table, &call).await?;
-            // The store returns the chosen records in no order.
+            // The store returns the chosen records in an arbitrary order.
             rows.records.sort_by(|a, b| self.compare(a, b));
             Ok(match (self.kind.claim, self.kind.void) {
                 (Some(_), _) => Outcome::List(rows),

@@ -1,4 +1,4 @@
-//! From declared sources to statement arguments.
+//! Converts declared sources into arguments of statements.
 //!
 //! At planning, every parameter, context value and `now` gets an argument slot; each call fills the
 //! slots. So values are never part of the text of a statement.
@@ -99,8 +99,8 @@ pub(crate) fn assignments(
         .collect()
 }
 
-/// A filter with every source but `now` replaced by its value for this call, omitted parameters'
-/// conditions dropped.
+/// The filter of a call: sources other than `now` are replaced by their values, and conditions with
+/// omitted parameters are dropped.
 ///
 /// # Errors
 /// 401 or 403 when a context value is null.
@@ -110,7 +110,8 @@ pub(crate) fn resolve(filter: Filter, cx: &Cx, args: &[Option<Value>]) -> Result
         return Ok(Filter::TRUE);
     };
     let mut failed = None;
-    // `now` stays: a page's cursor must not depend on it, so the table fills it in.
+    // `now` stays in the filter, because the cursor of a page must not depend on it. The table
+    // replaces it.
     let filter = filter.map_sources(&mut |_, _, source| match value_of(&source, cx, args) {
         _ if source == Source::Now => source,
         Ok(value) => Source::Value(value),
@@ -122,8 +123,8 @@ pub(crate) fn resolve(filter: Filter, cx: &Cx, args: &[Option<Value>]) -> Result
     failed.map_or(Ok(filter), Err)
 }
 
-/// The same for pages: a parameter with the instant of the call is replaced by the instant, so that
-/// cursors do not depend on it.
+/// Like [`resolve`], for pages. A parameter whose default is `now` becomes `now` if its value is
+/// the instant of the call, so that cursors do not depend on the instant.
 ///
 /// # Errors
 /// 401 or 403 when a context value is null.
@@ -205,8 +206,8 @@ pub(crate) fn check(
     }
 }
 
-/// Validates a context value that is written to a field. A null value is refused when the statement
-/// is bound.
+/// Validates a context value, or the instant of the call, that is written to a field. A null value
+/// is not validated here: it is refused when the statement is bound.
 pub(crate) fn judge_context(source: &SourceSpec, cx: &Cx, judge: impl FnOnce(&Value)) {
     match source {
         SourceSpec::Ctx(path) => {
@@ -221,7 +222,7 @@ pub(crate) fn judge_context(source: &SourceSpec, cx: &Cx, judge: impl FnOnce(&Va
     }
 }
 
-/// Checks operands a filter cannot take: an empty or null `$contains`, a null `$has`.
+/// Refuses operands that a filter does not support: an empty or null `$contains`, a null `$has`.
 ///
 /// # Errors
 /// `validation_failed` with every problem.

@@ -5,14 +5,14 @@ use serde_json::value::RawValue;
 use super::{Collection, CollectionMethod};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::OpSpec;
-use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, REPEATS, Table};
+use crate::resource::{BoxFuture, Call, Executor, Form, MAX_REPEATS, Outcome, Prepared, Table};
 use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Code, Error, Problem, Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static Collection,
     spec: &'static OpSpec,
@@ -21,7 +21,8 @@ pub(super) fn plan(
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
-// Arguments of every statement: the record, the item or its id, the call's instant; then the rest.
+// Positions of the arguments of every statement: the record, the item or its id, the instant of the
+// call; then further arguments.
 const RECORD: usize = 0;
 const ITEM: usize = 1;
 const NOW: usize = 2;
@@ -57,11 +58,11 @@ impl Run {
 
     async fn run(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
         super::bind::check(self.spec, table, call, &[])?;
-        let mut given = call.args.iter().cloned().map(Option::unwrap_or_default);
-        let record = given.next().unwrap_or_default();
+        let mut arguments = call.args.iter().cloned().map(Option::unwrap_or_default);
+        let record = arguments.next().unwrap_or_default();
         let (first, second) = (
-            given.next().unwrap_or_default(),
-            given.next().unwrap_or_default(),
+            arguments.next().unwrap_or_default(),
+            arguments.next().unwrap_or_default(),
         );
         match self.kind.method {
             CollectionMethod::List => {
@@ -92,30 +93,32 @@ impl Run {
         table.validator.check_item(self.kind.field, &text)?;
         let members: Members<'_> = serde_json::from_str(&text).map_err(Error::internal)?;
         let id = members.get(self.kind.key).and_then(|raw| id_of(raw));
-        let rest = vec![id.clone().ok_or_else(|| self.missing())?];
+        let rest = vec![id.clone().ok_or_else(|| self.missing_key())?];
         let set = AssignValue::AddItem(arg(ITEM));
-        let none = Filter::Item {
+        let has_no_such_item = Filter::Item {
             field: self.kind.field,
             key: self.kind.key,
             value: arg(REST),
-            held: false,
+            must_exist: false,
         };
-        let most = table.desc.fields[self.kind.field].rules.items.1;
-        let room = [self.kind.max, most]
+        let max_items = table.desc.fields[self.kind.field].rules.items.1;
+        let has_room = [self.kind.max, max_items]
             .into_iter()
             .flatten()
             .min()
             .map(|max| self.bound(Op::Shorter, max));
-        let guard = none.and(room.unwrap_or(Filter::TRUE));
+        let guard = has_no_such_item.and(has_room.unwrap_or(Filter::TRUE));
         self.write(table, call, record, item, set, guard, rest, |found| {
-            if found.iter().any(|item| self.is(item, id.as_ref())) {
+            if found.iter().any(|item| self.has_id(item, id.as_ref())) {
                 let at = self.kind.key;
-                Error::new(Code::Conflict, "An item with this key is there already")
+                Error::new(Code::Conflict, "An item with this key exists already")
                     .with_details(vec![Problem::new(at, "unique", "is taken")])
             } else if self.kind.max.is_some_and(|max| found.len() >= max as usize) {
-                full()
-            } else if let Some(most) = most.filter(|most| found.len() >= *most as usize) {
-                self.beyond(table, "max_items", format!("must hold at most {most}"))
+                collection_full()
+            } else if let Some(max_items) =
+                max_items.filter(|max_items| found.len() >= *max_items as usize)
+            {
+                self.length_error(table, "max_items", format!("must hold at most {max_items}"))
             } else {
                 Error::kept_changing()
             }
@@ -134,7 +137,7 @@ impl Run {
         let text = json(&items)?.to_owned();
         let list: Vec<&RawValue> = serde_json::from_str(&text).map_err(Error::internal)?;
         if self.kind.max.is_some_and(|max| list.len() > max as usize) {
-            return Err(full());
+            return Err(collection_full());
         }
         let mut problems = Vec::new();
         table
@@ -175,9 +178,9 @@ impl Run {
             .0
             .unwrap_or(0);
         let guard = if least > 0 {
-            self.held().and(self.bound(Op::Longer, least))
+            self.item_exists().and(self.bound(Op::Longer, least))
         } else {
-            self.held()
+            self.item_exists()
         };
         self.write(
             table,
@@ -189,18 +192,22 @@ impl Run {
             Vec::new(),
             |found| {
                 if found.len() <= least as usize
-                    && found.iter().any(|item| self.is(item, Some(&id)))
+                    && found.iter().any(|item| self.has_id(item, Some(&id)))
                 {
-                    return self.beyond(table, "min_items", format!("must keep at least {least}"));
+                    return self.length_error(
+                        table,
+                        "min_items",
+                        format!("must keep at least {least}"),
+                    );
                 }
-                self.gone(found, &id)
+                self.missing_item(found, &id)
             },
         )
         .await?;
         Ok(Outcome::Nothing)
     }
 
-    /// A bound on the number of items before the change.
+    /// A condition on the number of items before the change.
     fn bound(&self, op: Op, than: u32) -> Filter {
         Filter::cond(
             self.kind.field,
@@ -209,8 +216,8 @@ impl Run {
         )
     }
 
-    /// The list would have too many or too few.
-    fn beyond(&self, table: &Table, code: &'static str, message: String) -> Error {
+    /// The error for a list that would have too many or too few items.
+    fn length_error(&self, table: &Table, code: &'static str, message: String) -> Error {
         Error::invalid(Problem::new(
             table.desc.fields[self.kind.field].wire,
             code,
@@ -230,23 +237,24 @@ impl Run {
         table.validator.check_item(self.kind.field, &text)?;
         let members: Members<'_> = serde_json::from_str(&text).map_err(Error::internal)?;
         let fields = table.desc.fields[self.kind.field].kind.item_fields();
-        // The names of the declaration, which live as long as the plan.
-        let named: Vec<(&'static str, &RawValue)> = fields
+        // The member names from the declaration, because the statement needs names that live as
+        // long as the plan.
+        let changed_members: Vec<(&'static str, &RawValue)> = fields
             .iter()
             .filter_map(|field| Some((field.wire, *members.get(field.wire)?)))
             .collect();
-        if named.is_empty() {
+        if changed_members.is_empty() {
             let found = table.found(
                 self.read(table, call, record).await?,
                 table.desc.version.and(call.version),
             )?;
-            return self.one(&found, &id);
+            return self.item(&found, &id);
         }
-        let rest: Vec<Value> = named
+        let rest: Vec<Value> = changed_members
             .iter()
             .map(|(_, raw)| Value::Json(raw.get().to_owned()))
             .collect();
-        let members = named
+        let members = changed_members
             .iter()
             .enumerate()
             .map(|(i, (name, _))| (*name, arg(REST + i)))
@@ -263,16 +271,16 @@ impl Run {
                 record,
                 id.clone(),
                 set,
-                self.held(),
+                self.item_exists(),
                 rest,
-                |found| self.gone(found, &id),
+                |found| self.missing_item(found, &id),
             )
             .await?;
-        self.one(&rows, &id)
+        self.item(&rows, &id)
     }
 
     /// Writes to the record's list if a condition holds; otherwise `refuse` gets the items and
-    /// returns the reason.
+    /// returns the error.
     #[allow(clippy::too_many_arguments)] // the parts of one statement
     async fn write(
         &self,
@@ -309,7 +317,7 @@ impl Run {
                 pick: None,
             }
         })?;
-        for _ in 0..REPEATS {
+        for _ in 0..MAX_REPEATS {
             let mut args = vec![record.clone(), item.clone(), Value::Date(call.cx.now())];
             args.extend(rest.iter().cloned().chain(version.map(Value::Int)));
             let rows = table
@@ -340,7 +348,7 @@ impl Run {
             .await
     }
 
-    /// The list of the one record found.
+    /// The list in the record that was read.
     fn list<'a>(&self, rows: &'a Rows) -> &'a str {
         match rows
             .records
@@ -352,18 +360,18 @@ impl Run {
         }
     }
 
-    /// One item of the record found.
-    fn one(&self, rows: &Rows, id: &Value) -> Result<Outcome> {
+    /// The item with this id in the record that was read.
+    fn item(&self, rows: &Rows, id: &Value) -> Result<Outcome> {
         let list: Vec<&RawValue> =
             serde_json::from_str(self.list(rows)).map_err(Error::internal)?;
         let item = list
             .into_iter()
-            .find(|item| self.is(item, Some(id)))
+            .find(|item| self.has_id(item, Some(id)))
             .ok_or_else(Error::not_found)?;
         Ok(Outcome::Json(item.get().to_owned().into_bytes()))
     }
 
-    fn is(&self, item: &RawValue, id: Option<&Value>) -> bool {
+    fn has_id(&self, item: &RawValue, id: Option<&Value>) -> bool {
         let members: Members<'_> = serde_json::from_str(item.get()).unwrap_or_default();
         members
             .get(self.kind.key)
@@ -372,28 +380,28 @@ impl Run {
             == id
     }
 
-    fn held(&self) -> Filter {
+    fn item_exists(&self) -> Filter {
         Filter::Item {
             field: self.kind.field,
             key: self.kind.key,
             value: arg(ITEM),
-            held: true,
+            must_exist: true,
         }
     }
 
-    fn gone(&self, found: &[&RawValue], id: &Value) -> Error {
-        if found.iter().any(|item| self.is(item, Some(id))) {
+    fn missing_item(&self, found: &[&RawValue], id: &Value) -> Error {
+        if found.iter().any(|item| self.has_id(item, Some(id))) {
             Error::kept_changing()
         } else {
             Error::not_found()
         }
     }
 
-    fn missing(&self) -> Error {
+    fn missing_key(&self) -> Error {
         Error::invalid(Problem::new(self.kind.key, "required", "is required"))
     }
 
-    /// The key of an item from its path segment; one that can be no key names no item.
+    /// The key of an item from its path segment; `not_found` for text that cannot be a key.
     fn id(&self, table: &Table, text: Value) -> Result<Value> {
         let fields = table.desc.fields[self.kind.field].kind.item_fields();
         let is_number = fields
@@ -435,10 +443,10 @@ fn id_of(raw: &RawValue) -> Option<Value> {
     }
 }
 
-fn full() -> Error {
+fn collection_full() -> Error {
     Error::new(
         Code::CollectionFull,
-        "The list holds as many items as it may",
+        "The list contains the maximum number of items",
     )
 }
 

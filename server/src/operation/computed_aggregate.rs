@@ -12,7 +12,7 @@ use crate::store::{Compute, Figure, Function, Rows};
 use crate::validate::{MAX_INTEGER, out_of_range};
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 pub(super) fn plan(
     kind: &'static ComputedAggregate,
     spec: &'static OpSpec,
@@ -69,23 +69,24 @@ impl Run {
         let matches = bind::resolve(self.matches.clone(), call.cx, &call.args)?;
         let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
         let rows = match self
-            .at_once(call, &source, (target, route), &filter, &matches)
+            .write_in_one_statement(call, &source, (target, route), &filter, &matches)
             .await
         {
             Ok(Some(rows)) => Ok(rows),
-            // If records changed between the read and the write, the result would be out of date.
+            // Two statements need a transaction: otherwise records could change between the
+            // computation and the write.
             Ok(None) => {
-                self.begin(call, &source, (target, route), &filter, &matches)
+                self.write_in_transaction(call, &source, (target, route), &filter, &matches)
                     .await
             }
             Err(error) => Err(error),
         };
         rows.map(Outcome::Record)
-            .map_err(|error| self.placed(error, target))
+            .map_err(|error| self.with_field_path(error, target))
     }
 
     /// Adds the field to the error of a sum that the store cannot represent.
-    fn placed(&self, error: Error, target: &Table) -> Error {
+    fn with_field_path(&self, error: Error, target: &Table) -> Error {
         let of_a_sum = |p: &Problem| p.path.is_empty() && p.code == "range";
         let range = error.code() == Code::ValidationFailed && error.details().iter().all(of_a_sum);
         if range {
@@ -104,10 +105,10 @@ impl Run {
         ))
     }
 
-    /// Uses one statement, if the store can do it and the number can only be refused because of its
-    /// bounds. `None` if the statement wrote nothing: there is no such record, or the number is out
-    /// of bounds.
-    async fn at_once(
+    /// Computes and writes the number in one statement, if the store supports it and the field has
+    /// no constraint except bounds. `None` if that is not possible or nothing was written: there is
+    /// no such record, or the number is out of bounds.
+    async fn write_in_one_statement(
         &self,
         call: &Call<'_>,
         source: &Table,
@@ -149,7 +150,7 @@ impl Run {
         Ok((rows.count > 0).then_some(rows))
     }
 
-    /// Records of another entity are shown as that entity shows them.
+    /// The form of the response. A record of another entity has the fields that its entity returns.
     fn form(&self, call: &Call<'_>, target: &Table) -> Form {
         match call.form {
             Form::Json(_) if self.kind.target.is_some() => {
@@ -159,8 +160,9 @@ impl Run {
         }
     }
 
-    /// A transaction, which is begun again when others got in between.
-    async fn begin(
+    /// Computes and writes the number in a transaction, which is repeated after a conflict with
+    /// others.
+    async fn write_in_transaction(
         &self,
         call: &Call<'_>,
         source: &Table,
@@ -272,39 +274,42 @@ impl Run {
 
 /// The minimum and maximum of a field; `None` for a field with further constraints.
 fn bounds(desc: &EntityDesc, field: usize) -> Option<(Value, Value)> {
-    let of = desc.fields.get(field)?;
-    let names_a_record = desc
+    let field_desc = desc.fields.get(field)?;
+    let is_foreign_key = desc
         .relations
         .iter()
         .filter_map(Relation::enforced)
         .any(|(key, _)| key == field)
         || desc.gates.iter().any(|gate| gate.field == field);
-    if of.reads.is_some() || names_a_record || !of.rules.one_of_int.is_empty() {
+    if field_desc.reads.is_some() || is_foreign_key || !field_desc.rules.one_of_int.is_empty() {
         return None;
     }
-    let (least, greatest) = of.rules.range;
-    match of.kind {
+    let (least, greatest) = field_desc.rules.range;
+    match field_desc.kind {
         Kind::Integer => {
-            let or = |bound, all: i64| match bound {
+            let bound_or = |bound, all: i64| match bound {
                 None => Some(all),
                 Some(Bound::Int(n)) => Some(n),
                 Some(Bound::Float(_)) => None,
             };
-            let (least, greatest) = (or(least, -MAX_INTEGER)?, or(greatest, MAX_INTEGER)?);
+            let (least, greatest) = (
+                bound_or(least, -MAX_INTEGER)?,
+                bound_or(greatest, MAX_INTEGER)?,
+            );
             Some((
                 Value::Int(least.max(-MAX_INTEGER)),
                 Value::Int(greatest.min(MAX_INTEGER)),
             ))
         }
         Kind::Number => {
-            let or = |bound, all: f64| match bound {
+            let bound_or = |bound, all: f64| match bound {
                 None => Some(all),
                 Some(Bound::Float(n)) => Some(n),
                 Some(Bound::Int(_)) => None,
             };
             Some((
-                Value::Float(or(least, f64::MIN)?),
-                Value::Float(or(greatest, f64::MAX)?),
+                Value::Float(bound_or(least, f64::MIN)?),
+                Value::Float(bound_or(greatest, f64::MAX)?),
             ))
         }
         _ => None,

@@ -7,17 +7,17 @@ use super::bind::{self, Slots};
 use super::write::Write;
 use super::{AssignSpec, OpSpec};
 use crate::filter::Filter;
-use crate::resource::{Call, Form, Prepared, REPEATS, Table};
+use crate::resource::{Call, Form, MAX_REPEATS, Prepared, Table};
 use crate::store::{Assign, Plan, Rows};
 use crate::{Error, Result, Value};
 
-/// Why a visible record was not changed.
+/// The reason why a visible record was not changed.
 pub(crate) enum Refusal {
     /// The condition holds now: another call changed the record in between.
     Retry,
     /// The record already has the wanted values; it is returned as it is.
     Unchanged,
-    /// This.
+    /// The call is refused with this error.
     Error(Error),
 }
 
@@ -88,7 +88,7 @@ impl ConditionalWrite {
             return table.found(self.read(table, call, call.form).await?, expected);
         }
         let variant = self.write.of(table, call, expected)?;
-        for _ in 0..REPEATS {
+        for _ in 0..MAX_REPEATS {
             let args = variant.values(call, expected)?;
             let rows = table
                 .execute(call.cx, &variant.statement, args, table.rows(call.form))
@@ -109,10 +109,10 @@ impl ConditionalWrite {
         Err(Error::kept_changing())
     }
 
-    /// Reads the record that matches, visible or not changed.
+    /// Reads the matching record, if the caller can see it.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store fails.
     pub(crate) async fn read(&self, table: &Table, call: &Call<'_>, form: &Form) -> Result<Rows> {
         let args = self.read_slots.values(call.cx, &call.args)?;
         table

@@ -9,10 +9,10 @@ use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
 use crate::store::{Pick, Plan, Rows};
 use crate::{Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static Consume,
     spec: &'static OpSpec,
@@ -49,7 +49,7 @@ impl Run {
         let bound = slots.filter(table.desc, filter.clone());
         // If the filter matches at most one record, the statement waits for its lock; otherwise it
         // takes the first record that is not locked.
-        let pick = if names_one(table.desc, &filter) {
+        let pick = if matches_one(table.desc, &filter) {
             Pick::part
         } else {
             Pick::free
@@ -72,19 +72,19 @@ impl Run {
     }
 }
 
-/// Whether a condition names one record: by its key, or by every field of a unique.
-fn names_one(desc: &EntityDesc, filter: &Filter) -> bool {
-    let named = |field: &usize| names(filter, *field);
-    named(&desc.primary)
+/// Whether a condition matches at most one record: it fixes the key, or every field of a unique.
+fn matches_one(desc: &EntityDesc, filter: &Filter) -> bool {
+    let is_fixed = |field: &usize| fixes(filter, *field);
+    is_fixed(&desc.primary)
         || desc
             .uniques
             .iter()
-            .any(|unique| unique.fields.iter().all(named))
+            .any(|unique| unique.fields.iter().all(is_fixed))
 }
 
-fn names(filter: &Filter, at: usize) -> bool {
+fn fixes(filter: &Filter, at: usize) -> bool {
     match filter {
-        Filter::All(parts) => parts.iter().any(|part| names(part, at)),
+        Filter::All(parts) => parts.iter().any(|part| fixes(part, at)),
         Filter::Cond {
             field,
             op: Op::Eq,

@@ -1,6 +1,6 @@
 //! The executor of `custom`.
 //!
-//! A function gets a [`CustomCall`](call::CustomCall).
+//! The function of an app gets a [`CustomCall`](call::CustomCall).
 
 pub(crate) mod call;
 pub(crate) mod records;
@@ -18,10 +18,10 @@ use crate::{Error, Result, Value};
 /// A function as the server calls it; the macro writes it around the user's.
 pub type Handler = fn(Erased) -> BoxFuture<'static, Result<Made>>;
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static Custom,
     spec: &'static OpSpec,

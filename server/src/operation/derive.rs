@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use linchpin_core::policy::{AuthDesc, PolicyDesc};
 
-use super::{Derive, MOST_DERIVED, Merge, Part};
+use super::{Derive, MAX_DERIVED, Merge, Part};
 use crate::entity::EntityDesc;
 use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
@@ -17,7 +17,7 @@ use crate::store::{Projection, Row, Rows};
 use crate::validate::list_value;
 use crate::{Cx, Error, Result, Value, ValueRef};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 pub(super) fn plan(kind: &'static Derive, spec: &'static OpSpec, _: &Table) -> Box<dyn Executor> {
     Box::new(Run::new(kind, spec))
 }
@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub(super) kind: &'static Derive,
     pub(super) spec: &'static OpSpec,
     /// The fields of an item: those that the `list` route of its entity returns.
-    shown: Projection,
+    projection: Projection,
 }
 
 /// A record, or one value.
@@ -56,9 +56,9 @@ impl PartialEq for Identity {
 impl Eq for Identity {}
 
 /// A row with one value, at the position of its field.
-struct One<'a>(usize, &'a Value);
+struct SingleValue<'a>(usize, &'a Value);
 
-impl Row for One<'_> {
+impl Row for SingleValue<'_> {
     fn value(&self, field: usize) -> ValueRef<'_> {
         if field == self.0 {
             self.1.as_ref()
@@ -68,14 +68,14 @@ impl Row for One<'_> {
     }
 }
 
-/// The lists that a call reads, each with the call as far as it sees that.
+/// The lists that a call reads, each with the call limited to the records of that list.
 struct Lists(Vec<(Arc<Table>, Cx)>);
 
 impl Lists {
     /// The records that match, in the order of their list.
-    async fn every(&self, entity: &EntityDesc, filter: Filter) -> Result<Vec<Item>> {
+    async fn list_all(&self, entity: &EntityDesc, filter: Filter) -> Result<Vec<Item>> {
         let (table, cx) = self.of(entity)?;
-        table.every(cx, filter, MOST_DERIVED).await
+        table.list_all(cx, filter, MAX_DERIVED).await
     }
 
     fn of(&self, entity: &EntityDesc) -> Result<&(Arc<Table>, Cx)> {
@@ -89,7 +89,7 @@ impl Lists {
 
 impl Run {
     pub(super) fn new(kind: &'static Derive, spec: &'static OpSpec) -> Self {
-        let shown = kind
+        let projection = kind
             .items()
             .map_or_else(Projection::default, |(entity, _)| {
                 let output = entity.list_policy().output;
@@ -97,12 +97,16 @@ impl Run {
                     field.readable() && output.is_none_or(|output| output.contains(&field.name))
                 })
             });
-        Self { kind, spec, shown }
+        Self {
+            kind,
+            spec,
+            projection,
+        }
     }
 
     async fn derive(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
-        // Checks all entities first, whatever records exist: the records must not decide whether a
-        // caller is refused.
+        // The lists of all entities are checked first, so that the existing records do not decide
+        // whether a caller is refused.
         let mut read = Vec::new();
         for entity in self.kind.entities() {
             let table = own.sibling(entity)?;
@@ -146,7 +150,7 @@ impl Run {
                     }
                 });
             items.retain(|item| match (select, item.first()) {
-                (Some(field), Some(value)) => matches(&filter, &One(field, value), &[]),
+                (Some(field), Some(value)) => matches(&filter, &SingleValue(field, value), &[]),
                 _ => matches(&filter, &item[..], &[]),
             });
         }
@@ -159,12 +163,13 @@ impl Run {
         Ok(Outcome::List(rows))
     }
 
-    /// The items of a source: one statement, and one more for the records that they name.
+    /// The items of a source. One statement reads them; with `through`, one more reads the records
+    /// that they refer to.
     async fn source(&self, read: &Lists, call: &Call<'_>, part: &Part) -> Result<Vec<Item>> {
         let filter = part.filter.as_ref().map_or(Filter::TRUE, Filter::from);
         bind::check_operands(self.spec, &filter, &call.args)?;
         let filter = bind::resolve(filter, call.cx, &call.args)?;
-        let records = read.every(part.entity, filter).await?;
+        let records = read.list_all(part.entity, filter).await?;
         let (records, select) = match &part.through {
             None => (records, part.select),
             Some(through) => {
@@ -179,12 +184,15 @@ impl Run {
                     return Ok(Vec::new());
                 }
                 let keys: Vec<Value> = keys.into_iter().map(|Identity(key)| key).collect();
-                let named = Filter::cond(
+                let has_key = Filter::cond(
                     through.entity.primary,
                     Op::In,
                     Operand::One(Source::Value(list_value(&keys))),
                 );
-                (read.every(through.entity, named).await?, through.select)
+                (
+                    read.list_all(through.entity, has_key).await?,
+                    through.select,
+                )
             }
         };
         let Some(field) = select else {
@@ -196,7 +204,7 @@ impl Run {
             .filter(|value| !value.is_null());
         Ok(if self.kind.flatten {
             values
-                .flat_map(opened)
+                .flat_map(elements)
                 .map(|value| Box::from([value]))
                 .collect()
         } else {
@@ -216,7 +224,7 @@ impl Run {
                     crate::json::write_str(&key.to_string(), &mut json);
                 }
                 (Some(_), Some(value)) => crate::json::write_value(value.as_ref(), &mut json),
-                _ => self.shown.write(&item[..], &mut json),
+                _ => self.projection.write(&item[..], &mut json),
             }
         }
         json
@@ -247,7 +255,7 @@ async fn may_list(cx: &Cx, table: &Table) -> Result<Cx> {
 }
 
 /// The elements of a list of strings.
-fn opened(value: Value) -> Vec<Value> {
+fn elements(value: Value) -> Vec<Value> {
     match value {
         Value::Strings(list) => list.into_iter().map(Value::Text).collect(),
         Value::Json(text) => {
@@ -272,7 +280,7 @@ fn merge(how: Merge, lists: Vec<Vec<Item>>, identity: &impl Fn(&Item) -> Identit
             }
             found.into_values().collect()
         }
-        Merge::Priority => once(lists.into_iter().flatten(), identity),
+        Merge::Priority => distinct(lists.into_iter().flatten(), identity),
         Merge::Intersect => {
             let mut lists = lists.into_iter();
             let first = lists.next().unwrap_or_default();
@@ -282,13 +290,13 @@ fn merge(how: Merge, lists: Vec<Vec<Item>>, identity: &impl Fn(&Item) -> Identit
             let common = first
                 .into_iter()
                 .filter(|item| others.iter().all(|other| other.contains(&identity(item))));
-            once(common, identity)
+            distinct(common, identity)
         }
     }
 }
 
 /// Each item once, at its first position.
-fn once(items: impl Iterator<Item = Item>, identity: &impl Fn(&Item) -> Identity) -> Vec<Item> {
+fn distinct(items: impl Iterator<Item = Item>, identity: &impl Fn(&Item) -> Identity) -> Vec<Item> {
     let mut seen = std::collections::BTreeSet::new();
     items.filter(|item| seen.insert(identity(item))).collect()
 }

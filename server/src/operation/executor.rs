@@ -21,7 +21,7 @@ impl Table {
             .map_err(|error| self.at_parameters(spec, error))
     }
 
-    /// Moves the problem of a key that names no record to the parameter with that key.
+    /// Moves the problem of a key without a record to the path of the parameter with that key.
     pub(crate) fn at_parameters(&self, spec: &OpSpec, error: Error) -> Error {
         let at = |problem: &Problem| {
             let field = self
@@ -56,7 +56,7 @@ impl Table {
     /// The planned form of an operation.
     ///
     /// # Errors
-    /// When the store refuses a statement of it.
+    /// If the store refuses a statement of the operation.
     pub fn executor(&self, spec: &'static OpSpec) -> Result<Arc<dyn Executor>> {
         if let Some(executor) = self.planned(spec.name) {
             return Ok(executor);

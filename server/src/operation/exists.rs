@@ -7,10 +7,10 @@ use crate::operation::bind::{self, Slots, equalities};
 use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
 use crate::store::Rows;
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static Exists,
     spec: &'static OpSpec,

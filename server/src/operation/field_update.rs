@@ -6,10 +6,10 @@ use crate::filter::Filter;
 use crate::operation::conditional_write::{ConditionalWrite, Refusal};
 use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static FieldUpdate,
     spec: &'static OpSpec,

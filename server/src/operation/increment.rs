@@ -10,10 +10,10 @@ use crate::store::{Assign, AssignValue};
 use crate::validate::MAX_INTEGER;
 use crate::{Error, Problem, Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static Increment,
     spec: &'static OpSpec,
@@ -25,8 +25,9 @@ pub(super) fn plan(
 pub(super) struct Run {
     field: &'static FieldDesc,
     position: usize,
-    /// The old value must be on this side of this bound; null counts as zero.
+    /// The comparison and the bound that the old value must satisfy; null counts as zero.
     bound: (Op, Value),
+    /// Whether the change of a null, which counts as zero, stays in range.
     zero_fits: bool,
     write: ConditionalWrite,
 }
@@ -97,8 +98,8 @@ impl Run {
     }
 }
 
-// The bound on the OLD value that keeps the new value in range. The sum itself is never compared,
-// because it could overflow.
+/// Returns the bound on the old value that keeps the new value in range, whether the change of a
+/// null is in range, and the summand. The sum itself is never compared, because it could overflow.
 fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
     let as_int = |b: Option<Bound>| match b {
         Some(Bound::Int(i)) => Some(i),
@@ -136,8 +137,8 @@ fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
             } else {
                 (Op::Gte, as_float(min).unwrap_or(f64::MIN))
             };
-            // The difference is rounded, so it may be one step beyond the last number whose sum
-            // fits.
+            // The difference is rounded, so it may be one step above the last number whose sum is
+            // in range.
             let bound = match edge - by {
                 bound if by > 0.0 && bound + by > edge => bound.next_down(),
                 bound if by < 0.0 && bound + by < edge => bound.next_up(),

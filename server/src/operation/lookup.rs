@@ -7,13 +7,13 @@ use crate::entity::page::Refused;
 use crate::filter::{Filter, Source};
 use crate::operation::bind::{self, Slots};
 use crate::operation::{NamedSort, OpSpec};
-use crate::resource::{Ask, BoxFuture, Call, Executor, Outcome, Prepared, Table, refused};
+use crate::resource::{BoxFuture, Call, Executor, Outcome, PageRequest, Prepared, Table, refused};
 use crate::store::{Order, Plan};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static Lookup,
     spec: &'static OpSpec,
@@ -27,9 +27,9 @@ pub(super) struct Run {
     spec: &'static OpSpec,
     filter: Filter,
     order: Vec<Order>,
-    /// Of each named sort.
+    /// The orders of each named sort.
     orders: Vec<Vec<Order>>,
-    /// `returns = "one"` with every parameter given: the prepared statement.
+    /// The prepared statement of `returns = "one"`, for calls that give every parameter.
     one: Option<(Prepared, Slots)>,
 }
 
@@ -56,9 +56,13 @@ impl Run {
             let bound = slots.filter(table.desc, filter.clone());
             // A filter on a unique needs no order, because at most one row matches. Uniques apply
             // to records that are not deleted.
-            let pinned = !kind.deleted && table.pins_one(kind.fields);
-            let order = if pinned { Vec::new() } else { order.clone() };
-            let limit = (!pinned).then_some(Source::Value(Value::Int(1)));
+            let matches_one = !kind.deleted && table.pins_one(kind.fields);
+            let order = if matches_one {
+                Vec::new()
+            } else {
+                order.clone()
+            };
+            let limit = (!matches_one).then_some(Source::Value(Value::Int(1)));
             let plan = Plan::Select {
                 filter: bound,
                 order,
@@ -106,14 +110,14 @@ impl Run {
 
     async fn many(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
         let (kind, pagination) = (self.kind, &table.desc.pagination);
-        let mut asked = call.page.clone();
+        let mut page_args = call.page.clone();
         let sort = if kind.sorts.is_empty() {
             None
         } else {
-            Some(chosen(kind.sorts, asked.sort.take().as_deref()).map_err(refused)?)
+            Some(chosen(kind.sorts, page_args.sort.take().as_deref()).map_err(refused)?)
         };
         if let Some(cap) = kind.limit {
-            asked.limit = asked.limit.map(|limit| limit.min(cap));
+            page_args.limit = page_args.limit.map(|limit| limit.min(cap));
         }
         let omitted = if kind.paginate || !pagination.unbounded_lookup {
             Some(kind.limit.map_or(pagination.default_limit, |cap| {
@@ -125,7 +129,7 @@ impl Run {
         let page = kind
             .paging()
             .within(pagination.max_limit)
-            .resolve(&asked, omitted)
+            .resolve(&page_args, omitted)
             .map_err(refused)?;
         let filter = bind::resolve_page(self.filter.clone(), self.spec, call)?;
         let (sort, order) = match sort {
@@ -135,7 +139,7 @@ impl Run {
         table
             .page(
                 call.cx,
-                Ask {
+                PageRequest {
                     route: self.spec.name,
                     sort,
                     filter,
@@ -148,7 +152,7 @@ impl Run {
     }
 }
 
-/// Which of some orders a call chooses.
+/// The position of the order that a call chooses.
 fn chosen(sorts: &[NamedSort], name: Option<&str>) -> std::result::Result<usize, Refused> {
     let Some(name) = name else { return Ok(0) };
     sorts

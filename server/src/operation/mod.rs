@@ -1,6 +1,6 @@
 //! Operations: their declarations, and an executor per kind.
 //!
-//! An executor is planned once per mounted entity at start-up and runs per call.
+//! An executor is planned once per mounted entity at start-up, and runs once per call.
 
 mod aggregate;
 mod array;
@@ -49,7 +49,7 @@ pub use transition::{Chooser, choice::ChooserCall};
 /// Plans an operation for one mounted entity: everything that does not depend on a call.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(crate) fn plan(
     spec: &'static OpSpec,
     table: &crate::resource::Table,

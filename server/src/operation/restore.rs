@@ -10,10 +10,10 @@ use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
 use crate::store::{Assign, AssignValue, Rows};
 use crate::{Error, Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static Restore,
     spec: &'static OpSpec,
@@ -65,12 +65,12 @@ impl Run {
 
 impl Run {
     async fn restore(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
-        // The record is deleted, so it could have been restored: another call changed it in
-        // between.
+        // The record is deleted, so it could have been restored. Another call changed it between
+        // the two statements: the write is repeated.
         self.write.run(table, call, |_| Refusal::Retry).await
     }
 
-    /// A record that belongs to others, within a transaction.
+    /// Restores a record with foreign keys within a transaction, and checks the keys.
     async fn restore_child(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
         let rows = self.restore(table, call).await?;
         let key = self
@@ -80,7 +80,7 @@ impl Run {
             .find(|assign| assign.field == table.desc.primary);
         let key = key.ok_or_else(|| Error::internal("a restore that pins no key"))?;
         table
-            .coming_back(
+            .check_restored(
                 call.cx,
                 value_of(&Source::from(&key.value), call.cx, &call.args)?,
             )
@@ -92,7 +92,7 @@ impl Run {
 impl Executor for Run {
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            if !table.names_records() {
+            if !table.has_references() {
                 return self.restore(table, &call).await.map(Outcome::Record);
             }
             let Call {

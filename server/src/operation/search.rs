@@ -5,11 +5,13 @@ use crate::entity::{Paging, SearchDesc};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::OpSpec;
 use crate::operation::bind::{self, param_path};
-use crate::resource::{Ask, BoxFuture, Call, Executor, Outcome, SearchRequest, Table, refused};
+use crate::resource::{
+    BoxFuture, Call, Executor, Outcome, PageRequest, SearchRequest, Table, refused,
+};
 use crate::store::Order;
 use crate::{Code, Error, Problem, Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 pub(super) fn plan(
     kind: &'static Search,
     spec: &'static OpSpec,
@@ -19,22 +21,22 @@ pub(super) fn plan(
 }
 
 /// The maximum length of a search text, in characters.
-const LONGEST: usize = 512;
+const MAX_TEXT: usize = 512;
 
 pub(super) struct Run {
     kind: &'static Search,
     spec: &'static OpSpec,
-    further: Filter,
+    filter: Filter,
     order: Vec<Order>,
 }
 
 impl Run {
     pub(super) fn new(kind: &'static Search, spec: &'static OpSpec, table: &Table) -> Self {
-        let further = kind.filter.as_ref().map_or(Filter::TRUE, Filter::from);
+        let filter = kind.filter.as_ref().map_or(Filter::TRUE, Filter::from);
         Self {
             kind,
             spec,
-            further,
+            filter,
             order: table.order(table.desc.sort),
         }
     }
@@ -60,10 +62,10 @@ impl Run {
         if text.contains('\0') {
             return problem("format", "must not contain NUL".to_owned());
         }
-        if text.chars().count() > LONGEST {
+        if text.chars().count() > MAX_TEXT {
             return problem(
                 "max_length",
-                format!("must have at most {LONGEST} characters"),
+                format!("must have at most {MAX_TEXT} characters"),
             );
         }
         Ok(text.to_owned())
@@ -71,14 +73,14 @@ impl Run {
 
     async fn search(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
         bind::check(self.spec, table, call, &[])?;
-        bind::check_operands(self.spec, &self.further, &call.args)?;
+        bind::check_operands(self.spec, &self.filter, &call.args)?;
         let text = self.text(call)?;
-        let filter = bind::resolve_page(self.further.clone(), self.spec, call)?;
+        let filter = bind::resolve_page(self.filter.clone(), self.spec, call)?;
         if call.page.cursor.is_some() && !self.kind.paginate {
             return Err(Error::invalid(Problem::new(
                 "query:cursor",
                 "not_allowed",
-                "the answer is an array without pages",
+                "the response is an array without pages",
             )));
         }
         let page = match table.desc.search.as_ref().filter(|_| !self.kind.in_store) {
@@ -108,25 +110,25 @@ impl Run {
         text: &str,
         filter: Filter,
     ) -> Result<Outcome> {
-        let holds = |field: &usize| {
+        let contains_text = |field: &usize| {
             Filter::cond(
                 *field,
                 Op::Contains,
                 Operand::One(Source::Value(Value::Text(text.to_owned()))),
             )
         };
-        let found = Filter::Any(self.kind.fields.iter().map(holds).collect());
+        let found = Filter::Any(self.kind.fields.iter().map(contains_text).collect());
         let page = Paging::Limit
             .resolve(&call.page, Some(self.limit(table, call)))
             .map_err(refused)?;
-        let ask = Ask {
+        let page_request = PageRequest {
             route: self.spec.name,
             sort: None,
             filter: found.and(filter),
             order: self.order.clone(),
             page,
         };
-        table.page(call.cx, ask, call.form).await
+        table.page(call.cx, page_request, call.form).await
     }
 
     async fn by_provider(
@@ -165,10 +167,10 @@ impl Run {
                 tracing::warn!(
                     entity = table.desc.name,
                     cause,
-                    "the store searches instead of the provider"
+                    "the search provider failed; the store searches instead"
                 );
             }
-            // It may be one of the store's own pages.
+            // The cursor may be from a page of the store.
             Code::InvalidCursor => {}
             _ => return Err(error),
         }

@@ -17,10 +17,10 @@ use crate::{Code, Error, Problem, Result, Value};
 /// app.
 pub type Chooser = fn(Erased) -> BoxFuture<'static, Result<Value>>;
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 ///
 /// # Errors
-/// When the store refuses a statement of it.
+/// If the store refuses a statement of the operation.
 pub(super) fn plan(
     kind: &'static Transition,
     spec: &'static OpSpec,
@@ -84,7 +84,7 @@ impl Run {
             .map(|chooser| {
                 let other = || {
                     Error::internal(format!(
-                        "the chooser of `{}` is no `Chooser` of this version of linchpin",
+                        "the chooser of `{}` is a `Chooser` of another version of linchpin",
                         spec.name
                     ))
                 };
@@ -166,7 +166,7 @@ impl Run {
         let Some((_, to)) = self.to.iter().find(|(value, _)| *value == chosen) else {
             let (name, value) = (self.spec.name, display(&chosen));
             return Err(Error::internal(format!(
-                "the chooser of `{name}` answered `{value}`, which its `one_of` does not list"
+                "the chooser of `{name}` returned `{value}`, which is not in `one_of`"
             )));
         };
         self.write(to, table, call).await

@@ -4,11 +4,11 @@ use super::Upsert;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::bind::{self, value_of};
 use crate::operation::{AssignSpec, OpSpec};
-use crate::resource::{BoxFuture, Call, Draft, Executor, Form, Outcome, Table, Turns};
+use crate::resource::{BoxFuture, Call, ChangeAttempts, Draft, Executor, Form, Outcome, Table};
 use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Code, Error, Result, Value};
 
-/// Plans it for one mounted entity.
+/// Plans an operation of this kind for one mounted entity.
 pub(super) fn plan(
     kind: &'static Upsert,
     spec: &'static OpSpec,
@@ -19,9 +19,9 @@ pub(super) fn plan(
 
 /// The maximum number of attempts if a record exists that the caller cannot see. Each time, another
 /// call may have created and removed it.
-const UNSEEN: usize = 3;
+const MAX_INVISIBLE: usize = 3;
 
-/// It exists, and not for this caller.
+/// The error if the record exists, but the caller cannot see it.
 fn exists() -> Error {
     Error::new(Code::Conflict, "The record exists already")
 }
@@ -41,31 +41,32 @@ impl Run {
         }
     }
 
-    /// The record that would be created, and the assignments of `set` that the call gives.
+    /// The record that would be created, and the fields that `set` assigns in this call.
     fn record(&self, table: &Table, call: &Call<'_>) -> Result<(Vec<Value>, Vec<usize>)> {
         let mut draft = Draft::new(table.desc);
         let mut given = Vec::with_capacity(self.kind.set.len());
-        let mut put = |list: &[AssignSpec], given: Option<&mut Vec<usize>>| -> Result<()> {
-            let mut written = Vec::new();
-            for assign in list {
-                let source = Source::from(&assign.value);
-                let value = match source {
-                    Source::Param(p) => call.args.get(p).cloned().flatten(),
-                    other => Some(value_of(&other, call.cx, &call.args)?),
-                };
-                if let Some(value) = value {
-                    draft.values[assign.field] = Some(value);
-                    written.push(assign.field);
+        let mut apply_assigns =
+            |list: &[AssignSpec], given: Option<&mut Vec<usize>>| -> Result<()> {
+                let mut written = Vec::new();
+                for assign in list {
+                    let source = Source::from(&assign.value);
+                    let value = match source {
+                        Source::Param(p) => call.args.get(p).cloned().flatten(),
+                        other => Some(value_of(&other, call.cx, &call.args)?),
+                    };
+                    if let Some(value) = value {
+                        draft.values[assign.field] = Some(value);
+                        written.push(assign.field);
+                    }
                 }
-            }
-            if let Some(given) = given {
-                given.extend(written);
-            }
-            Ok(())
-        };
-        put(self.kind.matches, None)?;
-        put(self.kind.set, Some(&mut given))?;
-        put(self.kind.on_create, None)?;
+                if let Some(given) = given {
+                    given.extend(written);
+                }
+                Ok(())
+            };
+        apply_assigns(self.kind.matches, None)?;
+        apply_assigns(self.kind.set, Some(&mut given))?;
+        apply_assigns(self.kind.on_create, None)?;
         // The rule over the whole record is checked later, because the result may be an existing
         // record.
         let draft = table.checked_fields(call.cx, draft)?;
@@ -80,7 +81,8 @@ impl Run {
     }
 
     async fn upsert(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
-        // The rules of the record judge the values; here only presence and null.
+        // The validation rules of the record check the values later; here only presence and null
+        // are checked.
         bind::check(self.spec, table, call, &[])?;
         let (mut args, given) = self.record(table, call)?;
         let id = vec![table.desc.primary];
@@ -127,12 +129,12 @@ impl Run {
         new: Vec<Value>,
         given: &[usize],
     ) -> Result<Outcome> {
-        // Whichever way it goes, the event is this operation's.
+        // Whether the record is created or updated, the event is one of this operation.
         let cx = &call.cx.for_operation(self.spec.name);
-        // The record may be made, or removed, between two statements. No queue: the change of one
-        // that is there waits in its own.
-        let (mut turns, mut unseen) = (Turns::default(), 0);
-        while turns.next(cx, table.desc, None).await {
+        // The record may be created or removed between two statements. The attempts use no queue,
+        // because the update of an existing record waits in its own queue.
+        let (mut attempts, mut invisible) = (ChangeAttempts::default(), 0);
+        while attempts.next(cx, table.desc, None).await {
             let same = self
                 .keys
                 .iter()
@@ -166,9 +168,12 @@ impl Run {
                     }
                     // Another call may have created it in between; the next read finds it. If no
                     // read finds it, the caller cannot reach it.
-                    Err(error) if error.code() == Code::Conflict && self.taken(&error, table) => {
-                        unseen += 1;
-                        if unseen == UNSEEN {
+                    Err(error)
+                        if error.code() == Code::Conflict
+                            && self.is_about_match_fields(&error, table) =>
+                    {
+                        invisible += 1;
+                        if invisible == MAX_INVISIBLE {
                             return Err(exists());
                         }
                         continue;
@@ -193,8 +198,8 @@ impl Run {
         Err(Error::kept_changing())
     }
 
-    /// Whether a conflict is one of the fields that are matched by.
-    fn taken(&self, error: &Error, table: &Table) -> bool {
+    /// Whether a conflict is about the fields by which the record is matched.
+    fn is_about_match_fields(&self, error: &Error, table: &Table) -> bool {
         error.details().iter().all(|p| {
             self.keys
                 .iter()

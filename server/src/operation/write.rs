@@ -33,12 +33,12 @@ pub(crate) struct Write {
     variants: RwLock<HashMap<Shape, Arc<Variant>>>,
 }
 
-/// The omitted assignments, one bit each, and whether a version is expected.
+/// The shape of a call: the omitted assignments, one bit each, and whether a version is expected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Shape {
     absent: [u64; 4],
-    /// Parameters whose conditions are dropped. Empty, and so not allocated, but for batches that
-    /// declare such.
+    /// Parameters whose conditions are dropped. Only some batches declare such parameters;
+    /// otherwise the list is empty and needs no allocation.
     missing: Vec<usize>,
     versioned: bool,
 }
@@ -113,7 +113,7 @@ impl Write {
         .planned(table)
     }
 
-    /// The same, but removes the records.
+    /// Like [`Write::many`], but removes the records.
     ///
     /// # Errors
     /// When the store refuses the statement.
@@ -132,8 +132,8 @@ impl Write {
         .planned(table)
     }
 
-    /// Also prepares the statement of a call with all parameters, so that a store refuses it at
-    /// start-up.
+    /// Also prepares the statement of a call with all parameters: if the store refuses it, start-up
+    /// fails.
     fn planned(self, table: &Table) -> Result<Self> {
         self.variant(table, Shape::default())?;
         Ok(self)
@@ -232,7 +232,7 @@ impl Write {
         if self.narrows && set.is_empty() {
             // All assignments are omitted: no record changes and no event is emitted.
             let statement =
-                table.prepare(self.spec.name, looked_at(table, filter, self.pick.as_ref()))?;
+                table.prepare(self.spec.name, read_plan(table, filter, self.pick.as_ref()))?;
             return Ok(self.keep(shape, Variant { statement, slots }));
         }
         let now = slots.now();
@@ -263,7 +263,7 @@ impl Write {
 }
 
 /// A read of the records that a write would change, or their number if it would change all matches.
-fn looked_at(table: &Table, filter: Filter, pick: Option<&Pick>) -> Plan {
+fn read_plan(table: &Table, filter: Filter, pick: Option<&Pick>) -> Plan {
     match pick {
         Some(pick) => {
             let limit = Some(Source::Value(Value::Int(i64::from(pick.limit))));
@@ -316,7 +316,7 @@ fn bound(assign: &Assign, slots: &mut Slots, table: &Table) -> Assign {
                     .collect(),
             }
         }
-        // Its values are in slots already.
+        // The values of this assignment are in slots already.
         AssignValue::Figure(figure) => AssignValue::Figure(figure.clone()),
     };
     Assign { field, value }

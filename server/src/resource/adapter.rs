@@ -41,19 +41,19 @@ impl<E: Entity> Adapter<E> {
         }
     }
 
-    /// Converts typed input to a draft. Callers must not write counters of other records.
+    /// Converts typed input to a draft. Refuses values of counters: only the framework writes them.
     fn draft(&self, input: impl Input) -> Result<Draft> {
         let draft = Draft::from_input(self.table.desc, input);
-        let given = draft
+        let written_counters = draft
             .values
             .iter()
             .enumerate()
-            .filter(|(i, value)| value.is_some() && self.table.counts(*i));
+            .filter(|(i, value)| value.is_some() && self.table.is_counter(*i));
         let problem = |i: usize| {
-            let text = "counts other records: the framework writes it";
+            let text = "is a counter: only the framework writes it";
             Problem::new(self.table.desc.fields[i].wire, "read_only", text)
         };
-        let problems: Vec<Problem> = given.map(|(i, _)| problem(i)).collect();
+        let problems: Vec<Problem> = written_counters.map(|(i, _)| problem(i)).collect();
         if problems.is_empty() {
             Ok(draft)
         } else {
@@ -229,7 +229,7 @@ impl<E: Entity> Adapter<E> {
     }
 }
 
-/// A key as it is stored.
+/// The stored form of a key.
 fn key<E: Entity>(id: E::Id) -> Value {
     canonical_value(E::DESC.primary_field(), id.into_value())
 }
@@ -247,7 +247,7 @@ pub(super) fn one<E: Entity>(rows: Rows) -> Result<E> {
     optional(rows)?.ok_or_else(Error::not_found)
 }
 
-/// All of the records.
+/// Converts all records.
 pub(crate) fn records_of<E: Entity>(rows: &Rows) -> Result<Vec<E>> {
     rows.records
         .iter()

@@ -71,8 +71,8 @@ impl Adapters {
             .map_or_else(Timestamp::system_now, |clock| clock())
     }
 
-    /// Whether changes of any entity make events.
-    pub(crate) fn emit(&self) -> bool {
+    /// Whether changes of any entity record events.
+    pub(crate) fn emits(&self) -> bool {
         self.tables.values().any(|table| table.emits())
     }
 

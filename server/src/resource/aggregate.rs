@@ -1,4 +1,4 @@
-//! Numbers over the records of a table.
+//! Aggregates over the records of a table.
 
 use super::page::{Clock, lift};
 use super::{Form, Table};
@@ -15,8 +15,8 @@ impl Table {
     /// Filters may contain only fixed values and the instant of the call.
     ///
     /// # Errors
-    /// `validation_failed`: `too_many` for more than `most` groups, `range` for a sum that its type
-    /// cannot represent.
+    /// `validation_failed`: `too_many` for more than `max_groups` groups, `range` for a sum that
+    /// its type cannot represent.
     pub async fn aggregate(
         &self,
         cx: &Cx,
@@ -24,7 +24,7 @@ impl Table {
         filter: Filter,
         (groups, by_value): (Vec<Group>, Vec<usize>),
         compute: Vec<Compute>,
-        most: u32,
+        max_groups: u32,
     ) -> Result<Vec<Box<[Value]>>> {
         let mut args = Vec::new();
         let mut shape = vec![b'a'];
@@ -47,8 +47,8 @@ impl Table {
         let compute: Vec<Compute> = lifted.collect();
         let parts = by_value.len() + 1;
         let width = groups.len() + compute.len() + if parts > 1 { parts } else { 0 };
-        shape.extend_from_slice(&most.to_le_bytes());
-        let all = most.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
+        shape.extend_from_slice(&max_groups.to_le_bytes());
+        let all = max_groups.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
         let statement = self.shape(route, &shape, || Plan::Aggregate {
             filter,
             groups,
@@ -76,15 +76,16 @@ impl Table {
             || rows
                 .records
                 .chunk_by(|a, b| part(a) == part(b))
-                .any(|part| part.len() > most as usize)
+                .any(|part| part.len() > max_groups as usize)
         {
-            let text =
-                format!("the answer would have more than {most} groups: ask for fewer records");
+            let text = format!(
+                "the result would have more than {max_groups} groups: request fewer records"
+            );
             return Err(Error::invalid(Problem::new("", "too_many", text)));
         }
         // A sum of doubles may be infinite, which JSON cannot represent.
-        let beyond = |value: &Value| matches!(value, Value::Float(f) if !f.is_finite());
-        if rows.records.iter().any(|row| row.iter().any(beyond)) {
+        let is_infinite = |value: &Value| matches!(value, Value::Float(f) if !f.is_finite());
+        if rows.records.iter().any(|row| row.iter().any(is_infinite)) {
             return Err(Error::invalid(Problem::new(
                 "",
                 "range",
@@ -98,7 +99,7 @@ impl Table {
     /// visible. Waits for other transactions that have locked it.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store fails.
     pub(crate) async fn lock(
         &self,
         cx: &Cx,
@@ -122,7 +123,8 @@ impl Table {
             .map(|mut record| std::mem::take(&mut record[self.desc.primary])))
     }
 
-    /// Writes one field of a record, as every mutation does: dates and versions follow.
+    /// Writes one field of a record. As with every update, the `on_update` dates and the version
+    /// change, too.
     ///
     /// # Errors
     /// The error of the store.
@@ -181,12 +183,12 @@ impl Table {
             figure.compute.function as u8,
         ]);
         let mut lifted = |filter| lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
-        let guard = match source.condition(cx, "list")? {
+        let source_conditions = match source.condition(cx, "list")? {
             Filter::All(list) => list,
             condition => vec![condition],
         };
-        // Stores write "not deleted" as a condition of their own.
-        let guard = guard
+        // Stores add the condition "not deleted" themselves.
+        let source_conditions = source_conditions
             .into_iter()
             .map(|c| {
                 if layout::is_live(source.desc, &c) {
@@ -196,7 +198,7 @@ impl Table {
                 }
             })
             .collect();
-        let filter = lifted(figure.filter).and(Filter::All(guard));
+        let filter = lifted(figure.filter).and(Filter::All(source_conditions));
         let compute = Compute {
             filter: lifted(figure.compute.filter),
             ..figure.compute
@@ -225,21 +227,21 @@ impl Table {
             .await
     }
 
-    /// Every record that its list shows and that matches, in the default order.
+    /// All matching records that the list of the entity returns, in the default order.
     ///
     /// # Errors
-    /// `validation_failed` with `too_many` for more records than `most`.
-    pub(crate) async fn every(
+    /// `validation_failed` with `too_many` for more records than `max_records`.
+    pub(crate) async fn list_all(
         &self,
         cx: &Cx,
         filter: Filter,
-        most: u32,
+        max_records: u32,
     ) -> Result<Vec<Box<[Value]>>> {
         let mut args = Vec::new();
         let mut shape = vec![b'e'];
         let filter = lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
         let order = self.order(self.desc.sort);
-        args.push(Value::Int(i64::from(most) + 1));
+        args.push(Value::Int(i64::from(max_records) + 1));
         let limit = Some(Source::Arg {
             index: args.len() - 1,
             nullable: false,
@@ -250,11 +252,13 @@ impl Table {
             after: None,
             limit,
         })?;
-        let rows = self.rows(&Form::Records).limit(most as usize, Vec::new());
+        let rows = self
+            .rows(&Form::Records)
+            .limit(max_records as usize, Vec::new());
         let rows = self.execute(cx, &statement, args, rows).rows().await?;
         if rows.more {
             let text = format!(
-                "more than {most} records of `{}` match: ask for fewer",
+                "more than {max_records} records of `{}` match: use a narrower filter",
                 self.desc.name
             );
             return Err(Error::invalid(Problem::new("", "too_many", text)));

@@ -1,8 +1,8 @@
-//! How the outcome of an operation becomes the type that its method returns.
+//! Converts the outcome of an operation into the return type of its generated method.
 //!
-//! One function per type; a generated method hands the one of its kind to
-//! [`run`](super::run::run). Each returns `internal` when the executor produced another form than
-//! the kind declares.
+//! There is one function per type. A generated method passes the function of its kind to
+//! [`run`](super::run::run). Each function returns `internal` if the executor returned another form
+//! than the kind declares.
 
 use serde::de::DeserializeOwned;
 

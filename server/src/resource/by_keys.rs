@@ -1,4 +1,4 @@
-//! Reads records by their keys, and answers searches from a provider: the records that it names are
+//! Reads records by their keys. Also runs searches with a provider: the records of its hits are
 //! read with the restriction of the call.
 
 use std::collections::{HashMap, HashSet};
@@ -13,9 +13,9 @@ use crate::store::{After, Order, Plan, Rows};
 use crate::validate::list_value;
 use crate::{Cx, Error, Problem, Result, Value};
 
-/// The maximum number of hits that are read for one page. After this number of hits that the caller
-/// cannot see, the search ends.
-const MOST: usize = 10_000;
+/// The maximum number of hits that are examined for one page, visible to the caller or not. After
+/// this number of hits, the search ends, even if the page is not full.
+const MAX_HITS: usize = 10_000;
 /// The number of hits that are requested, and of records that are read, at a time.
 const CHUNK: usize = 1_000;
 
@@ -25,11 +25,11 @@ pub(crate) struct SearchRequest<'a> {
     pub(crate) route: &'static str,
     /// The search text.
     pub(crate) text: &'a str,
-    /// In which fields.
+    /// The searched fields.
     pub(crate) fields: &'a [usize],
     /// A further condition on the records, with fixed values.
     pub(crate) filter: Filter,
-    /// Most records.
+    /// The maximum number of records.
     pub(crate) limit: u32,
     /// The cursor of the previous page.
     pub(crate) cursor: Option<&'a str>,
@@ -40,8 +40,8 @@ impl Table {
     /// keys: in one statement.
     ///
     /// # Errors
-    /// When the store cannot answer.
-    pub(crate) async fn among(
+    /// If the store fails.
+    pub(crate) async fn find_by_keys(
         &self,
         cx: &Cx,
         route: &'static str,
@@ -80,7 +80,7 @@ impl Table {
     /// The visible records after a key, in the order of keys.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store fails.
     pub(crate) async fn after_key(
         &self,
         cx: &Cx,
@@ -114,13 +114,13 @@ impl Table {
             .await
     }
 
-    /// The index of the entity; only the first call does anything.
+    /// Sets the index of the entity. Only the first call has an effect.
     pub(crate) fn set_search(&self, index: Arc<Index>) {
         // Each index is opened once.
         drop(self.search.set(index));
     }
 
-    /// The index of the entity, once it has been opened.
+    /// The index of the entity; `None` before it is opened.
     pub(crate) fn search_index(&self) -> Option<&Arc<Index>> {
         self.search.get()
     }
@@ -155,7 +155,7 @@ impl Table {
         let limit = limit.min(self.desc.pagination.max_limit) as usize;
         let context = self.search_context(cx, route, text, &filter)?;
         let mut after = cursor
-            .map(|cursor| self.opened(cursor, &context))
+            .map(|cursor| self.open_cursor(cursor, &context))
             .transpose()?;
         let owners = self.owners(cx, route)?;
         let find = Find {
@@ -164,47 +164,47 @@ impl Table {
             owners: &owners,
         };
         let mut page = self.rows(form).limit(limit, Vec::new());
-        let mut last = None;
-        let (mut seen, mut looked) = (HashSet::new(), 0);
-        let mut ask = limit + 1;
-        while !page.more && looked < MOST {
-            let mut hits = index.hits(&find, after.as_ref(), ask).await?;
-            hits.truncate(ask);
-            let ends = hits.len() < ask;
-            looked += hits.len();
+        let mut last_hit = None;
+        let (mut seen_ids, mut examined) = (HashSet::new(), 0);
+        let mut wanted = limit + 1;
+        while !page.more && examined < MAX_HITS {
+            let mut hits = index.hits(&find, after.as_ref(), wanted).await?;
+            hits.truncate(wanted);
+            let is_last_chunk = hits.len() < wanted;
+            examined += hits.len();
             after = hits.last().cloned();
             // A provider is not trusted: no record appears twice, and a hit that cannot be a key is
             // ignored.
             let hits: Vec<(Hit, Value)> = hits
                 .into_iter()
-                .filter(|hit| seen.insert(hit.id.clone()))
+                .filter(|hit| seen_ids.insert(hit.id.clone()))
                 .filter_map(|hit| self.parse_id(&hit.id).map(|key| (hit, key)))
                 .collect();
             if !hits.is_empty() {
-                self.show(cx, route, hits, &filter, &mut page, &mut last)
+                self.add_visible(cx, route, hits, &filter, &mut page, &mut last_hit)
                     .await?;
-            } else if !ends {
-                // The provider keeps returning the same hits.
+            } else if !is_last_chunk {
+                // The provider returned only hits that it had returned before.
                 break;
             }
-            if ends {
+            if is_last_chunk {
                 break;
             }
-            ask = (ask * 2).min(CHUNK.max(limit + 1));
+            wanted = (wanted * 2).min(CHUNK.max(limit + 1));
         }
-        if looked >= MOST && !page.more {
+        if examined >= MAX_HITS && !page.more {
             tracing::warn!(
                 entity = self.desc.name,
-                looked,
-                "a search has ended behind hits that its caller cannot see"
+                looked = examined,
+                "a search has ended after too many hits that its caller cannot see"
             );
         }
-        // The cursor names a record that the caller has seen, never one that was dropped.
+        // The cursor contains a record that the caller can see, never one that was left out.
         let seal = |Hit { id, score }: Hit| {
             self.cursors()
                 .seal(&[], &[Value::Float(score), Value::Text(id)], &context)
         };
-        let next_cursor = last.filter(|_| page.more).map(seal);
+        let next_cursor = last_hit.filter(|_| page.more).map(seal);
         Ok(Outcome::Page {
             rows: page,
             next_cursor,
@@ -213,17 +213,17 @@ impl Table {
 
     /// Adds the records of some hits to a page, in the order of the hits, if the caller can see
     /// them.
-    async fn show(
+    async fn add_visible(
         &self,
         cx: &Cx,
         route: &'static str,
         hits: Vec<(Hit, Value)>,
         filter: &Filter,
         page: &mut Rows,
-        last: &mut Option<Hit>,
+        last_hit: &mut Option<Hit>,
     ) -> Result<()> {
         let keys: Vec<Value> = hits.iter().map(|(_, key)| key.clone()).collect();
-        let found = self.among(cx, route, &keys, filter.clone()).await?;
+        let found = self.find_by_keys(cx, route, &keys, filter.clone()).await?;
         let id = |record: &[Value]| match &record[self.desc.primary] {
             Value::Int(key) => key.to_string(),
             key => key.as_text().unwrap_or_default().to_owned(),
@@ -240,7 +240,7 @@ impl Table {
             if !page.push(&record[..]) {
                 break;
             }
-            *last = Some(hit);
+            *last_hit = Some(hit);
         }
         Ok(())
     }
@@ -265,20 +265,20 @@ impl Table {
         Ok(context)
     }
 
-    fn opened(&self, cursor: &str, context: &[u8]) -> Result<Hit> {
-        // Only sealed cursors can be opened, and only this function seals cursors for this context.
-        // Keys are short.
-        let wrong = || Error::internal("a cursor of a search holds something else");
+    fn open_cursor(&self, cursor: &str, context: &[u8]) -> Result<Hit> {
+        // Only `search` seals cursors for this context. It seals a score and a key, which is short.
+        // So a cursor that can be opened contains these two values.
+        let unexpected = || Error::internal("a cursor of a search holds something else");
         let Position::Values(values) = self.cursors().open(cursor, (0, 2), context)?.position
         else {
-            return Err(wrong());
+            return Err(unexpected());
         };
         match &values[..] {
             [Value::Float(score), Value::Text(id)] => Ok(Hit {
                 id: id.clone(),
                 score: *score,
             }),
-            _ => Err(wrong()),
+            _ => Err(unexpected()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Computed fields: values that follow from the rest of their record, written by whatever changes
-//! the rest.
+//! Computed fields: their values are computed from other fields of the record. Each statement that
+//! changes those fields also writes the computed values.
 //!
 //! No store can call a function of the app. So the computed value is an argument of the statement
 //! that writes its inputs. It is computed from the record as it was read and from the changes of
@@ -12,13 +12,13 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::statement::Statements;
-use super::write::Turns;
+use super::write::ChangeAttempts;
 use crate::entity::EntityDesc;
 use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::assign;
 use crate::store::{Assign, AssignValue, Plan, Reply, Row, Rows, Statement, layout};
-use crate::validate::{list_value, out_of_range, out_of_range_index};
+use crate::validate::{list_value, out_of_range, too_long_for_index};
 use crate::{Code, Cx, Error, Result, Value, ValueRef};
 
 /// A record whose computed fields have no value yet.
@@ -51,12 +51,12 @@ pub(super) fn fill(desc: &'static EntityDesc, record: &mut [Value]) -> Result<()
 /// The value of a computed field in a record.
 fn value(desc: &'static EntityDesc, field: usize, record: &[Value]) -> Result<Value> {
     let lacks = || Error::internal(format!("`{}` has no computed field at {field}", desc.name));
-    let of = desc.fields.get(field).ok_or_else(lacks)?;
-    let value = (of.computed.ok_or_else(lacks)?.value)(&WithoutComputed { desc, record })
+    let field_desc = desc.fields.get(field).ok_or_else(lacks)?;
+    let value = (field_desc.computed.ok_or_else(lacks)?.value)(&WithoutComputed { desc, record })
         .map_err(Error::internal)?;
-    match out_of_range(&value).or_else(|| out_of_range_index(&value, desc, field)) {
+    match out_of_range(&value).or_else(|| too_long_for_index(&value, desc, field)) {
         // The inputs come from the caller, so it is the caller's error.
-        Some(flaw) => Err(Error::invalid(flaw.at(of.name_in_errors()))),
+        Some(flaw) => Err(Error::invalid(flaw.at(field_desc.name_in_errors()))),
         None => Ok(value),
     }
 }
@@ -95,7 +95,7 @@ fn stale(desc: &EntityDesc, set: &[Assign]) -> Vec<usize> {
     all
 }
 
-/// All that some computed fields follow from, each once.
+/// The fields that some computed fields depend on, each once.
 fn inputs_of(desc: &EntityDesc, fields: &[usize]) -> Vec<usize> {
     let mut all: Vec<usize> = fields
         .iter()
@@ -132,11 +132,11 @@ fn unchanged(desc: &EntityDesc, fields: &[usize], at: usize) -> Filter {
     Filter::All(fields.iter().enumerate().map(same).collect())
 }
 
-/// Whether a filter names one record: by its key, or by all fields of a unique.
-fn names_one(desc: &EntityDesc, filter: &Filter) -> bool {
-    fn pinned(filter: &Filter, field: usize) -> bool {
+/// Whether a filter matches at most one record: it fixes the key, or all fields of a unique.
+fn matches_one(desc: &EntityDesc, filter: &Filter) -> bool {
+    fn fixes(filter: &Filter, field: usize) -> bool {
         match filter {
-            Filter::All(list) => list.iter().any(|part| pinned(part, field)),
+            Filter::All(list) => list.iter().any(|part| fixes(part, field)),
             Filter::Cond {
                 field: of,
                 op: Op::Eq,
@@ -145,15 +145,15 @@ fn names_one(desc: &EntityDesc, filter: &Filter) -> bool {
             _ => false,
         }
     }
-    pinned(filter, desc.primary)
+    fixes(filter, desc.primary)
         || desc
             .uniques
             .iter()
-            .any(|unique| unique.fields.iter().all(|field| pinned(filter, *field)))
+            .any(|unique| unique.fields.iter().all(|field| fixes(filter, *field)))
 }
 
-/// Whether a statement changes records of an entity with computed fields.
-pub(super) fn concerned(statement: &Statement) -> bool {
+/// Whether a statement writes records of an entity with computed fields.
+pub(super) fn applies_to(statement: &Statement) -> bool {
     matches!(
         statement.plan,
         Plan::Insert | Plan::Update { .. } | Plan::Upsert { .. }
@@ -171,11 +171,11 @@ struct StaleFields {
 /// Statements that change any number of records of an entity with computed fields.
 struct ManyStatements<'a> {
     set: &'a [Assign],
-    /// Takes them.
+    /// Reads and locks the records.
     look: Arc<Statement>,
-    /// Writes the computed fields of some.
+    /// Writes the computed fields of the records with the given keys.
     note: Arc<Statement>,
-    /// Writes the rest.
+    /// Runs the original change on the locked records.
     write: Arc<Statement>,
 }
 
@@ -219,7 +219,7 @@ impl Statements {
                 }
                 Plan::Update {
                     filter, pick: None, ..
-                } if names_one(desc, filter) => {
+                } if matches_one(desc, filter) => {
                     self.update_computed(&cx, statement, &stale, args, rows)
                         .await
                 }
@@ -235,22 +235,22 @@ impl Statements {
     async fn update_computed(
         &self,
         cx: &Cx,
-        of: &Arc<Statement>,
+        original: &Arc<Statement>,
         stale: &StaleFields,
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
-        let Plan::Update { filter, set, .. } = &of.plan else {
+        let Plan::Update { filter, set, .. } = &original.plan else {
             return Err(Error::internal("no update"));
         };
-        let desc = of.entity;
-        let look = self.derived(of, b'c', || Plan::Select {
+        let desc = original.entity;
+        let look = self.derived(original, b'c', || Plan::Select {
             filter: filter.clone(),
             order: Vec::new(),
             after: None,
             limit: None,
         })?;
-        let write = self.derived(of, b'C', || Plan::Update {
+        let write = self.derived(original, b'C', || Plan::Update {
             filter: filter.clone().and(unchanged(
                 desc,
                 &stale.inputs,
@@ -263,10 +263,10 @@ impl Statements {
                 .collect(),
             pick: None,
         })?;
-        let mut turns = Turns::default();
+        let mut attempts = ChangeAttempts::default();
         let mut id = None;
-        while turns.next(cx, desc, id.as_ref()).await {
-            let cx = turns.inner(cx);
+        while attempts.next(cx, desc, id.as_ref()).await {
+            let cx = attempts.inner(cx);
             let found = self
                 .dispatch(cx, &look, args.clone(), Rows::records(desc))
                 .await?
@@ -274,10 +274,10 @@ impl Statements {
             let old = match &found[..] {
                 [] => return Ok(rows.without_recording()),
                 [old] => old,
-                // A value that several tenants may have.
+                // Several tenants have a record with this value of a unique.
                 _ => {
                     return self
-                        .update_all_computed(cx.clone(), of, stale, args, rows)
+                        .update_all_computed(cx.clone(), original, stale, args, rows)
                         .await;
                 }
             };
@@ -295,16 +295,16 @@ impl Statements {
     async fn update_all_computed(
         &self,
         cx: Cx,
-        of: &Arc<Statement>,
+        original: &Arc<Statement>,
         stale: &StaleFields,
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
-        let Plan::Update { filter, set, pick } = &of.plan else {
+        let Plan::Update { filter, set, pick } = &original.plan else {
             return Err(Error::internal("no update"));
         };
-        let (desc, count) = (of.entity, stale.fields.len());
-        let those = |index| {
+        let (desc, count) = (original.entity, stale.fields.len());
+        let with_keys_in = |index| {
             Filter::cond(
                 desc.primary,
                 Op::In,
@@ -314,19 +314,19 @@ impl Statements {
                 }),
             )
         };
-        let look = self.derived(of, b'd', || Plan::Lock {
+        let look = self.derived(original, b'd', || Plan::Lock {
             filter: filter.clone(),
             pick: pick.clone(),
         })?;
-        let note = self.derived(of, b'n', || Plan::Update {
-            filter: those(count),
+        let note = self.derived(original, b'n', || Plan::Update {
+            filter: with_keys_in(count),
             set: set_from(desc, &stale.fields, 0).collect(),
             pick: None,
         })?;
         // The records are locked. They matched before their computed values were written, so they
         // are found by their keys: they may not match any more.
-        let write = self.derived(of, b'D', || Plan::Update {
-            filter: those(stale.base),
+        let write = self.derived(original, b'D', || Plan::Update {
+            filter: with_keys_in(stale.base),
             set: set.clone(),
             pick: None,
         })?;
@@ -337,7 +337,7 @@ impl Statements {
                 note,
                 write,
             },
-            self.retry(&cx, Some((of, &args))),
+            self.retry(&cx, Some((original, &args))),
         );
         loop {
             let (args, rows) = (args.clone(), rows.clone());
@@ -352,7 +352,7 @@ impl Statements {
         }
     }
 
-    /// Within a transaction.
+    /// Like [`Self::update_all_computed`], within a transaction.
     async fn write_all_computed(
         &self,
         cx: &Cx,
@@ -382,7 +382,7 @@ impl Statements {
             }
             groups.push((values, vec![old[desc.primary].clone()]));
         }
-        // Records of one value are written together.
+        // Records with equal computed values are written together.
         groups.sort_by(|(a, _), (b, _)| order(a, b));
         groups.dedup_by(|(next, keys), (one, all)| {
             let same = next == one;
@@ -405,7 +405,7 @@ impl Statements {
             self.dispatch(cx, &all.write, args, rows).await
         };
         let done = done.await;
-        // Some of their values may have been written already.
+        // Some computed values may have been written already, so the transaction must roll back.
         if done.is_err()
             && let Some(transaction) = cx.in_transaction()
         {
@@ -414,34 +414,34 @@ impl Statements {
         done
     }
 
-    /// Creates a record, or changes the one that is there.
+    /// Creates a record, or changes the existing one.
     async fn upsert_computed(
         &self,
         cx: &Cx,
-        of: &Arc<Statement>,
+        original: &Arc<Statement>,
         stale: &StaleFields,
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
-        let Plan::Upsert { keys, filter, set } = &of.plan else {
+        let Plan::Upsert { keys, filter, set } = &original.plan else {
             return Err(Error::internal("no upsert"));
         };
-        let desc = of.entity;
-        let look = self.derived(of, b'c', || Plan::Select {
-            filter: layout::met(desc, keys),
+        let desc = original.entity;
+        let look = self.derived(original, b'c', || Plan::Select {
+            filter: layout::upsert_match(desc, keys),
             order: Vec::new(),
             after: None,
             limit: None,
         })?;
-        let create = self.derived(of, b'i', || Plan::Upsert {
+        let create = self.derived(original, b'i', || Plan::Upsert {
             keys: keys.clone(),
             filter: filter.clone().and(Filter::Any(Vec::new())),
             set: set.clone(),
         })?;
-        // Computed from the existing record. A value of the new record could conflict with another
-        // record.
+        // The values are computed from the existing record. A value computed from the new record
+        // could conflict with another record.
         let further = stale.base + stale.fields.len();
-        let change = self.derived(of, b'C', || Plan::Update {
+        let change = self.derived(original, b'C', || Plan::Update {
             filter: filter
                 .clone()
                 .and(unchanged(desc, &stale.inputs, further))
@@ -453,17 +453,18 @@ impl Statements {
                 .collect(),
             pick: None,
         })?;
-        let mut turns = Turns::default();
+        let mut attempts = ChangeAttempts::default();
         // The record that was found and not changed.
         let mut refused: Option<Box<[Value]>> = None;
-        let mut met: Option<Box<[Value]>> = None;
+        // The record that a concurrent call has created.
+        let mut existing: Option<Box<[Value]>> = None;
         let read = async || {
             let found = self
                 .dispatch(cx, &look, args.clone(), Rows::records(desc))
                 .await?;
             Ok::<_, Error>(found.records.into_iter().next())
         };
-        while turns
+        while attempts
             .next(
                 cx,
                 desc,
@@ -471,14 +472,14 @@ impl Statements {
             )
             .await
         {
-            let found = if met.is_some() {
-                met.take()
+            let found = if existing.is_some() {
+                existing.take()
             } else {
                 read().await?
             };
             let (statement, args) = match &found {
                 None => (&create, args.clone()),
-                // As it was read before: it is out of reach.
+                // The record is unchanged since the last attempt, so the caller cannot reach it.
                 Some(old) if refused.as_ref() == Some(old) => return Ok(rows.without_recording()),
                 Some(old) => {
                     let mut args = stale.args(desc, old, set, &args)?;
@@ -491,8 +492,8 @@ impl Statements {
                 // field may be checked before the keys. The conflict means that the record exists
                 // now.
                 Err(error) if found.is_none() && error.code() == Code::Conflict => {
-                    met = read().await?;
-                    if met.is_none() {
+                    existing = read().await?;
+                    if existing.is_none() {
                         return Err(error);
                     }
                     continue;
@@ -509,7 +510,7 @@ impl Statements {
 }
 
 impl StaleFields {
-    /// The values of the computed fields in a record as assignments leave it.
+    /// The values of the computed fields in a record after some assignments.
     fn values(
         &self,
         desc: &'static EntityDesc,

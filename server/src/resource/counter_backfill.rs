@@ -1,7 +1,8 @@
-//! Counters of a new record: other records may have named it before it existed.
+//! The first values of the counters of a new record. Other records may refer to a record before it
+//! exists.
 //!
-//! Only a key that clients can choose or know can have been named. A random key of the server
-//! cannot.
+//! This is possible only if clients can choose or know the key. A random key of the server cannot
+//! be known before.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +15,7 @@ use crate::{Result, Value};
 #[derive(Default)]
 pub(super) struct CounterBackfill {
     /// The counted entity and its declaration, per counter.
-    of: OnceLock<Vec<(&'static EntityDesc, &'static Summary)>>,
+    counters: OnceLock<Vec<(&'static EntityDesc, &'static Summary)>>,
     prepared: OnceLock<Vec<Counter>>,
 }
 
@@ -29,53 +30,58 @@ pub(super) struct Counter {
 }
 
 impl CounterBackfill {
-    /// Finds the counters of an entity among all of an app. Only the first call has an effect.
-    pub(super) fn learn(
+    /// Finds the counters of an entity among all entities of an app. Only the first call has an
+    /// effect.
+    pub(super) fn find_counters(
         &self,
-        by: &'static EntityDesc,
+        counter_entity: &'static EntityDesc,
         all: impl Iterator<Item = &'static EntityDesc>,
     ) {
         let of = |desc: &'static EntityDesc| {
             let own = desc
                 .summaries
                 .iter()
-                .filter(|summary| (summary.target)().storage_name == by.storage_name);
+                .filter(|summary| (summary.target)().storage_name == counter_entity.storage_name);
             own.map(move |summary| (desc, summary))
         };
-        self.of.get_or_init(|| all.flat_map(of).collect());
+        self.counters.get_or_init(|| all.flat_map(of).collect());
     }
 
     /// Whether the entity has counters.
-    pub(super) fn any(&self) -> bool {
-        self.of.get().is_some_and(|all| !all.is_empty())
+    pub(super) fn has_counters(&self) -> bool {
+        self.counters.get().is_some_and(|all| !all.is_empty())
     }
 
     /// Whether a field is a counter.
-    pub(super) fn keeps(&self, field: usize) -> bool {
-        self.of.get().is_some_and(|all| {
+    pub(super) fn is_counter(&self, field: usize) -> bool {
+        self.counters.get().is_some_and(|all| {
             all.iter()
                 .any(|(_, summary)| summary.position() == Some(field))
         })
     }
 
-    /// Whether a statement may create a record that others have named.
-    pub(super) fn concerned(&self, desc: &EntityDesc, plan: &Plan) -> bool {
-        self.any() && matches!(plan, Plan::Insert | Plan::Upsert { .. }) && nameable(desc)
+    /// Whether a statement may create a record to which other records refer already.
+    pub(super) fn applies_to(&self, desc: &EntityDesc, plan: &Plan) -> bool {
+        self.has_counters()
+            && matches!(plan, Plan::Insert | Plan::Upsert { .. })
+            && is_key_predictable(desc)
     }
 
     /// The statements, prepared at their first use.
     pub(super) fn prepared(
         &self,
-        by: &'static EntityDesc,
+        counter_entity: &'static EntityDesc,
         store: &Arc<dyn Store>,
     ) -> Result<&[Counter]> {
         if let Some(prepared) = self.prepared.get() {
             return Ok(prepared);
         }
-        let all = self.of.get().map_or(&[][..], Vec::as_slice);
+        let all = self.counters.get().map_or(&[][..], Vec::as_slice);
         let made = all
             .iter()
-            .filter_map(|(desc, summary)| Counter::new(by, desc, summary, store).transpose())
+            .filter_map(|(desc, summary)| {
+                Counter::new(counter_entity, desc, summary, store).transpose()
+            })
             .collect::<Result<Vec<_>>>()?;
         Ok(self.prepared.get_or_init(|| made))
     }
@@ -83,7 +89,7 @@ impl CounterBackfill {
 
 impl Counter {
     fn new(
-        by: &'static EntityDesc,
+        counter_entity: &'static EntityDesc,
         desc: &'static EntityDesc,
         summary: &Summary,
         store: &Arc<dyn Store>,
@@ -91,7 +97,7 @@ impl Counter {
         let Some(field) = summary.position() else {
             return Ok(None);
         };
-        let tenants = desc.tenant.zip(by.tenant);
+        let tenants = desc.tenant.zip(counter_entity.tenant);
         let own = tenants.map(|(own, _)| {
             Filter::cond(
                 own.field,
@@ -102,11 +108,11 @@ impl Counter {
                 }),
             )
         });
-        let those = [Filter::eq_arg(summary.by, 0), Filter::from(&summary.when)]
+        let conditions = [Filter::eq_arg(summary.by, 0), Filter::from(&summary.when)]
             .into_iter()
             .chain(own)
             .chain(layout::live(desc));
-        let filter = those.fold(Filter::TRUE, Filter::and);
+        let filter = conditions.fold(Filter::TRUE, Filter::and);
         let compute = vec![Compute {
             function: Function::Count,
             field: desc.primary,
@@ -130,9 +136,9 @@ impl Counter {
             }),
         }];
         let write = store.prepare(
-            by,
+            counter_entity,
             Plan::Update {
-                filter: Filter::eq_arg(by.primary, 0),
+                filter: Filter::eq_arg(counter_entity.primary, 0),
                 set,
                 pick: None,
             },
@@ -145,23 +151,23 @@ impl Counter {
     }
 
     /// The arguments of the count: the key of a record, and its tenant if both entities have one.
-    pub(super) fn which(&self, by: &EntityDesc, record: &[Value]) -> Vec<Value> {
+    pub(super) fn key_args(&self, counter_entity: &EntityDesc, record: &[Value]) -> Vec<Value> {
         let tenant = self.tenant.map(|field| record[field].clone());
-        std::iter::once(record[by.primary].clone())
+        std::iter::once(record[counter_entity.primary].clone())
             .chain(tenant)
             .collect()
     }
 }
 
 /// Whether a client can know the key of a record before it exists.
-pub(crate) fn nameable(desc: &EntityDesc) -> bool {
+pub(crate) fn is_key_predictable(desc: &EntityDesc) -> bool {
     let key = desc.primary_field();
     !key.default.is_generated() || key.flags.has(Flags::CLIENT_SET)
 }
 
-/// The advisory lock of a key that may have no record: creating the record and naming it take this
-/// lock.
-pub(super) fn turn(desc: &EntityDesc, key: &Value) -> i64 {
+/// The id of the advisory lock for a key that may have no record yet. Creating the record takes
+/// this lock, and so does counting a record that refers to it.
+pub(super) fn advisory_lock_id(desc: &EntityDesc, key: &Value) -> i64 {
     let mut json = Vec::new();
     crate::json::write_value(key.as_ref(), &mut json);
     // FNV-1a: the same in every process.

@@ -33,9 +33,10 @@ const BY_VALUES: u8 = 3;
 /// The type of a cursor that contains the key of the last record and a digest of its sort values,
 /// because the sort values are too long for a URL.
 const BY_KEY: u8 = 4;
-const TAG: usize = 16;
-/// Longest cursor accepted, in characters.
-const MAX: usize = 2048;
+/// The length of the authentication tag at the end of a cursor, in bytes.
+const TAG_LENGTH: usize = 16;
+/// The maximum length of an accepted cursor, in characters.
+const MAX_LENGTH: usize = 2048;
 
 /// The content of a cursor.
 #[derive(Debug, PartialEq)]
@@ -61,7 +62,7 @@ pub(super) fn digest(values: &[Value]) -> Value {
     for value in values {
         encode(value, &mut bytes);
     }
-    Value::Text(URL_SAFE_NO_PAD.encode(&Sha256::digest(bytes)[..TAG]))
+    Value::Text(URL_SAFE_NO_PAD.encode(&Sha256::digest(bytes)[..TAG_LENGTH]))
 }
 
 impl CursorKey {
@@ -87,17 +88,17 @@ impl CursorKey {
     }
 
     /// Seals a position; its last value is the record's key. `fixed` are values that later pages
-    /// take from here, `context` is everything that must be equal for the cursor to be used again.
-    /// Equal positions give equal cursors.
+    /// take from here, `context` contains everything that must be equal in the request that uses
+    /// the cursor. Equal positions give equal cursors.
     pub fn seal(&self, fixed: &[Value], position: &[Value], context: &[u8]) -> String {
-        let whole = self.sealed(BY_VALUES, &[fixed, position], context);
+        let by_values = self.sealed(BY_VALUES, &[fixed, position], context);
         match position.last() {
-            Some(key) if whole.len() > MAX => self.sealed(
+            Some(key) if by_values.len() > MAX_LENGTH => self.sealed(
                 BY_KEY,
                 &[fixed, std::slice::from_ref(key), &[digest(position)]],
                 context,
             ),
-            _ => whole,
+            _ => by_values,
         }
     }
 
@@ -128,11 +129,11 @@ impl CursorKey {
         context: &[u8],
     ) -> Result<Opened> {
         let invalid = || Error::new(Code::InvalidCursor, "The cursor does not fit this request");
-        if cursor.len() > MAX {
+        if cursor.len() > MAX_LENGTH {
             return Err(invalid());
         }
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| invalid())?;
-        let (sealed, tag) = bytes.split_last_chunk::<TAG>().ok_or_else(invalid)?;
+        let (sealed, tag) = bytes.split_last_chunk::<TAG_LENGTH>().ok_or_else(invalid)?;
         let opened = self.keys.iter().find_map(|key| {
             let mut body = sealed.to_vec();
             key.crypt(*tag, &mut body);
@@ -171,19 +172,19 @@ impl CursorKey {
 }
 
 impl Key {
-    fn tag(&self, body: &[u8], context: &[u8]) -> [u8; TAG] {
+    fn tag(&self, body: &[u8], context: &[u8]) -> [u8; TAG_LENGTH] {
         let mut mac = self.mac.clone();
         mac.update(&(body.len() as u64).to_le_bytes());
         mac.update(body);
         mac.update(context);
-        let mut out = [0; TAG];
-        out.copy_from_slice(&mac.finalize().into_bytes()[..TAG]);
+        let mut out = [0; TAG_LENGTH];
+        out.copy_from_slice(&mac.finalize().into_bytes()[..TAG_LENGTH]);
         out
     }
 
     /// Encrypts or decrypts in place. The tag serves as the nonce: it differs for each body and
     /// context.
-    fn crypt(&self, tag: [u8; TAG], body: &mut [u8]) {
+    fn crypt(&self, tag: [u8; TAG_LENGTH], body: &mut [u8]) {
         for (block, chunk) in (0_u32..).zip(body.chunks_mut(32)) {
             let input = [&self.stream[..], &tag, &block.to_le_bytes()].concat();
             for (byte, mask) in chunk.iter_mut().zip(Sha256::digest(input)) {
@@ -231,7 +232,7 @@ pub(crate) fn encode(value: &Value, out: &mut Vec<u8>) {
 fn decode(rest: &mut &[u8]) -> Option<Value> {
     let (tag, tail) = rest.split_first()?;
     *rest = tail;
-    let eight = |rest: &mut &[u8]| -> Option<[u8; 8]> {
+    let take_8_bytes = |rest: &mut &[u8]| -> Option<[u8; 8]> {
         let (head, tail) = rest.split_first_chunk::<8>()?;
         *rest = tail;
         Some(*head)
@@ -243,28 +244,28 @@ fn decode(rest: &mut &[u8]) -> Option<Value> {
             *rest = tail;
             Value::Bool(*b == 1)
         }
-        2 => Value::Int(i64::from_le_bytes(eight(rest)?)),
-        3 => Value::Float(f64::from_bits(u64::from_le_bytes(eight(rest)?))),
+        2 => Value::Int(i64::from_le_bytes(take_8_bytes(rest)?)),
+        3 => Value::Float(f64::from_bits(u64::from_le_bytes(take_8_bytes(rest)?))),
         4 => {
             let (head, tail) = rest.split_first_chunk::<4>()?;
             let (text, tail) = tail.split_at_checked(u32::from_le_bytes(*head) as usize)?;
             *rest = tail;
             Value::Text(std::str::from_utf8(text).ok()?.to_owned())
         }
-        5 => Value::Date(crate::Timestamp::from_millis(i64::from_le_bytes(eight(
-            rest,
-        )?))),
+        5 => Value::Date(crate::Timestamp::from_millis(i64::from_le_bytes(
+            take_8_bytes(rest)?,
+        ))),
         _ => return None,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CursorKey, Engine, MAX, Position, URL_SAFE_NO_PAD, digest};
+    use super::{CursorKey, Engine, MAX_LENGTH, Position, URL_SAFE_NO_PAD, digest};
     use crate::{Timestamp, Value};
 
     #[test]
-    fn a_cursor_opens_only_where_it_was_made() {
+    fn a_changed_cursor_or_one_of_another_context_is_refused() {
         let key = CursorKey::derive(&["0123456789abcdef0123456789abcdef"]);
         let values = [
             Value::Text("a\u{1F600}".into()),
@@ -293,11 +294,11 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_looked_up() {
+    fn a_cursor_of_long_values_contains_the_key() {
         let key = CursorKey::derive(&["0123456789abcdef0123456789abcdef"]);
         let values = [Value::Text("x".repeat(5000)), Value::Text("id".into())];
         let cursor = key.seal(&[], &values, b"posts");
-        assert!(cursor.len() <= MAX);
+        assert!(cursor.len() <= MAX_LENGTH);
         let expected = Position::Key(Value::Text("id".into()), digest(&values));
         assert_eq!(
             key.open(&cursor, (0, 2), b"posts").ok().map(|o| o.position),
@@ -307,17 +308,20 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_shows_nothing() {
+    fn a_cursor_reveals_no_values() {
         let key = CursorKey::derive(&["0123456789abcdef0123456789abcdef"]);
-        let shown = |text: &str| {
+        let sealed_bytes = |text: &str| {
             let cursor = key.seal(&[], &[Value::Text(text.into()), Value::Int(7)], b"posts");
             URL_SAFE_NO_PAD.decode(cursor).unwrap_or_default()
         };
-        let (one, other) = (shown(&"secret".repeat(20)), shown(&"hidden".repeat(20)));
+        let (one, other) = (
+            sealed_bytes(&"secret".repeat(20)),
+            sealed_bytes(&"hidden".repeat(20)),
+        );
         assert!(!one.windows(6).any(|part| part == b"secret"));
         // Different positions have different key streams, so they share few bytes.
         assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() < 20);
-        assert_eq!(one, shown(&"secret".repeat(20)));
+        assert_eq!(one, sealed_bytes(&"secret".repeat(20)));
         // Without a key, nothing can be sealed or opened.
         let none = CursorKey::derive::<&str>(&[]);
         assert_eq!(none.seal(&[], &[Value::Text("secret".into())], b""), "");
@@ -328,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_values_travel_with_any_position() {
+    fn a_cursor_carries_the_fixed_values() {
         let key = CursorKey::derive(&["0123456789abcdef0123456789abcdef"]);
         let fixed = [Value::Date(Timestamp::from_millis(7))];
         for text in ["x".to_owned(), "x".repeat(5000)] {
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_secrets_verify() {
+    fn a_cursor_sealed_with_an_earlier_secret_opens() {
         let old = CursorKey::derive(&["old-old-old-old-old-old-old-old-"]);
         let both = CursorKey::derive(&[
             "new-new-new-new-new-new-new-new-",

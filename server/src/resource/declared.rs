@@ -9,18 +9,18 @@ use crate::filter::SourceSpec;
 use crate::validate::Validator;
 use crate::{Code, Error, Problem, Result, Value};
 
-/// Judges the defaults of an entity.
+/// Checks the defaults of an entity.
 ///
 /// # Errors
-/// One that names the value, the field and the rule.
+/// An error that contains the value, the field and the rule.
 pub(super) fn defaults(desc: &EntityDesc, validator: &Validator) -> Result<()> {
     for (field, of) in desc.fields.iter().enumerate() {
         if let DefaultDesc::Literal(value) = of.default {
-            fits(
+            check_literal(
                 desc,
                 field,
                 &value(),
-                "is no default",
+                "cannot be the default",
                 &|value, problems| validator.check(field, value, of.wire, problems),
             )?;
         }
@@ -33,38 +33,39 @@ pub(super) fn defaults(desc: &EntityDesc, validator: &Validator) -> Result<()> {
 /// # Errors
 /// As [`defaults`].
 pub(super) fn written(desc: &EntityDesc, validator: &Validator, spec: &OpSpec) -> Result<()> {
-    let what = format!("cannot be what operation `{}` writes", spec.name);
+    let use_text = format!("cannot be written by operation `{}`", spec.name);
     for (field, of) in desc.fields.iter().enumerate() {
         if let Some(SourceSpec::Literal(value)) = spec.kind.writes(field) {
-            fits(desc, field, &value(), &what, &|value, problems| {
+            check_literal(desc, field, &value(), &use_text, &|value, problems| {
                 validator.check(field, value, of.wire, problems);
             })?;
         }
     }
     for (field, value, element) in spec.kind.fixed() {
         let wire = desc.fields[field].wire;
-        let judge = |value: &Value, problems: &mut Vec<Problem>| {
+        let check = |value: &Value, problems: &mut Vec<Problem>| {
             if element {
                 validator.check_element(field, value, wire, problems);
             } else {
                 validator.check(field, value, wire, problems);
             }
         };
-        fits(desc, field, &value(), &what, &judge)?;
+        check_literal(desc, field, &value(), &use_text, &check)?;
     }
     Ok(())
 }
 
-fn fits(
+/// Checks a value that a declaration contains. `use_text` says in the error what the value is for.
+fn check_literal(
     desc: &EntityDesc,
     field: usize,
     value: &Value,
-    what: &str,
-    judge: &dyn Fn(&Value, &mut Vec<Problem>),
+    use_text: &str,
+    check: &dyn Fn(&Value, &mut Vec<Problem>),
 ) -> Result<()> {
     let (mut problems, of) = (Vec::new(), &desc.fields[field]);
     if !value.is_null() {
-        judge(value, &mut problems);
+        check(value, &mut problems);
     }
     let Some(problem) = problems.first() else {
         return Ok(());
@@ -72,11 +73,11 @@ fn fits(
     let mut text = Vec::new();
     crate::json::write_value(value.as_ref(), &mut text);
     let text = String::from_utf8_lossy(&text);
-    // This error appears only at start-up.
+    // `internal`, because this error can appear only at start-up.
     Err(Error::new(
         Code::Internal,
         format!(
-            "{text} {what}: `{}` of `{}` {}",
+            "{text} {use_text}: `{}` of `{}` {}",
             of.name, desc.name, problem.message
         ),
     ))

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use super::audit::{AuditLog, Seen};
-use super::counter_backfill::{nameable, turn};
+use super::audit::{AuditLog, RecordChange};
+use super::counter_backfill::{advisory_lock_id, is_key_predictable};
 use super::prepared::Prepared;
 use super::statement::Statements;
-use super::summaries::{Move, Summaries};
+use super::summaries::{Difference, Summaries};
 use crate::cx::Auditing;
 use crate::entity::{FieldDesc, Least};
 use crate::filter::eval::compare;
@@ -18,7 +18,8 @@ use crate::store::{Assign, AssignValue, Pick, Plan, Reply, Rows, Statement, layo
 use crate::validate::list_value;
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
-/// A record before and after a change; `None` if it did not or does not exist.
+/// A record before and after a change. `None` before the change if it is new, and after the change
+/// if it was deleted.
 type Pair<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
 
 /// The audit of a call, and the log of the app.
@@ -29,7 +30,7 @@ struct Effects<'a> {
     audit: Option<Audit<'a>>,
     summaries: Option<&'a Summaries>,
     /// Whether the transaction was begun for this change.
-    whole: bool,
+    own_transaction: bool,
 }
 
 impl Statements {
@@ -48,7 +49,7 @@ impl Statements {
             let effects = Effects {
                 audit,
                 summaries,
-                whole: cx.in_transaction().is_none(),
+                own_transaction: cx.in_transaction().is_none(),
             };
             let mut retry = self.retry(&cx, Some((statement, &args)));
             loop {
@@ -73,23 +74,29 @@ impl Statements {
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
-        let whole = effects.whole || cx.has_taken() == Some(true);
+        let own_transaction = effects.own_transaction || cx.locks_held() == Some(true);
         let inserts = matches!(statement.plan, Plan::Insert);
-        let mut added = None;
+        let mut to_undo = None;
         match effects.summaries {
-            // The counters of a new record are known before the insert, and adding locks their records.
+            // The counters of a new record are known before the insert, and adding locks their
+            // records.
             Some(summaries) if inserts => {
                 self.add(cx, summaries, &[(None, Some(&args))], false)
                     .await?;
-                // A transaction of the app may continue without the record.
-                added = (!whole).then(|| (summaries, args.clone()));
+                // A transaction of the app may continue after the insert has failed. Then this
+                // addition must be undone.
+                to_undo = (!own_transaction).then(|| (summaries, args.clone()));
             }
-            Some(summaries) if cx.has_taken().is_none() => {
-                self.take_parents(cx, summaries, statement, &args).await?;
+            Some(summaries) if cx.locks_held().is_none() => {
+                self.lock_counter_records(cx, summaries, statement, &args)
+                    .await?;
             }
             _ => {}
         }
-        let (before, mut rows) = match (self.seen(cx, statement, args, rows).await, added) {
+        let (before, mut rows) = match (
+            self.run_with_before(cx, statement, args, rows).await,
+            to_undo,
+        ) {
             (Ok(seen), _) => seen,
             (Err(error), None) => return Err(error),
             (Err(error), Some((summaries, args))) => {
@@ -98,7 +105,7 @@ impl Statements {
                     .await
                     .is_err()
                 {
-                    doom(cx);
+                    must_roll_back(cx);
                 }
                 return Err(error);
             }
@@ -107,9 +114,9 @@ impl Statements {
             matches!(statement.plan, Plan::Delete { .. }),
             self.desc().primary,
         );
-        let after = rows.witnessed();
+        let after = rows.take_changed_records();
         let mut changes: Vec<Pair<'_>> = Vec::with_capacity(after.len());
-        // By key: there may be as many as a batch changes.
+        // Sorted by key for the search below, because a batch may change many records.
         let mut by_key: Vec<&[Value]> = before.iter().map(|record| &**record).collect();
         by_key.sort_unstable_by(|a, b| compare(a[primary].as_ref(), b[primary].as_ref()));
         for record in &after {
@@ -121,56 +128,62 @@ impl Statements {
                 (true, _) => (Some(record), None),
                 (false, Some(old)) => (Some(old), Some(record)),
                 (false, None) if inserts || rows.created => (None, Some(record)),
-                // Another call created it between the read and the write.
+                // Another call created the record between the read and the write.
                 (false, None) => {
-                    doom(cx);
+                    must_roll_back(cx);
                     return Err(Error::kept_changing().conflicting_write());
                 }
             });
         }
         if let Some(summaries) = effects.summaries.filter(|_| !inserts) {
-            let moved = self
+            let result = self
                 .add(cx, summaries, &changes, cx.system_reason().is_some())
                 .await;
-            // The records have been changed already.
-            if moved.is_err() {
-                doom(cx);
+            // The records have been changed already, so the transaction must roll back.
+            if result.is_err() {
+                must_roll_back(cx);
             }
-            moved?;
+            result?;
         }
         if inserts || rows.created {
             for record in changes
                 .iter()
                 .filter_map(|(before, after)| after.filter(|_| before.is_none()))
             {
-                self.count_first(cx, record).await?;
+                self.count_earlier_references(cx, record).await?;
             }
         }
         if let Some((log, auditing)) = &effects.audit {
             for (before, after) in changes {
-                log.record(cx, auditing, self.desc(), Seen { before, after })
+                log.record(cx, auditing, self.desc(), RecordChange { before, after })
                     .await?;
             }
         }
         Ok(rows)
     }
 
-    /// Adds to the counters of other records. `free` allows less than their minimum.
+    /// Adds to the counters of other records. With `ignore_minimum`, a counter may fall below its
+    /// minimum.
     async fn add(
         &self,
         cx: &Cx,
         summaries: &Summaries,
         changes: &[Pair<'_>],
-        free: bool,
+        ignore_minimum: bool,
     ) -> Result<()> {
-        let mut moves: Vec<Move> = Vec::new();
+        let mut differences: Vec<Difference> = Vec::new();
         for (before, after) in changes {
-            summaries.moved(&mut moves, *before, *after);
+            summaries.collect_differences(&mut differences, *before, *after);
         }
-        for one in summaries.ordered(moves) {
-            let group = summaries.group(one.group);
+        for difference in summaries.ordered(differences) {
+            let group = summaries.group(difference.group);
             if self
-                .with_computed(cx, &group.add, group.addition(&one, free), Rows::count())
+                .with_computed(
+                    cx,
+                    &group.add,
+                    group.addition(&difference, ignore_minimum),
+                    Rows::count(),
+                )
                 .await?
                 .count
                 > 0
@@ -179,10 +192,16 @@ impl Statements {
             }
             // The counter may not exist yet: the call that creates it counts the records that are
             // committed by then.
-            if !self.alone() && nameable(group.target()) {
-                self.take_turn(cx, turn(group.target(), one.key())).await?;
+            if !self.alone() && is_key_predictable(group.target()) {
+                self.take_advisory_lock(cx, advisory_lock_id(group.target(), difference.key()))
+                    .await?;
                 if self
-                    .with_computed(cx, &group.add, group.addition(&one, free), Rows::count())
+                    .with_computed(
+                        cx,
+                        &group.add,
+                        group.addition(&difference, ignore_minimum),
+                        Rows::count(),
+                    )
                     .await?
                     .count
                     > 0
@@ -192,34 +211,39 @@ impl Statements {
             }
             // A key may refer to no record. If the record exists, its counter is below the minimum
             // or above the maximum.
-            let least = group.least(&one).filter(|_| !free);
-            if (least.is_some() || one.grows())
+            let least = group.least(&difference).filter(|_| !ignore_minimum);
+            if (least.is_some() || difference.grows())
                 && self
-                    .with_computed(cx, &group.there, group.which(&one), Rows::count())
+                    .with_computed(
+                        cx,
+                        &group.exists,
+                        group.key_args(&difference),
+                        Rows::count(),
+                    )
                     .await?
                     .count
                     > 0
             {
-                return Err(refused(least, &self.desc().fields[group.by()]));
+                return Err(counter_error(least, &self.desc().fields[group.by()]));
             }
         }
         Ok(())
     }
 
-    /// Counts the records that named a new record before it existed.
-    async fn count_first(&self, cx: &Cx, record: &[Value]) -> Result<()> {
+    /// Counts the records that referred to a new record before it existed.
+    async fn count_earlier_references(&self, cx: &Cx, record: &[Value]) -> Result<()> {
         let desc = self.desc();
-        if !self.backfill().any() || !nameable(desc) {
+        if !self.backfill().has_counters() || !is_key_predictable(desc) {
             return Ok(());
         }
-        self.take_turn(cx, turn(desc, &record[desc.primary]))
+        self.take_advisory_lock(cx, advisory_lock_id(desc, &record[desc.primary]))
             .await?;
         for counter in self.backfill().prepared(desc, self.store())? {
             let counted = self
                 .with_computed(
                     cx,
                     &counter.count,
-                    counter.which(desc, record),
+                    counter.key_args(desc, record),
                     Rows::values(1),
                 )
                 .await?
@@ -233,16 +257,18 @@ impl Statements {
         Ok(())
     }
 
-    async fn take_turn(&self, cx: &Cx, turn: i64) -> Result<()> {
+    /// Takes an advisory lock until the end of the call's transaction. Without a transaction, it
+    /// does nothing.
+    async fn take_advisory_lock(&self, cx: &Cx, key: i64) -> Result<()> {
         match cx.in_transaction() {
-            Some(transaction) => transaction.take_turn(turn).await,
+            Some(transaction) => transaction.take_advisory_lock(key).await,
             None => Ok(()),
         }
     }
 
     /// Locks the records whose counters a statement changes, before the statement locks its own
     /// records.
-    async fn take_parents(
+    async fn lock_counter_records(
         &self,
         cx: &Cx,
         summaries: &Summaries,
@@ -253,39 +279,44 @@ impl Statements {
         if self.alone() {
             return Ok(());
         }
-        let mut concerned = Vec::new();
-        if let Some(look) = self.look(statement)? {
-            concerned = self
+        let mut changed_records = Vec::new();
+        if let Some(look) = self.read_statement(statement)? {
+            changed_records = self
                 .with_computed(cx, &look, args.to_vec(), Rows::records(self.desc()))
                 .await?
                 .records;
         }
         let mut new = vec![Value::Null; self.desc().fields.len()];
         for key in summaries.keys() {
-            new[key] = written(&statement.plan, key, args);
+            new[key] = written_value(&statement.plan, key, args);
         }
-        let made = matches!(statement.plan, Plan::Upsert { .. })
+        let new_record = matches!(statement.plan, Plan::Upsert { .. })
             .then(|| args.get(..new.len()))
             .flatten();
-        let all = concerned
+        let all = changed_records
             .iter()
             .map(|record| &**record)
             .chain([new.as_slice()])
-            .chain(made);
-        self.take(cx, summaries.parents(all)).await
+            .chain(new_record);
+        self.lock_parents(cx, summaries.parents(all)).await
     }
 
-    async fn take(&self, cx: &Cx, parents: Vec<(&Arc<Statement>, Vec<Value>)>) -> Result<()> {
-        for (take, keys) in parents {
-            self.with_computed(cx, take, vec![list_value(&keys)], Rows::count())
+    /// Locks records with counters. Each statement gets the keys of the records to lock.
+    async fn lock_parents(
+        &self,
+        cx: &Cx,
+        parents: Vec<(&Arc<Statement>, Vec<Value>)>,
+    ) -> Result<()> {
+        for (lock, keys) in parents {
+            self.with_computed(cx, lock, vec![list_value(&keys)], Rows::count())
                 .await?;
         }
         Ok(())
     }
 
-    /// The same for a statement that looks up keys before it runs. The look-up takes a shared lock,
-    /// which would prevent the lock on a counter.
-    pub(super) async fn take_before_keys(
+    /// Locks the records whose counters a statement changes, for a statement that looks up keys
+    /// before it runs. The look-up takes a shared lock, which would prevent the lock on a counter.
+    pub(super) async fn lock_counters_before_keys(
         &self,
         cx: &Cx,
         prepared: &Prepared,
@@ -295,25 +326,25 @@ impl Statements {
             return Ok(());
         };
         let (statement, restricted) = self.restrict(cx, prepared, args.to_vec())?;
-        if !summaries.concerned(&statement.plan) {
+        if !summaries.applies_to(&statement.plan) {
             return Ok(());
         }
         if let Plan::Insert = statement.plan {
             return self
-                .take(cx, summaries.parents([restricted.as_slice()].into_iter()))
+                .lock_parents(cx, summaries.parents([restricted.as_slice()].into_iter()))
                 .await;
         }
-        self.take_parents(cx, summaries, &statement, &restricted)
+        self.lock_counter_records(cx, summaries, &statement, &restricted)
             .await
     }
 
     /// The statement that reads the records that another one changes.
-    fn look(&self, statement: &Arc<Statement>) -> Result<Option<Arc<Statement>>> {
+    fn read_statement(&self, statement: &Arc<Statement>) -> Result<Option<Arc<Statement>>> {
         let (filter, pick) = match &statement.plan {
             Plan::Update { filter, pick, .. } | Plan::Delete { filter, pick } => {
                 (filter.clone(), pick.clone())
             }
-            Plan::Upsert { keys, .. } => (layout::met(self.desc(), keys), None),
+            Plan::Upsert { keys, .. } => (layout::upsert_match(self.desc(), keys), None),
             _ => return Ok(None),
         };
         let select = || {
@@ -334,17 +365,17 @@ impl Statements {
     }
 
     /// Runs a statement. Returns its records before the change, and its rows.
-    async fn seen(
+    async fn run_with_before(
         &self,
         cx: &Cx,
         statement: &Arc<Statement>,
         mut args: Vec<Value>,
         rows: Rows,
     ) -> Result<(Vec<Box<[Value]>>, Rows)> {
-        let (desc, mut rows) = (self.desc(), rows.witnessing(self.desc()));
-        let (looking, narrowed) = match &statement.plan {
+        let (desc, mut rows) = (self.desc(), rows.with_changed_records(self.desc()));
+        let (lock, limited_update) = match &statement.plan {
             Plan::Update { filter, set, pick } => {
-                let those = Source::Arg {
+                let keys_argument = Source::Arg {
                     index: statement.plan.arity(desc),
                     nullable: false,
                 };
@@ -352,7 +383,7 @@ impl Statements {
                     filter.clone().and(Filter::cond(
                         desc.primary,
                         Op::In,
-                        Operand::One(those.clone()),
+                        Operand::One(keys_argument.clone()),
                     ))
                 };
                 let look = self.derived(statement, b'l', || Plan::Lock {
@@ -368,7 +399,7 @@ impl Statements {
             }
             Plan::Upsert { keys, .. } => (
                 self.derived(statement, b'l', || Plan::Lock {
-                    filter: layout::met(desc, keys),
+                    filter: layout::upsert_match(desc, keys),
                     pick: None,
                 })?,
                 None,
@@ -381,19 +412,19 @@ impl Statements {
             }
         };
         let before = self
-            .with_computed(cx, &looking, args.clone(), Rows::records(desc))
+            .with_computed(cx, &lock, args.clone(), Rows::records(desc))
             .await?
             .records;
         if let Some(recording) = &mut rows.recording {
-            recording.witness(&before);
+            recording.set_before(&before);
         }
-        let Some(write) = narrowed else {
+        let Some(write) = limited_update else {
             return Ok((before, self.with_computed(cx, statement, args, rows).await?));
         };
         if before.is_empty() {
             return Ok((before, rows.without_recording()));
         }
-        // Only the records that were read, even if more match now.
+        // The change is limited to the records that were read, even if more match now.
         let keys: Vec<Value> = before
             .iter()
             .map(|record| record[desc.primary].clone())
@@ -406,7 +437,7 @@ impl Statements {
 }
 
 /// The value that an update writes to a field; null if it writes none or computes it in the store.
-fn written(plan: &Plan, field: usize, args: &[Value]) -> Value {
+fn written_value(plan: &Plan, field: usize, args: &[Value]) -> Value {
     let set: &[Assign] = match plan {
         Plan::Update { set, .. } | Plan::Upsert { set, .. } => set,
         _ => &[],
@@ -425,8 +456,8 @@ fn written(plan: &Plan, field: usize, args: &[Value]) -> Value {
 }
 
 /// The error of a counter that cannot change: below its minimum, or outside the range of numbers.
-/// `key` is the field that names its record.
-fn refused(least: Option<Least>, key: &FieldDesc) -> Error {
+/// `key` is the foreign key that refers to the record with the counter.
+fn counter_error(least: Option<Least>, key: &FieldDesc) -> Error {
     match least {
         Some(Least { code, .. }) => {
             let code = if code == Code::Conflict.as_str() {
@@ -434,7 +465,10 @@ fn refused(least: Option<Least>, key: &FieldDesc) -> Error {
             } else {
                 Code::Other(409, code)
             };
-            Error::new(code, "Fewer would be left than there must be")
+            Error::new(
+                code,
+                "The number of related records would fall below its minimum",
+            )
         }
         None => Error::invalid(Problem::new(
             key.name_in_errors(),
@@ -445,7 +479,7 @@ fn refused(least: Option<Least>, key: &FieldDesc) -> Error {
 }
 
 /// Makes the transaction of a call roll back: a part of the refused change has been written.
-fn doom(cx: &Cx) {
+fn must_roll_back(cx: &Cx) {
     if let Some(transaction) = cx.in_transaction() {
         transaction.doom();
     }

@@ -14,7 +14,7 @@ use super::restriction::Reach;
 
 /// The maximum length of a chain of gates. The macros check it at compile time; this limit protects
 /// against descriptors that were written by hand.
-const LINKS: u32 = 8;
+const MAX_LINKS: u32 = 8;
 
 /// The values of a call that the conditions and gates of an entity need.
 pub(super) struct CallValues {
@@ -55,7 +55,7 @@ impl CallValues {
             });
             filter.sources(&mut |source| *now |= *source == Source::Now);
         }
-        let tenants = desc.gates.iter().any(|gate| has_tenants(gate, LINKS));
+        let tenants = desc.gates.iter().any(|gate| has_tenants(gate, MAX_LINKS));
         Some(Self {
             wants,
             tenants,
@@ -63,12 +63,12 @@ impl CallValues {
         })
     }
 
-    /// How many values of the context it needs of a caller.
+    /// The number of context values that the conditions need.
     pub(super) fn wants(&self) -> usize {
         self.wants.len()
     }
 
-    /// The values as arguments; null for each that the caller lacks.
+    /// The context values as arguments; null for each value that the caller lacks.
     pub(super) fn values(&self, value: impl Fn(CtxPath) -> Value) -> impl Iterator<Item = Value> {
         self.wants
             .iter()
@@ -114,8 +114,8 @@ impl CallValues {
     }
 }
 
-/// The context values that decide who sees records of an entity, without those of its own tenant
-/// and scopes.
+/// The context values that the visibility of an entity's records depends on, except those of its
+/// own tenant and scopes.
 pub(crate) fn context(desc: &'static EntityDesc) -> Vec<CtxPath> {
     CallValues::of(desc).map_or_else(Vec::new, |call_values| {
         call_values.wants.iter().map(|(path, _)| *path).collect()
@@ -131,12 +131,13 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// The conditions of a gate: the caller may perform the gate's action on the record, and a tree
-    /// has room below it. The values of the condition are arguments from `first` on.
+    /// The conditions of a gate: the caller may perform the gate's action on the record, and in a
+    /// tree the new record is not too deep. The values of the condition are arguments from `first`
+    /// on.
     pub(super) fn of(gate: &Gate, viewer: Viewer, first: usize) -> (Self, Filter) {
         let mut all = action(gate, viewer);
         if gate.depth > 0 {
-            all = all.and(room(gate, gate.depth - 1));
+            all = all.and(max_ancestors(gate, gate.depth - 1));
         }
         let (mut wants, mut now) = (Vec::new(), false);
         let bound = bind(all, gate.target, &mut |path, kind| {
@@ -176,16 +177,18 @@ impl Admission {
 }
 
 /// The condition that a record of a tree has at most `depth` ancestors.
-fn room(gate: &Gate, depth: u32) -> Filter {
+fn max_ancestors(gate: &Gate, depth: u32) -> Filter {
     let root = null(gate.field);
     if depth == 0 {
         return root;
     }
-    root.or(linked(gate, room(gate, depth - 1)))
+    root.or(linked(gate, max_ancestors(gate, depth - 1)))
 }
 
-fn has_tenants(gate: &Gate, fuel: u32) -> bool {
-    let deeper = |other: &Gate| fuel > 0 && other.depth == 0 && has_tenants(other, fuel - 1);
+/// Whether the target of a gate has tenants, or an entity to which its own gates lead.
+fn has_tenants(gate: &Gate, links_left: u32) -> bool {
+    let deeper =
+        |other: &Gate| links_left > 0 && other.depth == 0 && has_tenants(other, links_left - 1);
     gate.target.tenant.is_some() || gate.target.gates.iter().any(deeper)
 }
 
@@ -216,50 +219,55 @@ fn conditions(desc: &'static EntityDesc, viewer: Viewer) -> Filter {
     if matches!(viewer.reach, Reach::Deleted | Reach::Effect) {
         return Filter::TRUE;
     }
-    further(desc, viewer, None, LINKS)
+    visible_and_gates(desc, viewer, None, MAX_LINKS)
 }
 
-fn further(desc: &'static EntityDesc, viewer: Viewer, but: Option<usize>, fuel: u32) -> Filter {
+fn visible_and_gates(
+    desc: &'static EntityDesc,
+    viewer: Viewer,
+    except: Option<usize>,
+    links_left: u32,
+) -> Filter {
     let declared = desc.visible.as_ref().filter(|_| viewer.reach.is_caller());
     let mut all = declared.map_or(Filter::TRUE, |spec| Filter::TRUE.and(spec.into()));
     for (n, gate) in desc
         .gates
         .iter()
         .enumerate()
-        .filter(|(n, _)| Some(*n) != but)
+        .filter(|(n, _)| Some(*n) != except)
     {
         all = all.and(if gate.depth > 0 {
-            below(desc, n, viewer, gate.depth.min(fuel))
+            gate_in_tree(desc, n, viewer, gate.depth.min(links_left))
         } else {
-            through(gate, viewer, fuel)
+            gate_to_entity(gate, viewer, links_left)
         });
     }
     all
 }
 
-/// A gate onto another entity.
-fn through(gate: &Gate, viewer: Viewer, fuel: u32) -> Filter {
-    if fuel == 0 {
+/// The condition of a gate to another entity.
+fn gate_to_entity(gate: &Gate, viewer: Viewer, links_left: u32) -> Filter {
+    if links_left == 0 {
         return never();
     }
     linked(
         gate,
-        seen(gate.target, viewer, None, fuel - 1).and(action(gate, viewer)),
+        visible_by_get(gate.target, viewer, None, links_left - 1).and(action(gate, viewer)),
     )
 }
 
-/// A gate within a tree: the record has no parent, or a parent that is visible by the same rule.
-/// A record with more ancestors than `depth`, or one that is its own ancestor, is visible to no
-/// caller.
-fn below(desc: &'static EntityDesc, gate: usize, viewer: Viewer, depth: u32) -> Filter {
+/// The condition of a gate within a tree: the record has no parent, or a parent that is visible by
+/// the same rule. A record with more ancestors than `depth`, or one that is its own ancestor, is
+/// visible to no caller.
+fn gate_in_tree(desc: &'static EntityDesc, gate: usize, viewer: Viewer, depth: u32) -> Filter {
     let declared = &desc.gates[gate];
     let root = null(declared.field);
     if depth == 0 {
         return root;
     }
-    let above = seen(desc, viewer, Some(gate), depth - 1)
+    let above = visible_by_get(desc, viewer, Some(gate), depth - 1)
         .and(action(declared, viewer))
-        .and(below(desc, gate, viewer, depth - 1));
+        .and(gate_in_tree(desc, gate, viewer, depth - 1));
     root.or(linked(declared, above))
 }
 
@@ -276,9 +284,14 @@ fn action(gate: &Gate, viewer: Viewer) -> Filter {
     declared.map_or_else(never, |action| Filter::TRUE.and((&action.filter).into()))
 }
 
-/// The condition under which `get` of another entity returns a record, as far as it depends on the
-/// record.
-fn seen(desc: &'static EntityDesc, viewer: Viewer, but: Option<usize>, fuel: u32) -> Filter {
+/// The condition on a record under which `get` of its entity returns it. The gate at `except` is
+/// left out.
+fn visible_by_get(
+    desc: &'static EntityDesc,
+    viewer: Viewer,
+    except: Option<usize>,
+    links_left: u32,
+) -> Filter {
     let mut all = Filter::TRUE;
     let eq =
         |field: usize, path: CtxPath| Filter::cond(field, Op::Eq, Operand::One(Source::Ctx(path)));
@@ -300,7 +313,7 @@ fn seen(desc: &'static EntityDesc, viewer: Viewer, but: Option<usize>, fuel: u32
         .iter()
         .filter(|scope| viewer.reach.is_caller() && scope.holds_on("get"))
     {
-        // Path parameters locate a record; they do not restrict who may see it.
+        // Path parameters locate a record; they do not restrict its visibility.
         if let ScopeFrom::Ctx(path) = scope.from {
             all = all.and(eq(scope.field, path));
         }
@@ -315,7 +328,7 @@ fn seen(desc: &'static EntityDesc, viewer: Viewer, but: Option<usize>, fuel: u32
     unexpired
         .into_iter()
         .fold(all, Filter::and)
-        .and(further(desc, viewer, but, fuel))
+        .and(visible_and_gates(desc, viewer, except, links_left))
 }
 
 /// Assigns positions to context values. A comparison without its value is false.

@@ -1,8 +1,9 @@
 //! Related records in a response. Each relation needs one further statement, whatever the number of
 //! records.
 //!
-//! Rows arrive as JSON with notes: where each row ends, and the keys that it contains. The related
-//! records are inserted between the last member of a row and its closing brace. No JSON is parsed.
+//! Rows are read as JSON with notes: the end of each row, and the keys that it contains. The
+//! related records are inserted between the last member of a row and its closing brace. No JSON is
+//! parsed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -23,7 +24,7 @@ pub struct Includes {
     pub relations: Vec<Include>,
 }
 
-/// A relation that is to be shown.
+/// A relation whose records are included.
 #[derive(Debug)]
 pub struct Include {
     /// The relation.
@@ -32,7 +33,7 @@ pub struct Include {
     pub table: Arc<Table>,
     /// The fields of the related records in the response.
     pub projection: Arc<Projection>,
-    /// The call, as far as it sees those.
+    /// The call, limited to the related records that it may read.
     pub cx: Cx,
     /// The relations that are included with the related records.
     pub inner: Includes,
@@ -40,12 +41,12 @@ pub struct Include {
 
 /// The key by which related records are found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Name {
+enum RecordKey {
     Int(i64),
     Text(String),
 }
 
-impl Name {
+impl RecordKey {
     fn of(value: &Value) -> Option<Self> {
         match value {
             Value::Int(key) => Some(Self::Int(*key)),
@@ -65,14 +66,14 @@ impl Name {
 /// The JSON of related records, and the range of each key.
 struct RelatedJson {
     json: Vec<u8>,
-    of: BTreeMap<Name, Range<usize>>,
-    /// For keys without any.
+    ranges: BTreeMap<RecordKey, Range<usize>>,
+    /// The JSON for keys without related records.
     none: &'static [u8],
 }
 
 impl RelatedJson {
-    fn get(&self, key: Option<&Name>) -> &[u8] {
-        key.and_then(|key| self.of.get(key))
+    fn get(&self, key: Option<&RecordKey>) -> &[u8] {
+        key.and_then(|key| self.ranges.get(key))
             .map_or(self.none, |at| &self.json[at.clone()])
     }
 }
@@ -110,8 +111,7 @@ impl Includes {
     /// Adds the related records to a response: to one record, a page or an array.
     ///
     /// # Errors
-    /// When the store cannot answer; `internal` for an answer whose records were not read in
-    /// [`Includes::form`].
+    /// If the store fails; `internal` if the records were not read in [`Includes::form`].
     pub async fn complete(
         &self,
         table: &Table,
@@ -155,27 +155,28 @@ impl Includes {
                 "the records were read in a form that nothing can be included in",
             ));
         }
-        let objects = self.joined(table, &rows, b",").await?;
+        let objects = self.insert_related(table, &rows, b",").await?;
         rows.json = objects.json;
         rows.notes = None;
         Ok(rows)
     }
 
-    /// The rows with all related records, separated by `between`, and the range of each row.
-    async fn joined(&self, table: &Table, rows: &Rows, between: &[u8]) -> Result<Objects> {
+    /// Inserts the related records into the rows. Returns the rows, separated by `between`, and the
+    /// range of each row.
+    async fn insert_related(&self, table: &Table, rows: &Rows, between: &[u8]) -> Result<Objects> {
         let fields = self.fields(table);
         let mut attached = Vec::with_capacity(self.relations.len());
         for (include, field) in self.relations.iter().zip(&fields) {
             let at = rows
                 .noted_at(*field)
                 .ok_or_else(|| Error::internal("a key was not noted"))?;
-            let keys: Vec<Option<Name>> = rows
+            let keys: Vec<Option<RecordKey>> = rows
                 .noted()
                 .iter()
-                .map(|note| note.values.get(at).and_then(Name::of))
+                .map(|note| note.values.get(at).and_then(RecordKey::of))
                 .collect();
-            let distinct: BTreeSet<Name> = keys.iter().flatten().cloned().collect();
-            let found = include.attach(distinct).await?;
+            let distinct: BTreeSet<RecordKey> = keys.iter().flatten().cloned().collect();
+            let found = include.read_related(distinct).await?;
             attached.push((include.relation.wire, keys, found));
         }
         let mut out = Objects {
@@ -209,7 +210,7 @@ impl Includes {
     }
 }
 
-/// JSON objects, and the range of each.
+/// JSON objects, and the range of each in the text.
 struct Objects {
     json: Vec<u8>,
     at: Vec<Range<usize>>,
@@ -221,7 +222,7 @@ impl Include {
     }
 
     /// The related records of some keys.
-    fn attach(&self, keys: BTreeSet<Name>) -> BoxFuture<'_, Result<RelatedJson>> {
+    fn read_related(&self, keys: BTreeSet<RecordKey>) -> BoxFuture<'_, Result<RelatedJson>> {
         Box::pin(async move {
             let none = if let Link::BelongsTo { .. } = self.relation.link {
                 NO_RECORD
@@ -230,7 +231,7 @@ impl Include {
             };
             let mut out = RelatedJson {
                 json: Vec::new(),
-                of: BTreeMap::new(),
+                ranges: BTreeMap::new(),
                 none,
             };
             if keys.is_empty() {
@@ -246,12 +247,12 @@ impl Include {
                 .related(
                     cx,
                     self.relation,
-                    keys.iter().map(Name::value).collect(),
+                    keys.iter().map(RecordKey::value).collect(),
                     rows,
                 )
                 .await?;
             let groups = group(self.relation, &mut rows);
-            let objects = self.inner.joined(table, &rows, b",").await?;
+            let objects = self.inner.insert_related(table, &rows, b",").await?;
             for (key, members, more) in groups {
                 let Some(first) = objects.at.get(members.start).map(|at| at.start) else {
                     continue;
@@ -272,7 +273,7 @@ impl Include {
                         &mut out.json,
                     );
                 }
-                out.of.insert(key, begin..out.json.len());
+                out.ranges.insert(key, begin..out.json.len());
             }
             Ok(out)
         })
@@ -293,8 +294,8 @@ pub(crate) fn field_of(table: &Table, name: &str) -> Option<usize> {
 fn parts(relation: &Relation, table: &Table) -> (usize, Vec<Order>, Option<u32>) {
     match relation.link {
         Link::BelongsTo { .. } => (table.desc.primary, Vec::new(), None),
-        // That the field is there has been checked at compile time, and for descriptors made by
-        // hand at start-up.
+        // The field exists: the macro checks it at compile time, and start-up checks descriptors
+        // that were written by hand.
         Link::HasMany { key, max } => (
             field_of(table, key).unwrap_or(table.desc.primary),
             table.order(table.desc.sort),
@@ -303,13 +304,14 @@ fn parts(relation: &Relation, table: &Table) -> (usize, Vec<Order>, Option<u32>)
     }
 }
 
-/// The rows of each key, without those above the maximum, and whether there were such rows.
-fn group(relation: &Relation, rows: &mut Rows) -> Vec<(Name, Range<usize>, bool)> {
+/// Groups the rows by key. Returns at most the maximum number of rows per key, and whether there
+/// were more.
+fn group(relation: &Relation, rows: &mut Rows) -> Vec<(RecordKey, Range<usize>, bool)> {
     let max = match relation.link {
         Link::BelongsTo { .. } => 1,
         Link::HasMany { max, .. } => max as usize,
     };
-    let mut groups: Vec<(Name, Range<usize>, bool)> = Vec::new();
+    let mut groups: Vec<(RecordKey, Range<usize>, bool)> = Vec::new();
     let (mut json, mut notes) = (
         Vec::with_capacity(rows.json.len()),
         Vec::with_capacity(rows.noted().len()),
@@ -327,7 +329,7 @@ fn group(relation: &Relation, rows: &mut Rows) -> Vec<(Name, Range<usize>, bool)
         let (object, record) = (start..note.end, records.next());
         start = note.end + 1;
         // The first noted field is the field that was compared.
-        let Some(key) = note.values.first().and_then(Name::of) else {
+        let Some(key) = note.values.first().and_then(RecordKey::of) else {
             continue;
         };
         match groups.last_mut().filter(|(of, ..)| *of == key) {
@@ -359,7 +361,7 @@ fn group(relation: &Relation, rows: &mut Rows) -> Vec<(Name, Range<usize>, bool)
 type Group = (Vec<Box<[Value]>>, Option<String>);
 
 impl Table {
-    /// A relation of the entity; the macro has made its name.
+    /// A relation of the entity by its name, which the macro has generated.
     fn relation(&self, name: &str) -> Result<&'static Relation> {
         let found = self
             .desc
@@ -384,8 +386,8 @@ impl Table {
     ) -> Result<Vec<Group>> {
         let relation = self.relation(name)?;
         let other = self.sibling((relation.target)())?;
-        let named: Vec<Option<Name>> = keys.iter().map(Name::of).collect();
-        let distinct: BTreeSet<Name> = named.iter().flatten().cloned().collect();
+        let record_keys: Vec<Option<RecordKey>> = keys.iter().map(RecordKey::of).collect();
+        let distinct: BTreeSet<RecordKey> = record_keys.iter().flatten().cloned().collect();
         let (field, order, _) = parts(relation, &other);
         let mut found = BTreeMap::new();
         if !distinct.is_empty() {
@@ -395,7 +397,7 @@ impl Table {
                 .related(
                     cx,
                     relation,
-                    distinct.iter().map(Name::value).collect(),
+                    distinct.iter().map(RecordKey::value).collect(),
                     rows,
                 )
                 .await?;
@@ -408,13 +410,13 @@ impl Table {
                 found.insert(key, (rows.records[members].to_vec(), next));
             }
         }
-        let of = |name: &Option<Name>| {
-            name.as_ref()
-                .and_then(|name| found.get(name))
+        let group_of = |key: &Option<RecordKey>| {
+            key.as_ref()
+                .and_then(|key| found.get(key))
                 .cloned()
                 .unwrap_or_default()
         };
-        Ok(named.iter().map(of).collect())
+        Ok(record_keys.iter().map(group_of).collect())
     }
 
     /// Reads the records of this entity for the keys of another entity's relation, in one
@@ -455,7 +457,7 @@ impl Table {
         &self,
         cx: &Cx,
         relation: &Relation,
-        key: &Name,
+        key: &RecordKey,
         rows: &Rows,
         last: usize,
     ) -> Result<String> {
@@ -469,16 +471,22 @@ impl Table {
                 .ok_or_else(missing)
         };
         let position = order.iter().map(position).collect::<Result<Vec<_>>>()?;
-        let below = self
+        let has_parent_path = self
             .desc
             .scope
             .iter()
             .any(|scope| scope.field == field && matches!(scope.from, ScopeFrom::Path(_)));
-        if below {
+        if has_parent_path {
             let cx = cx.clone().within_value(self.desc, field, key.value());
             return self.seal(&cx, "list", Filter::TRUE, &order, &position);
         }
-        let held = Filter::cond(field, Op::Eq, Operand::One(Source::Value(key.value())));
-        self.seal(cx, "list", Filter::All(vec![held]), &order, &position)
+        let key_condition = Filter::cond(field, Op::Eq, Operand::One(Source::Value(key.value())));
+        self.seal(
+            cx,
+            "list",
+            Filter::All(vec![key_condition]),
+            &order,
+            &position,
+        )
     }
 }

@@ -1,4 +1,4 @@
-//! Referential integrity: a written key must name a visible record, and a deletion follows the
+//! Referential integrity: a written key must refer to a visible record, and a deletion follows the
 //! `on_delete` rules of its dependents.
 //!
 //! [`Table::execute`] calls this module for every route and operation. Both checks run in the
@@ -20,25 +20,25 @@ use crate::store::{Assign, AssignValue, Order, Pick, Plan, Rows};
 use crate::validate::list_value;
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
-/// The most records or keys in one statement.
+/// The maximum number of records or keys in one statement.
 const CHUNK: u32 = 500;
 
-/// A field of another entity that contains keys of this one.
+/// A foreign key of another entity that refers to this entity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dependent {
     /// The other entity.
     entity: &'static EntityDesc,
-    /// The field.
+    /// The position of the foreign key.
     key: usize,
-    /// The rule for its record.
+    /// The `on_delete` rule for the record with the foreign key.
     rule: OnDelete,
 }
 
 impl Dependent {
-    /// Whether it can forbid a deletion, directly or through its own dependents.
-    pub(super) fn keeps(&self) -> bool {
-        // The effects of a cascade are found when it runs. Until then, assume that they can change
-        // records.
+    /// Whether it can prevent a deletion, directly or through its own dependents.
+    pub(super) fn may_prevent_deletion(&self) -> bool {
+        // The effects of a cascade are known only when it runs. Until then it counts as one that
+        // can prevent the deletion.
         matches!(self.rule, OnDelete::Restrict | OnDelete::Cascade)
     }
 }
@@ -69,20 +69,20 @@ pub(super) fn dependents(
     found
 }
 
-/// The records that the keys of an entity must name.
-pub(super) struct Names {
-    all: Vec<Name>,
+/// The foreign keys of an entity that must refer to visible records.
+pub(super) struct References {
+    all: Vec<Reference>,
     /// Reads a record of the entity without restriction; prepared at its first use.
     own: OnceLock<Prepared>,
 }
 
-/// The entity whose records a key must name, because of a gate or a relation.
-pub(super) struct Name {
+/// A foreign key that must refer to a visible record of `target`, because of a gate or a relation.
+pub(super) struct Reference {
     field: usize,
     target: &'static EntityDesc,
     gate: Option<&'static Gate>,
-    /// For callers and for the app itself; each prepared at its first use.
-    held: [OnceLock<LockStatement>; 2],
+    /// The statements for callers and for the app itself; each is prepared at its first use.
+    lock_statements: [OnceLock<LockStatement>; 2],
 }
 
 /// The statement that locks the record of a key.
@@ -91,10 +91,11 @@ struct LockStatement {
     admission: Admission,
 }
 
-impl Names {
-    /// A gate includes the check of a relation.
+impl References {
+    /// Collects the foreign keys. The check of a gate includes that of a relation on the same
+    /// field.
     pub(super) fn new(desc: &'static EntityDesc) -> Self {
-        let mut all: Vec<Name> = Vec::new();
+        let mut all: Vec<Reference> = Vec::new();
         let gates = desc
             .gates
             .iter()
@@ -104,15 +105,15 @@ impl Names {
             .iter()
             .filter_map(|relation| Some((relation.enforced()?.0, (relation.target)(), None)));
         for (field, target, gate) in gates.chain(relations) {
-            let known = |name: &Name| {
-                name.field == field && name.target.storage_name == target.storage_name
+            let known = |reference: &Reference| {
+                reference.field == field && reference.target.storage_name == target.storage_name
             };
             if gate.is_some() || !all.iter().any(known) {
-                all.push(Name {
+                all.push(Reference {
                     field,
                     target,
                     gate,
-                    held: Default::default(),
+                    lock_statements: Default::default(),
                 });
             }
         }
@@ -122,13 +123,15 @@ impl Names {
         }
     }
 
-    fn of(&self, field: usize) -> impl Iterator<Item = &Name> {
-        self.all.iter().filter(move |name| name.field == field)
+    fn of(&self, field: usize) -> impl Iterator<Item = &Reference> {
+        self.all
+            .iter()
+            .filter(move |reference| reference.field == field)
     }
 }
 
 impl Table {
-    /// Runs a statement that writes keys. Each key must name a visible record.
+    /// Runs a statement that writes foreign keys. Each key must refer to a visible record.
     ///
     /// # Errors
     /// `validation_failed` with `reference` for each key without a visible record; otherwise the
@@ -140,11 +143,11 @@ impl Table {
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
-        let keys = named(prepared, &args);
+        let keys = written_keys(prepared, &args);
         if keys.is_empty() {
             return self.statements().execute(&cx, prepared, args, rows).await;
         }
-        let (mut retry, whole) = (
+        let (mut retry, own_transaction) = (
             self.statements()
                 .retry(&cx, Some((&prepared.statement, &args))),
             cx.in_transaction().is_none(),
@@ -153,7 +156,8 @@ impl Table {
             let (args, rows) = (args.clone(), rows.clone());
             let done = retry
                 .attempt(&cx, async |cx| {
-                    self.refer(cx, whole, &keys, prepared, args, rows).await
+                    self.check_and_run(cx, own_transaction, &keys, prepared, args, rows)
+                        .await
                 })
                 .await;
             if let Some(done) = retry.finished(done).await {
@@ -162,29 +166,32 @@ impl Table {
         }
     }
 
-    /// The same within a transaction. `whole` means that the transaction was begun for this
-    /// statement only.
-    async fn refer(
+    /// Checks the keys and runs the statement, within a transaction. `own_transaction` means that
+    /// the transaction was begun for this statement only.
+    async fn check_and_run(
         &self,
         cx: &Cx,
-        whole: bool,
+        own_transaction: bool,
         keys: &[(usize, Value)],
         prepared: &Prepared,
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
         self.statements()
-            .take_before_keys(cx, prepared, &args)
+            .lock_counters_before_keys(cx, prepared, &args)
             .await?;
         let mut problems = Vec::new();
         for (field, value) in keys {
-            for name in self.names.of(*field) {
+            for reference in self.references.of(*field) {
                 if !self
-                    .sibling(name.target)?
-                    .hold(cx, name, value.clone())
+                    .sibling(reference.target)?
+                    .lock_referenced(cx, reference, value.clone())
                     .await?
                 {
-                    let text = format!("names no record of {}", name.target.name);
+                    let text = format!(
+                        "does not refer to an existing record of {}",
+                        reference.target.name
+                    );
                     problems.push(Problem::new(
                         self.desc.fields[*field].wire,
                         "reference",
@@ -198,33 +205,33 @@ impl Table {
             return Err(Error::validation(problems));
         }
         self.statements()
-            .execute(&cx.having_taken(whole), prepared, args, rows)
+            .execute(&cx.with_locks_held(own_transaction), prepared, args, rows)
             .await
     }
 
-    /// Whether the entity has keys that must name records.
-    pub(crate) fn names_records(&self) -> bool {
-        !self.names.all.is_empty()
+    /// Whether the entity has foreign keys that must refer to records.
+    pub(crate) fn has_references(&self) -> bool {
+        !self.references.all.is_empty()
     }
 
-    /// Checks the keys of a restored record: each must name a visible record, which stays locked
-    /// until the end of the transaction.
+    /// Checks the foreign keys of a restored record. Each must refer to a visible record, which
+    /// stays locked until the end of the transaction.
     ///
     /// # Errors
     /// `conflict` with `reference` for each key without a visible record. The transaction is then
     /// rolled back.
-    pub(crate) async fn coming_back(&self, cx: &Cx, id: Value) -> Result<()> {
-        let held = self.hold_named(cx, id).await;
-        if held.is_err()
+    pub(crate) async fn check_restored(&self, cx: &Cx, id: Value) -> Result<()> {
+        let result = self.lock_all_referenced(cx, id).await;
+        if result.is_err()
             && let Some(transaction) = cx.in_transaction()
         {
             transaction.doom();
         }
-        held
+        result
     }
 
-    async fn hold_named(&self, cx: &Cx, id: Value) -> Result<()> {
-        let own = match self.names.own.get() {
+    async fn lock_all_referenced(&self, cx: &Cx, id: Value) -> Result<()> {
+        let own = match self.references.own.get() {
             Some(own) => own,
             None => {
                 let filter = Filter::eq_arg(self.desc.primary, 0);
@@ -234,7 +241,7 @@ impl Table {
                     after: None,
                     limit: None,
                 })?;
-                self.names.own.get_or_init(|| own)
+                self.references.own.get_or_init(|| own)
             }
         };
         let found = self
@@ -244,23 +251,26 @@ impl Table {
             .records;
         let mut problems: Vec<Problem> = Vec::new();
         for record in &found {
-            for name in &self.names.all {
+            for reference in &self.references.all {
                 let (key, path) = (
-                    &record[name.field],
-                    self.desc.fields[name.field].name_in_errors(),
+                    &record[reference.field],
+                    self.desc.fields[reference.field].name_in_errors(),
                 );
                 let known = problems.iter().any(|problem| problem.path == path);
                 if !key.is_null()
                     && !known
                     && !self
-                        .sibling(name.target)?
-                        .hold(cx, name, key.clone())
+                        .sibling(reference.target)?
+                        .lock_referenced(cx, reference, key.clone())
                         .await?
                 {
                     problems.push(Problem::new(
                         path,
                         "reference",
-                        format!("names no record of {}", name.target.name),
+                        format!(
+                            "does not refer to an existing record of {}",
+                            reference.target.name
+                        ),
                     ));
                 }
             }
@@ -268,37 +278,41 @@ impl Table {
         if problems.is_empty() {
             return Ok(());
         }
-        Err(Error::new(Code::Conflict, "What it belongs to is gone").with_details(problems))
+        Err(Error::new(
+            Code::Conflict,
+            "A record that this one refers to no longer exists",
+        )
+        .with_details(problems))
     }
 
-    /// The attempts of a transaction of the engine.
+    /// The attempts of an internal transaction.
     pub(crate) fn retry(&self, cx: &Cx) -> Retry {
         self.statements().retry(cx, None)
     }
 
-    /// Whether a key names a visible record that it may name. The record stays locked until the
-    /// transaction of `cx` has ended.
-    async fn hold(&self, cx: &Cx, name: &Name, key: Value) -> Result<bool> {
-        let slot = &name.held[usize::from(cx.reaches_all())];
-        let held = match slot.get() {
-            Some(held) => held,
+    /// Whether a key refers to a visible record that satisfies the conditions of the gate. The
+    /// record stays locked until the transaction of `cx` has ended.
+    async fn lock_referenced(&self, cx: &Cx, reference: &Reference, key: Value) -> Result<bool> {
+        let slot = &reference.lock_statements[usize::from(cx.reaches_all())];
+        let lock = match slot.get() {
+            Some(lock) => lock,
             None => {
-                let held = self.holding(name.gate, cx.reaches_all())?;
-                slot.get_or_init(|| held)
+                let lock = self.lock_statement(reference.gate, cx.reaches_all())?;
+                slot.get_or_init(|| lock)
             }
         };
         let mut args = vec![key];
-        held.admission.arguments(cx, &mut args);
+        lock.admission.arguments(cx, &mut args);
         // The conditions on the records that refer to it do not matter here.
         Ok(self
             .statements()
-            .execute(&cx.unlimited(), &held.statement, args, Rows::count())
+            .execute(&cx.unlimited(), &lock.statement, args, Rows::count())
             .await?
             .count
             > 0)
     }
 
-    fn holding(&self, gate: Option<&Gate>, system: bool) -> Result<LockStatement> {
+    fn lock_statement(&self, gate: Option<&Gate>, system: bool) -> Result<LockStatement> {
         let viewer = Viewer {
             reach: if system { Reach::System } else { Reach::Caller },
             reads: false,
@@ -342,7 +356,7 @@ impl Table {
         }
     }
 
-    /// Within a transaction.
+    /// Deletes the records and applies the rules, within a transaction.
     async fn delete_all(
         &self,
         cx: &Cx,
@@ -353,19 +367,19 @@ impl Table {
         let rows = rows.noting([self.desc.primary].into());
         let mut rows = self.statements().execute(cx, prepared, args, rows).await?;
         let keys = keys_of(&mut rows);
-        let followed = self.follow(&cx.for_effects(), keys).await;
-        // Half of it has been done.
-        if followed.is_err()
+        let result = self.apply_on_delete(&cx.for_effects(), keys).await;
+        // A part of the deletion has been done, so the transaction must roll back.
+        if result.is_err()
             && let Some(transaction) = cx.in_transaction()
         {
             transaction.doom();
         }
-        followed.map(|()| rows)
+        result.map(|()| rows)
     }
 
     /// Applies the `on_delete` rules to the dependents of deleted records, then to their
     /// dependents. A record is deleted once, so cycles end.
-    async fn follow(&self, cx: &Cx, keys: Vec<Value>) -> Result<()> {
+    async fn apply_on_delete(&self, cx: &Cx, keys: Vec<Value>) -> Result<()> {
         let mut tables: BTreeMap<&'static str, Arc<Self>> = BTreeMap::new();
         let mut work: Vec<(&'static EntityDesc, Vec<Value>)> = vec![(self.desc, keys)];
         while let Some((entity, keys)) = work.pop() {
@@ -382,16 +396,21 @@ impl Table {
                     match dependent.rule {
                         OnDelete::None => {}
                         OnDelete::Restrict => {
-                            other.refuse_named(cx, &table, dependent.key, chunk).await?;
+                            other
+                                .refuse_if_referenced(cx, &table, dependent.key, chunk)
+                                .await?;
                         }
-                        OnDelete::SetNull => other.forget(cx, dependent.key, chunk).await?,
+                        OnDelete::SetNull => {
+                            other.clear_references(cx, dependent.key, chunk).await?;
+                        }
                         OnDelete::Cascade => {
-                            while let gone = other.remove_naming(cx, dependent.key, chunk).await?
-                                && !gone.is_empty()
+                            while let deleted =
+                                other.delete_referencing(cx, dependent.key, chunk).await?
+                                && !deleted.is_empty()
                             {
-                                let last = gone.len() < CHUNK as usize;
+                                let last = deleted.len() < CHUNK as usize;
                                 if !other.dependents().is_empty() {
-                                    work.push((dependent.entity, gone));
+                                    work.push((dependent.entity, deleted));
                                 }
                                 if last {
                                     break;
@@ -405,9 +424,15 @@ impl Table {
         Ok(())
     }
 
-    async fn refuse_named(&self, cx: &Cx, named: &Self, key: usize, keys: &[Value]) -> Result<()> {
+    async fn refuse_if_referenced(
+        &self,
+        cx: &Cx,
+        target: &Self,
+        key: usize,
+        keys: &[Value],
+    ) -> Result<()> {
         let statement = self.shape("delete", &[b'n', key as u8], || Plan::Exists {
-            filter: naming(key),
+            filter: refers_to_any(key),
         })?;
         if self
             .statements()
@@ -419,23 +444,23 @@ impl Table {
             return Ok(());
         }
         let problem = Problem::new(
-            named.desc.primary_field().wire,
+            target.desc.primary_field().wire,
             "referenced",
-            format!("is named by a record of {}", self.desc.name),
+            format!("is referenced by a record of {}", self.desc.name),
         );
         Err(Error::new(Code::Conflict, "Other records depend on it").with_details(vec![problem]))
     }
 
-    async fn forget(&self, cx: &Cx, key: usize, keys: &[Value]) -> Result<()> {
+    async fn clear_references(&self, cx: &Cx, key: usize, keys: &[Value]) -> Result<()> {
         let statement = self.shape("update", &[b'o', key as u8], || {
             let null = Assign {
                 field: key,
                 value: AssignValue::Set(Source::Value(Value::Null)),
             };
             Plan::Update {
-                filter: naming(key),
+                filter: refers_to_any(key),
                 set: self.touch(vec![null], 1),
-                pick: Some(self.few()),
+                pick: Some(self.first_chunk()),
             }
         })?;
         loop {
@@ -452,11 +477,12 @@ impl Table {
         }
     }
 
-    /// Deletes up to 500 records that name one of these keys. Returns their own keys.
-    async fn remove_naming(&self, cx: &Cx, key: usize, keys: &[Value]) -> Result<Vec<Value>> {
+    /// Deletes up to 500 records that refer to one of these keys. Returns the keys of the deleted
+    /// records.
+    async fn delete_referencing(&self, cx: &Cx, key: usize, keys: &[Value]) -> Result<Vec<Value>> {
         let remove = || Plan::Delete {
-            filter: naming(key),
-            pick: Some(self.few()),
+            filter: refers_to_any(key),
+            pick: Some(self.first_chunk()),
         };
         let statement = self.shape("delete", &[b'x', key as u8], remove)?;
         let rows = Rows::count().noting([self.desc.primary].into());
@@ -467,7 +493,7 @@ impl Table {
         Ok(keys_of(&mut rows))
     }
 
-    fn few(&self) -> Pick {
+    fn first_chunk(&self) -> Pick {
         Pick::part(
             vec![Order {
                 field: self.desc.primary,
@@ -479,7 +505,7 @@ impl Table {
 }
 
 /// The keys that a statement writes. An upsert can write two values to one field.
-fn named(prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
+fn written_keys(prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
     let Change::Keys(sources) = prepared.change() else {
         return Vec::new();
     };
@@ -498,8 +524,8 @@ fn named(prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
     keys
 }
 
-/// The condition for records with one of the keys in the first argument.
-fn naming(key: usize) -> Filter {
+/// The condition for records that refer to one of the keys in the first argument.
+fn refers_to_any(key: usize) -> Filter {
     Filter::cond(
         key,
         Op::In,

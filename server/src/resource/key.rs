@@ -1,4 +1,4 @@
-//! Keys as clients may name them.
+//! Checks keys that clients supply.
 
 /// Whether a text can be the key of a record.
 pub(super) fn valid_key(text: &str) -> bool {

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! HTTP route, adapter, executor, included relation
-//!   Table::execute            a written key must name a visible record; a deletion follows its
-//!                             `on_delete` rules
+//!   Table::execute            a written key must refer to a visible record; a deletion follows
+//!                             its `on_delete` rules
 //!     Statements::execute     events of the change
 //!       restrict              scopes, visibility filters and permissions: the only place
 //!         with_effects        counters of other records, audit log
@@ -12,8 +12,8 @@
 //!             dispatch        the transaction of the call, or the store
 //! ```
 //!
-//! The guards of a route decide earlier, in [`http`](crate::http), whether a caller may call it at
-//! all. [`Table`] is not generic; [`Adapter`] adds the types of an entity.
+//! The guards of a route decide earlier, in [`http`](crate::http), whether a caller may call the
+//! route at all. [`Table`] is not generic; [`Adapter`] adds the types of an entity.
 
 mod adapter;
 mod adapters;
@@ -50,7 +50,7 @@ pub use adapter::Adapter;
 pub(crate) use adapter::records_of;
 pub use adapters::Adapters;
 pub(crate) use by_keys::SearchRequest;
-pub(crate) use counter_backfill::nameable;
+pub(crate) use counter_backfill::is_key_predictable;
 pub use cursor::CursorKey;
 pub(crate) use cursor::encode;
 pub use event_guard::{EventGate, EventGuard, EventScope, EventState, EventTuple};
@@ -58,12 +58,12 @@ pub(crate) use include::field_of;
 pub use include::{Include, Includes};
 pub use linchpin_core::validate::Draft;
 pub use page::ListRequest;
-pub(crate) use page::{Ask, refused};
+pub(crate) use page::{PageRequest, refused};
 pub use prepared::Prepared;
 pub use run::{CallArgs, run};
 pub(crate) use table::Borrowed;
 pub use table::Table;
-pub(crate) use write::{REPEATS, Turns};
+pub(crate) use write::{ChangeAttempts, MAX_REPEATS};
 
 pub use linchpin_core::BoxFuture;
 
@@ -82,7 +82,7 @@ impl<T, F: Future<Output = crate::Result<T>>> ResultFuture<T> for F {}
 pub enum Form {
     /// As JSON objects of these fields.
     Json(Arc<Projection>),
-    /// The same, with the end of each row and the values of some fields.
+    /// As JSON objects, with the end of each row and the values of some fields.
     Noted(Arc<Projection>, Arc<[usize]>),
     /// As values.
     Records,
@@ -122,7 +122,7 @@ pub enum Outcome {
     Numbers {
         /// Key and members of each group, if the caller wants values.
         rows: Vec<Vec<Value>>,
-        /// The same as objects separated by commas.
+        /// The same groups as JSON objects separated by commas.
         json: Vec<u8>,
     },
     /// A bare boolean.
@@ -142,8 +142,8 @@ pub trait Executor: Send + Sync {
     /// Runs the operation.
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>>;
 
-    /// Adds mistakes in arguments that the operation writes in its own way, for a call that is
-    /// refused anyway.
+    /// Adds the problems of arguments that only the executor checks, for a call that is refused
+    /// anyway.
     fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<crate::Problem>) {
         let _ = (table, args, problems);
     }

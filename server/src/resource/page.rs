@@ -45,7 +45,7 @@ impl Table {
             .map_err(refused)?;
         self.page(
             cx,
-            Ask {
+            PageRequest {
                 route: "list",
                 sort: None,
                 filter,
@@ -57,7 +57,7 @@ impl Table {
         .await
     }
 
-    /// The kind of paging of its list.
+    /// The kind of paging of the entity's list.
     pub(crate) fn paging(&self) -> Paging {
         self.desc.paging.within(self.desc.pagination.max_limit)
     }
@@ -88,12 +88,12 @@ impl Table {
         let default = self.desc.sort;
         match default.first() {
             Some(first) if first.field == field => {
-                let turned = first.desc != desc;
+                let reversed = first.desc != desc;
                 self.order(
                     &default
                         .iter()
                         .map(|key| SortDesc {
-                            desc: key.desc != turned,
+                            desc: key.desc != reversed,
                             ..*key
                         })
                         .collect::<Vec<_>>(),
@@ -108,14 +108,14 @@ impl Table {
     ///
     /// # Errors
     /// `invalid_cursor`.
-    pub(crate) async fn page(&self, cx: &Cx, ask: Ask, form: &Form) -> Result<Outcome> {
-        let Ask {
+    pub(crate) async fn page(&self, cx: &Cx, request: PageRequest, form: &Form) -> Result<Outcome> {
+        let PageRequest {
             route,
             sort,
             filter,
             order,
             page,
-        } = ask;
+        } = request;
         let limit = page.limit.map(|l| l.min(self.desc.pagination.max_limit));
         let PageQuery {
             filter,
@@ -124,8 +124,8 @@ impl Table {
             clock,
             context,
         } = self.page_query(cx, (route, sort), filter, &order)?;
-        // The clock values in a named sort stay the same as on the first page, so that all pages of
-        // a walk have the same time window.
+        // Values of `now()` in a named sort stay the same as on the first page, so that all pages
+        // have the same time window.
         let fixes = sort.is_some() && !clock.at.is_empty();
         let mut fixed: Vec<Value> = fixes
             .then_some(Value::Date(clock.now))
@@ -198,8 +198,8 @@ impl Table {
     }
 
     /// The sort values of the last record of the previous page, if they were too long for its
-    /// cursor. `was` is their digest at that time: after a change of the values the walk would skip
-    /// or repeat records.
+    /// cursor. `was` is their digest at that time: after a change of the values, the next page
+    /// would skip or repeat records.
     async fn position_of(
         &self,
         cx: &Cx,
@@ -223,7 +223,7 @@ impl Table {
         let lost = |what| {
             Error::new(
                 Code::InvalidCursor,
-                format!("The record that the page ended with {what}; begin again"),
+                format!("The last record of the previous page {what}; start with the first page"),
             )
         };
         let record = rows.records.pop().ok_or_else(|| lost("is gone"))?;
@@ -324,7 +324,7 @@ impl Table {
 }
 
 /// The page that a route requests, within the limits of the route.
-pub(crate) struct Ask {
+pub(crate) struct PageRequest {
     /// The route name in cursors, so that a cursor is valid for one route only.
     pub(crate) route: &'static str,
     /// The name of the chosen sort; a cursor is valid for one sort only.
@@ -332,11 +332,11 @@ pub(crate) struct Ask {
     /// The filter, with fixed values.
     pub(crate) filter: Filter,
     pub(crate) order: Vec<Order>,
-    /// Without a limit it is unbounded.
+    /// The position and the limit; without a limit, all records are returned.
     pub(crate) page: PageArgs,
 }
 
-/// A page that is refused, as a caller over HTTP would have to write it.
+/// The error of a refused page request, with the name of the query parameter.
 pub(crate) fn refused((name, code, message): Refused) -> Error {
     Error::invalid(Problem::new(format!("query:{name}"), code, message))
 }
@@ -347,7 +347,7 @@ struct PageQuery {
     args: Vec<Value>,
     /// The key of its statement.
     shape: Vec<u8>,
-    /// The values that come from the clock.
+    /// The arguments with the instant of the call.
     clock: Clock,
     /// The values that all pages of a cursor share.
     context: Vec<u8>,
@@ -356,16 +356,16 @@ struct PageQuery {
 /// No stored text contains U+0000, and one of the stores does not accept it as an argument. So all
 /// stores refuse it, as they do in fields.
 fn refuse_nul(filter: &Filter) -> Result<()> {
-    let holds = |text: &str| text.contains('\0');
+    let has_nul = |text: &str| text.contains('\0');
     let mut found = false;
     filter.sources(&mut |source| {
         found |= match source {
-            Source::Value(Value::Text(text)) => holds(text),
-            Source::Value(Value::Strings(list)) => list.iter().any(|text| holds(text)),
-            // A list may travel as JSON.
+            Source::Value(Value::Text(text)) => has_nul(text),
+            Source::Value(Value::Strings(list)) => list.iter().any(|text| has_nul(text)),
+            // A list may be passed as JSON.
             Source::Value(Value::Json(text)) if text.contains("\\u0000") => {
                 serde_json::from_str::<Vec<String>>(text)
-                    .is_ok_and(|list| list.iter().any(|text| holds(text)))
+                    .is_ok_and(|list| list.iter().any(|text| has_nul(text)))
             }
             _ => false,
         }
@@ -374,7 +374,7 @@ fn refuse_nul(filter: &Filter) -> Result<()> {
         Err(Error::invalid(Problem::new(
             "filter",
             "format",
-            "holds U+0000, which no text does",
+            "must not contain U+0000",
         )))
     } else {
         Ok(())
@@ -395,8 +395,8 @@ impl Clock {
         }
     }
 
-    /// Appends the arguments that all pages of a walk share. The instant of `now()` differs between
-    /// pages, so it is left out; the shape says where it is used.
+    /// Appends the arguments that all pages of a cursor share. The instant of `now()` differs
+    /// between pages, so it is left out; the shape contains its positions.
     pub(super) fn fingerprint(&self, args: &[Value], out: &mut Vec<u8>) {
         for (_, value) in args
             .iter()
@@ -409,7 +409,7 @@ impl Clock {
 }
 
 /// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls are not
-/// replaced, because they render differently.
+/// replaced, because a comparison with null has another SQL form.
 pub(super) fn lift(
     filter: Filter,
     clock: &mut Clock,
@@ -478,7 +478,7 @@ pub(super) fn lift(
             let filter = lift(linked.filter, clock, args, shape);
             Filter::Linked(Box::new(Linked { filter, ..*linked }))
         }
-        // Its value is literal: either it is given, or no record matches.
+        // The source is a literal value: null matches no record, any other value matches all.
         Filter::Given(source) => {
             let null = matches!(source, Source::Value(Value::Null));
             shape.extend_from_slice(&[b'g', u8::from(null)]);

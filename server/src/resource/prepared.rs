@@ -14,7 +14,7 @@ pub struct Prepared {
     pub(super) statement: Arc<Statement>,
     /// The forms of the statement per reach; `None` for an entity without restriction.
     pub(super) restricted: Option<Arc<Restricted>>,
-    /// The route whose events it emits; `None` if it changes no records.
+    /// The route whose events the statement emits; `None` if it changes no records.
     pub(super) event: Option<&'static str>,
     /// Its effect on keys that refer to other records.
     pub(super) change: Change,
@@ -25,9 +25,9 @@ pub struct Prepared {
 pub(super) enum Change {
     /// No effect.
     None,
-    /// It writes some keys: the fields, and the sources of their values.
+    /// The statement writes some foreign keys: their fields, and the sources of their values.
     Keys(Arc<[(usize, Source)]>),
-    /// It removes records, which others may name.
+    /// The statement removes records to which others may refer.
     Removes,
 }
 
@@ -38,7 +38,7 @@ impl Change {
             Plan::Insert => (true, &[]),
             Plan::Upsert { set, .. } => (true, set),
             Plan::Update { set, .. } => (false, set),
-            // The others only read.
+            // The other plans only read.
             _ => return Self::None,
         };
         let mut keys = Vec::new();

@@ -1,4 +1,4 @@
-//! Calls of operations by the methods that macros write.
+//! Calls of operations from generated methods.
 
 use linchpin_core::operation::OpSpec;
 
@@ -45,7 +45,7 @@ pub async fn run<E: Entity, A>(
     answer(spec, outcome)
 }
 
-/// Not generic: it is compiled once, not for each operation.
+/// This function is not generic, so that it is compiled once and not for each operation.
 async fn call(
     table: &Table,
     spec: &'static OpSpec,

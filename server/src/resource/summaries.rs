@@ -3,7 +3,7 @@
 //! A counter is never recomputed. Each change of records adds its difference to the counter, in the
 //! same transaction, with an addition in the statement itself. A change first locks the records
 //! with counters, in the order of their keys, and then the counted records. So there are no
-//! deadlocks, and no concurrent change of a counted record in between.
+//! deadlocks, and no other call changes a counted record before its counter is written.
 
 use std::sync::Arc;
 
@@ -17,66 +17,67 @@ use crate::{Error, Result, Value};
 /// The counters of an entity's records.
 pub(super) struct Summaries {
     desc: &'static EntityDesc,
-    /// By entity that keeps them.
+    /// The groups, sorted by the entity whose records have the counters.
     groups: Vec<Group>,
-    /// The fields that decide which records count, and for whom.
+    /// The fields that decide which records count, and in which record they are counted.
     inputs: FieldSet,
 }
 
 /// The counters that use the same key, and their statements.
 pub(super) struct Group {
-    kept: Kept,
+    group_desc: GroupDesc,
     /// Locks records by their keys.
-    take: Arc<Statement>,
-    /// Adds to the numbers of one record.
+    lock: Arc<Statement>,
+    /// Adds to the counters of one record.
     pub(super) add: Arc<Statement>,
-    /// Whether a record is there whose number has a least.
-    pub(super) there: Arc<Statement>,
+    /// Finds out whether a record exists, to distinguish a missing record from a counter at its
+    /// limit.
+    pub(super) exists: Arc<Statement>,
 }
 
 /// The counters that use the same key.
-struct Kept {
+struct GroupDesc {
     target: &'static EntityDesc,
-    /// Position of the field that names them.
+    /// Position of the foreign key that refers to the records with the counters.
     by: usize,
     /// The tenant fields, if both entities have tenants: a counter counts records of its own tenant
     /// only.
     tenant: Option<Tenants>,
     counts: Vec<Count>,
-    /// The least that the only count of the group may be.
+    /// The minimum of the only counter of the group, if it has one.
     least: Option<Least>,
 }
 
-/// The positions of the tenant of a record that counts and of one that keeps the number.
+/// The positions of the tenant field: in a counted record, and in a record with the counter.
 #[derive(Clone, Copy)]
 struct Tenants {
     own: usize,
     target: usize,
 }
 
-/// One number.
+/// One counter.
 struct Count {
     field: usize,
     when: Filter,
 }
 
-/// By how much the numbers that one record keeps are to change.
+/// The differences to add to the counters of one record.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Move {
+pub(super) struct Difference {
     /// Position of the group.
     pub(super) group: usize,
-    /// The key of the record that keeps them.
+    /// The key of the record with the counters.
     key: Value,
     /// The tenant of the record; null if tenants do not matter.
     tenant: Value,
-    /// One per number of the group.
+    /// One difference per counter of the group.
     by: Vec<i64>,
 }
 
 impl Summaries {
     /// `None` if no counters count the records of the entity.
     pub(super) fn new(desc: &'static EntityDesc, store: &Arc<dyn Store>) -> Result<Option<Self>> {
-        let mut all: Vec<Kept> = Vec::new();
+        let mut all: Vec<GroupDesc> = Vec::new();
         let mut inputs: FieldSet = desc
             .soft_delete
             .iter()
@@ -97,21 +98,21 @@ impl Summaries {
             };
             inputs = inputs.with(summary.by);
             inputs = inputs.or(count.when.fields());
-            let same = |kept: &&mut Kept| {
-                kept.least.is_none()
+            let same = |group_desc: &&mut GroupDesc| {
+                group_desc.least.is_none()
                     && summary.least.is_none()
-                    && kept.by == summary.by
-                    && kept.target.storage_name == target.storage_name
+                    && group_desc.by == summary.by
+                    && group_desc.target.storage_name == target.storage_name
             };
             match all.iter_mut().find(same) {
-                Some(kept) => kept.counts.push(count),
+                Some(group_desc) => group_desc.counts.push(count),
                 None => {
                     let tenants = desc.tenant.zip(target.tenant);
                     let tenant = tenants.map(|(own, target)| Tenants {
                         own: own.field,
                         target: target.field,
                     });
-                    all.push(Kept {
+                    all.push(GroupDesc {
                         target,
                         by: summary.by,
                         tenant,
@@ -121,35 +122,35 @@ impl Summaries {
                 }
             }
         }
-        all.sort_by_key(|kept| (kept.target.storage_name, kept.by));
-        let group = |kept: Kept| {
-            let add = store.prepare(kept.target, kept.plan())?;
-            let there = store.prepare(
-                kept.target,
+        all.sort_by_key(|group_desc| (group_desc.target.storage_name, group_desc.by));
+        let group = |group_desc: GroupDesc| {
+            let add = store.prepare(group_desc.target, group_desc.plan())?;
+            let exists = store.prepare(
+                group_desc.target,
                 Plan::Exists {
-                    filter: kept.record().and(live(kept.target)),
+                    filter: group_desc.record().and(live(group_desc.target)),
                 },
             )?;
-            let those = Filter::cond(
-                kept.target.primary,
+            let by_keys = Filter::cond(
+                group_desc.target.primary,
                 Op::In,
                 Operand::One(Source::Arg {
                     index: 0,
                     nullable: false,
                 }),
             );
-            let take = store.prepare(
-                kept.target,
+            let lock = store.prepare(
+                group_desc.target,
                 Plan::Lock {
-                    filter: those,
+                    filter: by_keys,
                     pick: None,
                 },
             )?;
             Ok(Group {
-                kept,
-                take,
+                group_desc,
+                lock,
                 add,
-                there,
+                exists,
             })
         };
         let groups = all.into_iter().map(group).collect::<Result<Vec<_>>>()?;
@@ -161,30 +162,30 @@ impl Summaries {
     }
 
     /// Whether a statement may change a counter.
-    pub(super) fn concerned(&self, plan: &Plan) -> bool {
+    pub(super) fn applies_to(&self, plan: &Plan) -> bool {
         self.inputs.meets(plan.touches())
     }
 
-    /// Whether a statement makes a record that does not count.
+    /// Whether a statement creates a record that changes no counter.
     pub(super) fn is_idle(&self, plan: &Plan, args: &[Value]) -> bool {
-        let mut moves = Vec::new();
+        let mut differences = Vec::new();
         if let Plan::Insert = plan {
-            self.moved(&mut moves, None, Some(args));
+            self.collect_differences(&mut differences, None, Some(args));
         }
-        matches!(plan, Plan::Insert) && self.ordered(moves).is_empty()
+        matches!(plan, Plan::Insert) && self.ordered(differences).is_empty()
     }
 
-    /// The fields that name the records which keep the numbers.
+    /// The foreign keys that refer to records with counters.
     pub(super) fn keys(&self) -> impl Iterator<Item = usize> {
-        self.groups.iter().map(|group| group.kept.by)
+        self.groups.iter().map(|group| group.group_desc.by)
     }
 
     pub(super) fn group(&self, at: usize) -> &Group {
         &self.groups[at]
     }
 
-    /// The records that keep numbers of these: their keys, entity by entity, with the statement
-    /// that takes them.
+    /// The records with counters that these records refer to: their keys for each entity, with the
+    /// statement that locks them.
     pub(super) fn parents<'a>(
         &self,
         records: impl Iterator<Item = &'a [Value]> + Clone,
@@ -193,11 +194,11 @@ impl Summaries {
         for group in &self.groups {
             let keys = records
                 .clone()
-                .filter_map(|record| record.get(group.kept.by))
+                .filter_map(|record| record.get(group.group_desc.by))
                 .filter(|key| !key.is_null())
                 .cloned();
             match all.last_mut().filter(|(other, _)| {
-                other.kept.target.storage_name == group.kept.target.storage_name
+                other.group_desc.target.storage_name == group.group_desc.target.storage_name
             }) {
                 Some((_, known)) => known.extend(keys),
                 None => all.push((group, keys.collect())),
@@ -209,15 +210,15 @@ impl Summaries {
             keys.dedup();
         }
         all.into_iter()
-            .map(|(group, keys)| (&group.take, keys))
+            .map(|(group, keys)| (&group.lock, keys))
             .collect()
     }
 
-    /// The moves for a record that was replaced by another; `None` means that there was, or is, no
-    /// record.
-    pub(super) fn moved(
+    /// Adds the differences for a record before and after a change. `None` means that the record
+    /// did not exist before, or does not exist after it.
+    pub(super) fn collect_differences(
         &self,
-        moves: &mut Vec<Move>,
+        differences: &mut Vec<Difference>,
         before: Option<&[Value]>,
         after: Option<&[Value]>,
     ) {
@@ -227,23 +228,23 @@ impl Summaries {
                 continue;
             };
             for (at, group) in self.groups.iter().enumerate() {
-                let key = record.get(group.kept.by).cloned().unwrap_or_default();
+                let key = record.get(group.group_desc.by).cloned().unwrap_or_default();
                 if key.is_null() {
                     continue;
                 }
                 let by: Vec<i64> = group
-                    .kept
+                    .group_desc
                     .counts
                     .iter()
                     .map(|count| sign * i64::from(matches(&count.when, record, &[])))
                     .collect();
                 let tenant = group
-                    .kept
+                    .group_desc
                     .tenant
                     .and_then(|tenants| record.get(tenants.own))
                     .cloned()
                     .unwrap_or_default();
-                moves.push(Move {
+                differences.push(Difference {
                     group: at,
                     key,
                     tenant,
@@ -253,10 +254,11 @@ impl Summaries {
         }
     }
 
-    /// The moves that change a counter, in the order in which they run.
-    pub(super) fn ordered(&self, mut moves: Vec<Move>) -> Vec<Move> {
-        let target = |one: &Move| self.groups[one.group].kept.target.storage_name;
-        moves.sort_by(|a, b| {
+    /// The differences that change a counter, in the order in which they are written.
+    pub(super) fn ordered(&self, mut differences: Vec<Difference>) -> Vec<Difference> {
+        let target =
+            |difference: &Difference| self.groups[difference.group].group_desc.target.storage_name;
+        differences.sort_by(|a, b| {
             let keys = || compare(a.key.as_ref(), b.key.as_ref());
             let tenants = || compare(a.tenant.as_ref(), b.tenant.as_ref());
             target(a)
@@ -265,74 +267,87 @@ impl Summaries {
                 .then(a.group.cmp(&b.group))
                 .then_with(tenants)
         });
-        // One move for each record with counters, whatever the number of records that refer to it.
-        moves.dedup_by(|next, one| {
-            let same = next.group == one.group && next.key == one.key && next.tenant == one.tenant;
+        // One difference for each record with counters, whatever the number of records that refer
+        // to it.
+        differences.dedup_by(|next, difference| {
+            let same = next.group == difference.group
+                && next.key == difference.key
+                && next.tenant == difference.tenant;
             if same {
-                one.by
+                difference
+                    .by
                     .iter_mut()
                     .zip(&next.by)
                     .for_each(|(sum, more)| *sum += more);
             }
             same
         });
-        moves.retain(|one| one.by.iter().any(|n| *n != 0));
-        moves
+        differences.retain(|difference| difference.by.iter().any(|n| *n != 0));
+        differences
     }
 }
 
-impl Move {
+impl Difference {
     /// The key of the record that keeps the numbers.
     pub(super) fn key(&self) -> &Value {
         &self.key
     }
 
-    /// Whether a counter would grow, so that its maximum may refuse the move.
+    /// Whether a counter would grow, so that the change may exceed its maximum.
     pub(super) fn grows(&self) -> bool {
         self.by.iter().any(|n| *n > 0)
     }
 }
 
 impl Group {
-    /// The entity whose records keep them.
+    /// The entity whose records have the counters.
     pub(super) fn target(&self) -> &'static EntityDesc {
-        self.kept.target
+        self.group_desc.target
     }
 
-    /// The arguments of the addition. `free` means that the minimum does not apply.
-    pub(super) fn addition(&self, one: &Move, free: bool) -> Vec<Value> {
-        let mut args = self.which(one);
-        args.extend(one.by.iter().copied().map(Value::Int));
-        if let Some(least) = &self.kept.least {
-            let fewer = one.by.iter().copied().min().unwrap_or_default();
-            args.push(Value::Int(if free || fewer >= 0 {
+    /// The arguments of the addition. `ignore_minimum` means that the minimum does not apply.
+    pub(super) fn addition(&self, difference: &Difference, ignore_minimum: bool) -> Vec<Value> {
+        let mut args = self.key_args(difference);
+        args.extend(difference.by.iter().copied().map(Value::Int));
+        if let Some(least) = &self.group_desc.least {
+            let fewer = difference.by.iter().copied().min().unwrap_or_default();
+            args.push(Value::Int(if ignore_minimum || fewer >= 0 {
                 -MAX_INTEGER
             } else {
                 least.number - fewer
             }));
         }
-        args.extend(one.by.iter().map(|by| Value::Int(MAX_INTEGER - by.max(&0))));
+        args.extend(
+            difference
+                .by
+                .iter()
+                .map(|by| Value::Int(MAX_INTEGER - by.max(&0))),
+        );
         args
     }
 
-    /// The arguments of the question whether the record is there.
-    pub(super) fn which(&self, one: &Move) -> Vec<Value> {
-        let tenant = self.kept.tenant.map(|_| one.tenant.clone());
-        std::iter::once(one.key.clone()).chain(tenant).collect()
+    /// The arguments of the statement that checks whether the record exists.
+    pub(super) fn key_args(&self, difference: &Difference) -> Vec<Value> {
+        let tenant = self.group_desc.tenant.map(|_| difference.tenant.clone());
+        std::iter::once(difference.key.clone())
+            .chain(tenant)
+            .collect()
     }
 
-    /// Position of the field that names the record which keeps them.
+    /// Position of the foreign key that refers to the record with the counters.
     pub(super) fn by(&self) -> usize {
-        self.kept.by
+        self.group_desc.by
     }
 
-    /// The minimum that a move would have fallen below, if it changed nothing.
-    pub(super) fn least(&self, one: &Move) -> Option<Least> {
-        self.kept.least.filter(|_| one.by.iter().any(|n| *n < 0))
+    /// The minimum of the counter, if it was decreased.
+    pub(super) fn least(&self, difference: &Difference) -> Option<Least> {
+        self.group_desc
+            .least
+            .filter(|_| difference.by.iter().any(|n| *n < 0))
     }
 }
 
-impl Kept {
+impl GroupDesc {
     /// The record, by its key and its tenant.
     fn record(&self) -> Filter {
         let of = |tenants: Tenants| {
@@ -367,23 +382,24 @@ impl Kept {
         let mut filter = self.record();
         let mut next = first + self.counts.len();
         if self.least.is_some() {
-            let enough = Filter::cond(self.counts[0].field, Op::Gte, Operand::One(slot(next)));
+            let above_minimum =
+                Filter::cond(self.counts[0].field, Op::Gte, Operand::One(slot(next)));
             // A call that deletes the record also deletes the records that it counts.
             filter = filter.and(
                 layout::deleted(self.target)
                     .into_iter()
-                    .fold(enough, Filter::or),
+                    .fold(above_minimum, Filter::or),
             );
             next += 1;
         }
         // The sum is not compared, because the store may be unable to represent it.
-        let room = self
+        let below_maximum = self
             .counts
             .iter()
             .enumerate()
             .map(|(n, count)| Filter::cond(count.field, Op::Lte, Operand::One(slot(next + n))));
         Plan::Update {
-            filter: room.fold(filter, Filter::and),
+            filter: below_maximum.fold(filter, Filter::and),
             set,
             pick: None,
         }

@@ -20,7 +20,7 @@ impl Table {
     /// Removes the records that have expired at an instant, and returns their number.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store fails.
     pub async fn sweep(&self, now: Timestamp) -> Result<usize> {
         let Some(ttl) = self.desc.ttl else {
             return Ok(0);
@@ -81,7 +81,8 @@ impl Table {
     }
 }
 
-/// Sweeps every table that has something to sweep, again and again; `None` when none has.
+/// Starts a task that sweeps at intervals every table with expiring records; `None` if there is no
+/// such table.
 pub(crate) fn start(
     tables: &[Arc<Table>],
     clock: Clock,
@@ -97,7 +98,7 @@ pub(crate) fn start(
     }
     Some(tokio::spawn(async move {
         let mut ticks = tokio::time::interval(every);
-        // After a pause one sweep is enough.
+        // Missed intervals need only one sweep.
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;

@@ -14,10 +14,10 @@ use crate::{Cx, Error, Problem, Result, Value};
 
 /// The maximum number of repetitions of a conditional write that changed nothing although a read of
 /// the record finds no reason.
-pub(crate) const REPEATS: usize = 3;
+pub(crate) const MAX_REPEATS: usize = 3;
 /// The maximum number of repetitions of a write that depends on a read, each after a concurrent
 /// change of the record.
-const CHANGES: usize = 32;
+const MAX_ATTEMPTS: usize = 32;
 
 /// The attempts of a change that depends on a read of its record.
 ///
@@ -26,22 +26,22 @@ const CHANGES: usize = 32;
 /// and writes while the others wait, so every call succeeds in the end. After a conflict with
 /// another process or with a transaction, the call waits for a random time and tries again.
 ///
-/// A call waits in one queue at most: calls from the head of a queue use [`Turns::inner`] and wait
-/// in no other queue.
+/// A call waits in one queue at most: calls from the head of a queue use [`ChangeAttempts::inner`]
+/// and wait in no other queue.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct ChangeAttempts {
     attempts: usize,
     place: Option<Place>,
     /// The call at the head of a queue.
-    first: Option<Cx>,
+    head: Option<Cx>,
 }
 
-impl Turns {
+impl ChangeAttempts {
     /// Waits for the next attempt; `false` after the last one. The record may be known only after
     /// the first attempt.
     pub(crate) async fn next(&mut self, cx: &Cx, desc: &EntityDesc, id: Option<&Value>) -> bool {
         let attempt = self.attempts;
-        if attempt == CHANGES {
+        if attempt == MAX_ATTEMPTS {
             return false;
         }
         self.attempts += 1;
@@ -56,7 +56,8 @@ impl Turns {
         }
         // A call within a transaction does not wait here, because the first call of the queue may
         // wait for its locks. The first call itself waits for no other call.
-        if let (None, Some(id), None, false) = (&self.place, id, cx.in_transaction(), cx.is_first())
+        if let (None, Some(id), None, false) =
+            (&self.place, id, cx.in_transaction(), cx.is_at_queue_head())
         {
             let of = match id {
                 Value::Int(id) => ("turns", desc.storage_name, Some(*id), None),
@@ -65,15 +66,15 @@ impl Turns {
             let alone = attempt == 0 && queues::is_free(of);
             if !alone {
                 self.place = Some(queues::first(of).await);
-                self.first.get_or_insert_with(|| cx.first());
+                self.head.get_or_insert_with(|| cx.at_queue_head());
             }
         }
         true
     }
 
-    /// The context for an attempt. At the head of a queue it is marked as such.
+    /// The context for an attempt. At the head of a queue, the context is marked as such.
     pub(crate) fn inner<'a>(&'a self, cx: &'a Cx) -> &'a Cx {
-        self.first.as_ref().unwrap_or(cx)
+        self.head.as_ref().unwrap_or(cx)
     }
 }
 
@@ -81,7 +82,8 @@ impl Table {
     /// Creates a record. If it succeeds, the rows contain the record.
     ///
     /// # Errors
-    /// `validation_failed` with every problem; `conflict` for a taken key or unique.
+    /// `validation_failed` with every problem; `conflict` if another record has the key or a unique
+    /// value.
     pub async fn create(&self, cx: &Cx, draft: Draft, form: &Form) -> Result<(Rows, Value)> {
         let values: Vec<Value> = self
             .checked_create(cx, draft)?
@@ -106,7 +108,8 @@ impl Table {
         self.new_record(cx, draft, self.desc.check)
     }
 
-    /// The same without the rule over the whole record, which may not be needed.
+    /// Like [`checked_create`](Self::checked_create), without the rule over the whole record, which
+    /// may not be needed.
     ///
     /// # Errors
     /// As [`checked_create`](Self::checked_create).
@@ -123,7 +126,7 @@ impl Table {
         self.stamp(cx, "create", &mut values)?;
         for (i, field) in self.desc.fields.iter().enumerate() {
             match &values[i] {
-                // It follows from the others.
+                // It is computed from the other fields.
                 _ if field.computed.is_some() => values[i] = Some(Value::Null),
                 Some(Value::Null) if !field.optional => {
                     problems.push(Problem::new(
@@ -150,7 +153,8 @@ impl Table {
                         DefaultDesc::None => match field.empty() {
                             Some(empty) => empty,
                             None => {
-                                // A member that was there but unreadable has been reported as such.
+                                // A member that is present but cannot be read has been reported
+                                // already.
                                 if !problems.iter().any(|p| p.path == field.wire) {
                                     problems.push(Problem::new(
                                         field.wire,
@@ -259,8 +263,8 @@ impl Table {
         }
     }
 
-    // If there is a rule over the whole record, the write applies only while the record is as the
-    // rule saw it.
+    // If there is a rule over the whole record, the write applies only if the record has not
+    // changed since the rule was checked.
     async fn update_checked(
         &self,
         cx: &Cx,
@@ -270,9 +274,9 @@ impl Table {
         form: &Form,
         check: RecordCheck,
     ) -> Result<Rows> {
-        let mut turns = Turns::default();
-        while turns.next(cx, self.desc, Some(&id)).await {
-            let cx = turns.inner(cx);
+        let mut attempts = ChangeAttempts::default();
+        while attempts.next(cx, self.desc, Some(&id)).await {
+            let cx = attempts.inner(cx);
             let current = self.read(cx, "update", id.clone(), &Form::Records).await?;
             let mut current = self.found(current, version)?;
             let Some(old) = current.records.pop() else {
@@ -308,7 +312,7 @@ impl Table {
         version: Option<i64>,
         form: &Form,
     ) -> Result<Rows> {
-        for _ in 0..REPEATS {
+        for _ in 0..MAX_REPEATS {
             let rows = self
                 .write_once(cx, "update", conditions.clone(), sets.clone(), form)
                 .await?;
@@ -330,10 +334,10 @@ impl Table {
         Err(Error::kept_changing())
     }
 
-    /// Writes to the record that has these values, if it has them still; `count` is 0 when not.
+    /// Writes to the record if it still has these values; otherwise `count` is 0.
     ///
     /// # Errors
-    /// When the store refuses the statement or cannot answer.
+    /// If the store refuses the statement or fails.
     pub(crate) async fn write_once(
         &self,
         cx: &Cx,
@@ -420,7 +424,7 @@ impl Table {
     /// # Errors
     /// `not_found`; `precondition_failed` when `version` is not the stored one.
     pub async fn delete(&self, cx: &Cx, id: Value, version: Option<i64>) -> Result<()> {
-        for _ in 0..REPEATS {
+        for _ in 0..MAX_REPEATS {
             let (statement, args) = match (version, &self.fixed.delete_version) {
                 (Some(version), Some(statement)) => {
                     (statement, vec![id.clone(), Value::Int(version)])

@@ -5,24 +5,24 @@ use aes_gcm::{Aes256Gcm, Nonce};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::key::same;
+use super::key::equal_in_constant_time;
 use super::{Key, Place, SecretBytes};
 use crate::{Error, Result};
 
 /// The version of the stored format.
 const VERSION: &str = "v1";
-/// Maximum length of the id of a key.
-const LONGEST_KID: usize = 64;
+/// The maximum length of the id of a key, in bytes.
+const MAX_KID_LENGTH: usize = 64;
 
 /// The reason why a stored value cannot be decrypted. It never contains the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealError {
     /// The key with this id is not configured.
-    #[error("data at rest needs key `{0}`, which is not in `security.dataKeys`")]
+    #[error("stored data is encrypted with key `{0}`, which is not in `security.dataKeys`")]
     KeyGone(String),
     /// The value was changed, truncated, or copied from another place.
-    #[error("data at rest was changed outside the application")]
+    #[error("the stored value was changed outside the application, or copied from another place")]
     Broken,
 }
 
@@ -73,8 +73,8 @@ impl DataKeys {
         for (at, kid) in keys.kids().enumerate() {
             if !Self::accepts_kid(kid) {
                 return Err(Error::internal(format!(
-                    "the id `{kid}` of a data key must be 1 to {LONGEST_KID} letters, digits, dashes \
-                     or underscores"
+                    "the id `{kid}` of a data key must be 1 to {MAX_KID_LENGTH} letters, digits, \
+                     dashes or underscores"
                 )));
             }
             if keys.kids().take(at).any(|other| other == kid) {
@@ -89,7 +89,7 @@ impl DataKeys {
     /// Whether a text can be the id of a key: 1 to 64 letters, digits, dashes or underscores.
     pub fn accepts_kid(kid: &str) -> bool {
         let fits = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
-        (1..=LONGEST_KID).contains(&kid.len()) && kid.bytes().all(fits)
+        (1..=MAX_KID_LENGTH).contains(&kid.len()) && kid.bytes().all(fits)
     }
 
     fn all(&self) -> impl Iterator<Item = &(String, Key)> {
@@ -186,12 +186,12 @@ impl DataKeys {
     /// # }
     /// ```
     pub fn mac(&self, domain: &str, parts: &[&[u8]]) -> String {
-        written(&self.newest, domain, parts)
+        mac_text(&self.newest, domain, parts)
     }
 
-    /// The MAC of parts with each key, newest first, for a look-up in the store.
+    /// The MACs of parts with each key, newest first, for a look-up of stored MACs.
     pub fn macs(&self, domain: &str, parts: &[&[u8]]) -> Vec<String> {
-        self.all().map(|key| written(key, domain, parts)).collect()
+        self.all().map(|key| mac_text(key, domain, parts)).collect()
     }
 
     /// Whether a stored MAC is the MAC of these parts. The time does not depend on the stored MAC.
@@ -202,7 +202,7 @@ impl DataKeys {
         let Some(key) = self.all().find(|(known, _)| known == kid) else {
             return false;
         };
-        same(written(key, domain, parts).as_bytes(), stored.as_bytes())
+        equal_in_constant_time(mac_text(key, domain, parts).as_bytes(), stored.as_bytes())
     }
 }
 
@@ -214,7 +214,7 @@ fn split(stored: &str) -> Option<(&str, &str)> {
         .split_once('.')
 }
 
-fn written((kid, key): &(String, Key), domain: &str, parts: &[&[u8]]) -> String {
+fn mac_text((kid, key): &(String, Key), domain: &str, parts: &[&[u8]]) -> String {
     let mut all = vec![domain.as_bytes()];
     all.extend_from_slice(parts);
     format!("{VERSION}.{kid}.{}", URL_SAFE_NO_PAD.encode(key.mac(&all)))
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    const HERE: Place<'_> = Place {
+    const PLACE: Place<'_> = Place {
         entity: "auth_users",
         id: "u1",
         field: "totpSecret",
@@ -242,29 +242,29 @@ mod tests {
     }
 
     fn seal(keys: &DataKeys, value: &[u8]) -> String {
-        keys.seal(HERE, value).unwrap()
+        keys.seal(PLACE, value).unwrap()
     }
 
     #[test]
-    fn a_value_opens_in_its_own_place_only() {
+    fn a_value_is_decrypted_only_in_its_own_place() {
         let keys = keys(&["a"]);
         let envelope = seal(&keys, b"secret");
         assert!(envelope.starts_with("v1.a."), "{envelope}");
-        assert_eq!(keys.open(HERE, &envelope).unwrap().expose(), b"secret");
+        assert_eq!(keys.open(PLACE, &envelope).unwrap().expose(), b"secret");
         let elsewhere = [
-            Place { id: "u2", ..HERE },
+            Place { id: "u2", ..PLACE },
             Place {
                 field: "phone",
-                ..HERE
+                ..PLACE
             },
             Place {
                 entity: "auth_factors",
-                ..HERE
+                ..PLACE
             },
             Place {
                 entity: "auth_user",
                 id: "su1",
-                ..HERE
+                ..PLACE
             },
         ];
         for place in elsewhere {
@@ -274,7 +274,11 @@ mod tests {
                 "{place:?}"
             );
         }
-        assert_ne!(envelope, seal(&keys, b"secret"), "the nonce is fresh");
+        assert_ne!(
+            envelope,
+            seal(&keys, b"secret"),
+            "each value has a new nonce"
+        );
     }
 
     /// Stored values must stay readable in later versions.
@@ -282,7 +286,7 @@ mod tests {
     fn the_stored_format_does_not_change() {
         let keys = DataKeys::new([("a".to_owned(), Key::new([7; 32]))]).unwrap();
         let stored = "v1.a.AAAAAAAAAAAAAAAA.Er3HwJ7mCNZk4U8a8pPnPIUSiW4AGg";
-        assert_eq!(keys.open(HERE, stored).unwrap().expose(), b"secret");
+        assert_eq!(keys.open(PLACE, stored).unwrap().expose(), b"secret");
         assert_eq!(
             keys.mac("otp", &[b"challenge", b"123456"]),
             "v1.a.gMpELYMAqGb7yUJCbSV2abeWoe5Dsl6VGWWmErSOkTQ"
@@ -290,25 +294,25 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_character_is_noticed() {
+    fn a_value_with_a_changed_character_is_refused() {
         let keys = keys(&["a"]);
         let envelope = seal(&keys, b"secret");
         for at in 0..envelope.len() {
             let mut bytes = envelope.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(bytes).unwrap();
-            assert!(keys.open(HERE, &changed).is_err(), "{changed}");
-            assert!(keys.open(HERE, &envelope[..at]).is_err());
+            assert!(keys.open(PLACE, &changed).is_err(), "{changed}");
+            assert!(keys.open(PLACE, &envelope[..at]).is_err());
         }
     }
 
     #[test]
-    fn rotation_keeps_old_values_readable_until_their_key_goes() {
+    fn old_values_stay_readable_until_their_key_is_removed() {
         let old = keys(&["a"]);
         let envelope = seal(&old, b"secret");
         let code = old.mac("recovery", &[b"u1", b"ABCD"]);
         let both = keys(&["b", "a"]);
-        assert_eq!(both.open(HERE, &envelope).unwrap().expose(), b"secret");
+        assert_eq!(both.open(PLACE, &envelope).unwrap().expose(), b"secret");
         assert!(
             seal(&both, b"x").starts_with(&format!("v1.{}.", both.kid()))
                 && both.knows("a")
@@ -317,16 +321,16 @@ mod tests {
         assert!(both.kids().eq(["b", "a"]));
         assert!(both.verifies("recovery", &[b"u1", b"ABCD"], &code));
         assert_eq!(both.macs("recovery", &[b"u1", b"ABCD"])[1], code);
-        let gone = keys(&["b"]);
+        let without_old_key = keys(&["b"]);
         assert_eq!(
-            gone.open(HERE, &envelope),
+            without_old_key.open(PLACE, &envelope),
             Err(SealError::KeyGone("a".into()))
         );
-        assert!(!gone.verifies("recovery", &[b"u1", b"ABCD"], &code));
+        assert!(!without_old_key.verifies("recovery", &[b"u1", b"ABCD"], &code));
     }
 
     #[test]
-    fn a_mac_is_of_one_domain_and_one_user() {
+    fn a_mac_is_bound_to_its_domain_and_parts() {
         let keys = keys(&["a"]);
         let mac = keys.mac("otp", &[b"challenge", b"123456"]);
         assert!(keys.verifies("otp", &[b"challenge", b"123456"], &mac));
@@ -352,22 +356,25 @@ mod tests {
             let error = DataKeys::new(list).unwrap_err();
             assert!(format!("{error:?}").contains(what), "{error:?}");
         }
-        let shown = format!("{:?}", keys(&["a", "h"]));
-        assert!(!shown.contains("97") && !shown.contains("104"), "{shown}");
+        let debug_text = format!("{:?}", keys(&["a", "h"]));
+        assert!(
+            !debug_text.contains("97") && !debug_text.contains("104"),
+            "{debug_text}"
+        );
     }
 
     proptest! {
         #[test]
-        fn every_value_comes_back(value: Vec<u8>) {
+        fn every_sealed_value_can_be_opened(value: Vec<u8>) {
             let keys = keys(&["a"]);
             let envelope = seal(&keys, &value);
-            let opened = keys.open(HERE, &envelope).unwrap();
+            let opened = keys.open(PLACE, &envelope).unwrap();
             prop_assert_eq!(opened.expose(), &value[..]);
         }
 
         #[test]
         fn hostile_envelopes_are_refused(text in "(v1)?[.]?[ab]?[.]?[-A-Za-z0-9_=.é]{0,60}") {
-            prop_assert!(keys(&["a"]).open(HERE, &text).is_err());
+            prop_assert!(keys(&["a"]).open(PLACE, &text).is_err());
         }
     }
 }

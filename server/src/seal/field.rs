@@ -9,12 +9,13 @@ use crate::filter::{Filter, Op, Operand, Source};
 use crate::resource::{Adapters, BoxFuture, Form, ListRequest, Outcome, Table};
 use crate::{Cx, Error, Result, Value};
 
-/// Number of records in one read.
-const PAGE: u32 = 100;
-/// Number of reads in a row whose records all changed before they could be written.
-const MOST_IDLE: u32 = 10;
-/// Every encrypted value is in this range of texts. `/` is the character after `.`.
-const ALL: (&str, &str) = ("v1.", "v1/");
+/// The number of records in one read.
+const PAGE_SIZE: u32 = 100;
+/// The maximum number of successive reads whose records all changed before they could be written.
+const MAX_IDLE_READS: u32 = 10;
+/// The range of texts that contains every encrypted value: the values begin with `v1.`, and `/` is
+/// the character after `.`.
+const ENCRYPTED_RANGE: (&str, &str) = ("v1.", "v1/");
 
 /// A text field that holds one encrypted value, bound to [`Place::of`] the field and the record.
 pub(crate) struct SealedField {
@@ -107,8 +108,13 @@ impl SealedField {
         Ok(records.collect())
     }
 
-    /// Records under a key.
-    pub(crate) async fn under(&self, cx: &Cx, kid: &str, limit: u32) -> Result<Vec<Sealed>> {
+    /// At most `limit` records whose values are encrypted with a key.
+    pub(crate) async fn encrypted_with(
+        &self,
+        cx: &Cx,
+        kid: &str,
+        limit: u32,
+    ) -> Result<Vec<Sealed>> {
         let (from, to) = range(kid);
         self.between(cx, &from, &to, limit).await
     }
@@ -141,7 +147,7 @@ impl SealedField {
     async fn rewrite_all(&self, cx: &Cx, kid: &str) -> Result<u64> {
         let (cx, mut rewritten, mut idle) = (self.cx(cx)?, 0, 0);
         loop {
-            let page = self.under(&cx, kid, PAGE).await?;
+            let page = self.encrypted_with(&cx, kid, PAGE_SIZE).await?;
             if page.is_empty() {
                 return Ok(rewritten);
             }
@@ -150,15 +156,15 @@ impl SealedField {
                 rewritten += self.rewrite(&cx, record).await?;
             }
             idle = if rewritten == before { idle + 1 } else { 0 };
-            if idle == MOST_IDLE {
+            if idle == MAX_IDLE_READS {
                 return Err(Error::kept_changing());
             }
         }
     }
 
-    /// Looks for a value between the ranges of the configured keys. Only an index makes that cheap
-    /// enough for every start.
-    async fn unknown(&self, cx: &Cx) -> Result<Option<String>> {
+    /// Looks for a value outside the ranges of the configured keys, if the field has an index.
+    /// Without an index, this would be too slow for every start.
+    async fn find_unconfigured_key(&self, cx: &Cx) -> Result<Option<String>> {
         let indexed = |index: &IndexDesc| {
             index
                 .fields
@@ -169,10 +175,13 @@ impl SealedField {
             return Ok(None);
         }
         let cx = self.cx(cx)?;
-        let mut known: Vec<(String, String)> = self.keys.kids().map(range).collect();
-        known.sort_unstable();
-        let mut from = ALL.0.to_owned();
-        for (begin, end) in known.into_iter().chain([(ALL.1.to_owned(), String::new())]) {
+        let mut known_ranges: Vec<(String, String)> = self.keys.kids().map(range).collect();
+        known_ranges.sort_unstable();
+        let mut from = ENCRYPTED_RANGE.0.to_owned();
+        for (begin, end) in known_ranges
+            .into_iter()
+            .chain([(ENCRYPTED_RANGE.1.to_owned(), String::new())])
+        {
             if let Some(found) = self.between(&cx, &from, &begin, 1).await?.pop() {
                 let kid = found.value.split('.').nth(1).unwrap_or_default();
                 return Ok(Some(kid.to_owned()));
@@ -183,7 +192,7 @@ impl SealedField {
     }
 }
 
-/// The range of values under a key.
+/// The range of values that are encrypted with a key.
 fn range(kid: &str) -> (String, String) {
     (format!("v1.{kid}."), format!("v1.{kid}/"))
 }
@@ -198,10 +207,10 @@ impl Reseal for SealedField {
     }
 
     fn needs<'a>(&'a self, cx: &'a Cx, kid: &'a str) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { Ok(!self.under(&self.cx(cx)?, kid, 1).await?.is_empty()) })
+        Box::pin(async move { Ok(!self.encrypted_with(&self.cx(cx)?, kid, 1).await?.is_empty()) })
     }
 
     fn gone<'a>(&'a self, cx: &'a Cx) -> BoxFuture<'a, Result<Option<String>>> {
-        Box::pin(self.unknown(cx))
+        Box::pin(self.find_unconfigured_key(cx))
     }
 }

@@ -66,7 +66,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        same(&self.0, &other.0)
+        equal_in_constant_time(&self.0, &other.0)
     }
 }
 
@@ -96,7 +96,7 @@ impl SecretBytes {
 
 impl PartialEq for SecretBytes {
     fn eq(&self, other: &Self) -> bool {
-        same(&self.0, &other.0)
+        equal_in_constant_time(&self.0, &other.0)
     }
 }
 
@@ -110,7 +110,7 @@ impl fmt::Debug for SecretBytes {
 
 /// Whether two secrets are equal, in a time that does not depend on their content. Lengths are not
 /// secret.
-pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
+pub(super) fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
 }
 
@@ -121,13 +121,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_prints_a_secret() {
-        let shown = format!(
+    fn debug_output_contains_no_secret() {
+        let debug_text = format!(
             "{:?} {:#?}",
             SecretBytes::new(*b"hunter2"),
             Key::new([104; 32])
         );
-        assert_eq!(shown, "SecretBytes(..) Key(..)");
+        assert_eq!(debug_text, "SecretBytes(..) Key(..)");
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //! decrypted.
 //!
 //! After a new key was added, the command `rekey` encrypts the values of all plugins with it. A
-//! plugin registers a field with [`PostCx::sealed_field`](crate::PostCx::sealed_field), and anything
-//! else with [`Registrar::reseal`](crate::Registrar::reseal).
+//! plugin registers a field with [`PostCx::sealed_field`](crate::PostCx::sealed_field), and other
+//! values with [`Registrar::reseal`](crate::Registrar::reseal).
 //!
 //! ```
 //! use linchpin::seal::{DataKeys, Key, Place};

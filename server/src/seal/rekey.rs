@@ -11,7 +11,7 @@ use crate::{Cx, Error, Result};
 /// [`Registrar::reseal`](crate::Registrar::reseal), and the command `rekey` encrypts them with the
 /// newest key.
 ///
-/// A text field that holds one encrypted value needs no implementation of its own:
+/// A text field that holds one encrypted value needs no implementation of this trait:
 /// [`PostCx::sealed_field`](crate::PostCx::sealed_field) registers it.
 ///
 /// ```
@@ -52,9 +52,9 @@ pub trait Reseal: Send + Sync + 'static {
     /// Whether any value needs the key `kid`.
     fn needs<'a>(&'a self, cx: &'a Cx, kid: &'a str) -> BoxFuture<'a, Result<bool>>;
 
-    /// The id of a key that a value needs and that is not configured. Start-up calls it after
-    /// `setup_post` of all plugins, when [`Rekey`] is provided. It must not read all records. The
-    /// default finds none.
+    /// Returns the id of a key that a value needs and that is not configured. Start-up calls it
+    /// after `setup_post` of all plugins, when [`Rekey`] is provided. It must not read all records.
+    /// The default finds none.
     fn gone<'a>(&'a self, cx: &'a Cx) -> BoxFuture<'a, Result<Option<String>>> {
         let _ = cx;
         Box::pin(async { Ok(None) })
@@ -90,7 +90,7 @@ pub struct Rekey {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resealed {
-    /// Number of values that were encrypted with the newest key.
+    /// The number of values that were encrypted again with the newest key.
     pub rewritten: u64,
     /// Former keys that are still needed, by id, with the names of the values that need them.
     pub needed: BTreeMap<String, Vec<String>>,
@@ -109,8 +109,8 @@ impl Rekey {
     /// Encrypts all values under former keys with the newest key.
     ///
     /// # Errors
-    /// If the store fails, or if a value cannot be decrypted. Values that were written before the
-    /// error stay written.
+    /// If the store fails, or if a value cannot be decrypted. Values that were encrypted before the
+    /// error stay encrypted with the newest key.
     pub async fn run(&self, cx: &Cx) -> Result<Resealed> {
         let mut done = Resealed::default();
         for kid in self.keys.kids().skip(1) {

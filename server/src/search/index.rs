@@ -26,9 +26,9 @@ pub(crate) struct Index {
     here: AtomicBool,
     /// Held from reading records to the end of their indexing, so that a later read is indexed
     /// later.
-    pub(crate) turn: Mutex<()>,
+    pub(crate) order_lock: Mutex<()>,
     /// Held during a rebuild.
-    pub(crate) making: Mutex<()>,
+    pub(crate) rebuild_lock: Mutex<()>,
 }
 
 impl std::fmt::Debug for Index {
@@ -76,7 +76,7 @@ impl Index {
                 .collect(),
             owners: owners.iter().map(wire).collect(),
         };
-        let (turn, making) = (Mutex::new(()), Mutex::new(()));
+        let (order_lock, rebuild_lock) = (Mutex::new(()), Mutex::new(()));
         Self {
             spec,
             desc,
@@ -85,8 +85,8 @@ impl Index {
             clock,
             ready: AtomicBool::new(false),
             here: AtomicBool::new(true),
-            turn,
-            making,
+            order_lock,
+            rebuild_lock,
         }
     }
 
@@ -114,6 +114,7 @@ impl Index {
         self.here.store(here, Ordering::Release);
     }
 
+    /// Whether this process maintains the index.
     pub(crate) fn is_kept_here(&self) -> bool {
         self.here.load(Ordering::Acquire)
     }
@@ -130,7 +131,7 @@ impl Index {
     ) -> Result<Vec<Hit>> {
         if !self.ready.load(Ordering::Acquire) {
             return Err(Error::unavailable(format!(
-                "the search index of `{}` is still being made",
+                "the search index of `{}` is being built",
                 self.spec.entity
             )));
         }

@@ -1,11 +1,11 @@
 //! Search providers: external indexes that search an entity instead of its store.
 //!
-//! An entity names its provider with `search(provider = "..", fields(title = 2, body = 1))`. The
+//! An entity selects its provider with `search(provider = "..", fields(title = 2, body = 1))`. The
 //! app registers the provider under that name with
 //! [`App::search_provider`](crate::App::search_provider). The provider keeps an index of texts and
-//! returns the matching records, best first. It never decides who may see them: the records are
-//! read from the store with the row-level filters of the call, and invisible records are dropped.
-//! So an index that is late, damaged or malicious reveals nothing.
+//! returns the matching records, best first. It does not decide which records the caller may see:
+//! the records are read from the store with the row-level filters of the call, and invisible
+//! records are dropped. So an index that is late, damaged or malicious reveals nothing.
 //!
 //! The index follows every change of a record through the outbox of the store. After a commit the
 //! record is read again and its current state is indexed, so changes may arrive several times and
@@ -20,11 +20,11 @@ pub(crate) use index::{Find, Index};
 use crate::{BoxFuture, Result};
 
 /// The default time limit of a query.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maintains indexes of entities and searches them.
 ///
-/// Every failure is an error. A search then answers `unavailable`, or the store searches if the
+/// Every failure is an error. A search then returns `unavailable`, or the store searches if the
 /// entity declares `fallback`. Changes are delivered again. One provider may serve several
 /// entities.
 pub trait SearchProvider: Send + Sync + 'static {
@@ -38,8 +38,8 @@ pub trait SearchProvider: Send + Sync + 'static {
     fn open<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Opened>>;
 
     /// Tries to take over an index that another process maintains (see [`Opened::elsewhere`]).
-    /// Called about once a second. Returns the state of the index if the other process has ended
-    /// and this process maintains it from now on; `None` until then.
+    /// Called about once a second. Returns `None` while the other process runs. After it has ended,
+    /// this process maintains the index; then the state of the index is returned.
     ///
     /// # Errors
     /// Any error; the call is repeated.
@@ -59,7 +59,7 @@ pub trait SearchProvider: Send + Sync + 'static {
         changes: Vec<Change>,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Starts a rebuild of the index, while the old one still answers queries. Until
+    /// Starts a rebuild of the index; meanwhile the old index is still searched. Until
     /// [`finish`](Self::finish) is called, even after a crash, [`open`](Self::open) reports the
     /// index as not complete.
     ///
@@ -87,7 +87,7 @@ pub trait SearchProvider: Send + Sync + 'static {
 
     /// The time limit of a query; 5 seconds by default.
     fn patience(&self) -> Duration {
-        PATIENCE
+        DEFAULT_TIMEOUT
     }
 
     /// Closes the provider. No call follows.
@@ -116,7 +116,7 @@ pub struct SearchIndex {
 /// A field that is searched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchField {
-    /// Its name on the wire.
+    /// The name of the field in JSON.
     pub name: &'static str,
     /// The weight of a match in this field, as the entity declares it.
     pub weight: f32,
@@ -125,7 +125,7 @@ pub struct SearchField {
 /// The state of an index when a provider opens it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Whether the index contains the changes of earlier runs. If not, it is filled before it is
+    /// Whether the index contains the changes of earlier runs. If not, it is rebuilt before it is
     /// searched.
     pub complete: bool,
     /// Identifies this copy of the index if each process keeps its own; each copy then gets every
@@ -166,7 +166,7 @@ pub struct SearchQuery<'a> {
     /// The fields to search: positions in [`SearchIndex::fields`].
     pub fields: &'a [usize],
     /// The owner values that the caller can see: positions in [`SearchIndex::owners`] and values. A
-    /// provider that leaves out other records saves work; they are dropped in any case.
+    /// provider may leave out other records, to save work. They are dropped in any case.
     pub owners: &'a [(usize, Option<String>)],
     /// Return only records that follow this one in the order of the results.
     pub after: Option<&'a Hit>,
@@ -177,7 +177,7 @@ pub struct SearchQuery<'a> {
 /// A matching record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
-    /// Its key.
+    /// The key of the record.
     pub id: String,
     /// The score of the match: a finite number; greater is better.
     pub score: f64,

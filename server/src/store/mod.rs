@@ -1,4 +1,5 @@
-//! Stores: the few primitives every route and operation lowers to, and the stores of this build.
+//! Stores: the primitives that all routes and operations are built on, and the stores of this
+//! build.
 
 mod transaction;
 

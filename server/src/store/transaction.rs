@@ -6,28 +6,29 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Mutex;
 
-use super::{Patience, Rows, Statement, Store, Transaction};
+use super::{LockWait, Rows, Statement, Store, Transaction};
 use crate::{Code, Error, Result, Uuid, Value};
 
 /// The transaction of a call context: begun by its first statement, on the store of that statement.
 #[derive(Default)]
 pub(crate) struct TxScope {
     state: Mutex<State>,
-    /// The first event of the transaction.
-    emitted: parking_lot::Mutex<Option<Uuid>>,
+    /// The id of the first event of the transaction.
+    first_event: parking_lot::Mutex<Option<Uuid>>,
     /// Functions that run after the commit, in the order in which they were added.
     after_commit: parking_lot::Mutex<Vec<Box<dyn FnOnce() + Send>>>,
-    /// The address of the store on which it has begun; 0 before.
+    /// The address of the store on which the transaction has begun; 0 before it has begun.
     store: AtomicUsize,
-    /// Whether a part of it failed halfway, so that it must be rolled back.
+    /// Whether an operation failed after a part of it was written, so that the transaction must be
+    /// rolled back.
     doomed: AtomicBool,
-    patience: Patience,
+    lock_wait: LockWait,
 }
 
 #[derive(Default)]
 enum State {
     #[default]
-    Fresh,
+    NotBegun,
     Open(Arc<dyn Store>, Box<dyn Transaction>),
     Ended,
 }
@@ -40,14 +41,14 @@ impl std::fmt::Debug for TxScope {
 
 impl TxScope {
     /// Creates a transaction that has not begun.
-    pub(crate) fn new(patience: Patience) -> Self {
+    pub(crate) fn new(lock_wait: LockWait) -> Self {
         Self {
-            patience,
+            lock_wait,
             ..Self::default()
         }
     }
 
-    /// Whether it has begun on a store.
+    /// Whether the transaction has begun on a store.
     pub(crate) fn is_open_on(&self, store: &Arc<dyn Store>) -> bool {
         self.store.load(Ordering::Acquire) == Arc::as_ptr(store).cast::<()>().addr()
     }
@@ -55,7 +56,8 @@ impl TxScope {
     /// Runs a statement within the transaction.
     ///
     /// # Errors
-    /// Those of the statement; `internal` for a second store or after the end.
+    /// The errors of the statement; `internal` for another store, and after the end of the
+    /// transaction.
     pub(crate) async fn run(
         &self,
         store: &Arc<dyn Store>,
@@ -64,8 +66,8 @@ impl TxScope {
         rows: Rows,
     ) -> Result<Rows> {
         let mut state = self.state.lock().await;
-        if let State::Fresh = *state {
-            *state = State::Open(Arc::clone(store), store.begin_with(self.patience).await?);
+        if let State::NotBegun = *state {
+            *state = State::Open(Arc::clone(store), store.begin_with(self.lock_wait).await?);
             self.store
                 .store(Arc::as_ptr(store).cast::<()>().addr(), Ordering::Release);
         }
@@ -74,43 +76,47 @@ impl TxScope {
                 transaction.run(statement, args, rows).await
             }
             State::Open(of, _) => Err(Error::internal(format!(
-                "a transaction on store `{}` cannot reach into store `{}`",
+                "a transaction on store `{}` cannot use store `{}`",
                 of.name(),
                 store.name()
             ))),
-            State::Fresh | State::Ended => Err(Error::internal(
+            State::NotBegun | State::Ended => Err(Error::internal(
                 "the transaction has ended: its context cannot be used any more",
             )),
         }
     }
 
-    /// Takes a turn and holds it until the end of the transaction, which has begun.
-    pub(crate) async fn take_turn(&self, turn: i64) -> Result<()> {
+    /// Takes an advisory lock and holds it until the end of the transaction, which must have begun.
+    pub(crate) async fn take_advisory_lock(&self, key: i64) -> Result<()> {
         match &mut *self.state.lock().await {
-            State::Open(_, transaction) => transaction.take_turn(turn).await,
-            State::Fresh | State::Ended => Err(Error::internal(
+            State::Open(_, transaction) => transaction.take_advisory_lock(key).await,
+            State::NotBegun => Err(Error::internal(
+                "the transaction has not begun: run a statement before taking a lock",
+            )),
+            State::Ended => Err(Error::internal(
                 "the transaction has ended: its context cannot be used any more",
             )),
         }
     }
 
-    /// An operation failed after a part of it was done: the whole transaction must be rolled back.
+    /// Marks the transaction as one that must be rolled back, because an operation failed after a
+    /// part of it was written.
     pub(crate) fn doom(&self) {
         self.doomed.store(true, Ordering::Release);
     }
 
-    /// Commits; does nothing if there was no statement.
+    /// Commits, then runs the functions of `after_commit`. Without a statement, only those run.
     pub(crate) async fn commit(&self) -> Result<()> {
         if self.doomed.load(Ordering::Acquire) {
             self.rollback().await;
             return Err(Error::new(
                 Code::Conflict,
-                "A part of the transaction was refused, so nothing of it has happened",
+                "A part of the transaction was refused, so the whole transaction was rolled back",
             ));
         }
         match std::mem::replace(&mut *self.state.lock().await, State::Ended) {
             State::Open(_, transaction) => transaction.commit().await?,
-            State::Fresh | State::Ended => {}
+            State::NotBegun | State::Ended => {}
         }
         let after_commit = std::mem::take(&mut *self.after_commit.lock());
         for work in after_commit {
@@ -122,19 +128,21 @@ impl TxScope {
         Ok(())
     }
 
-    /// Runs `work` after the commit. A rollback drops it, and so does a transaction that has ended.
+    /// Runs `work` after the commit. It does not run after a rollback. Added after the end of the
+    /// transaction, it never runs.
     pub(crate) fn after_commit(&self, work: Box<dyn FnOnce() + Send>) {
         self.after_commit.lock().push(work);
     }
 
-    /// Notes an event, which takes effect on commit.
-    pub(crate) fn note_event(&self, id: Uuid) {
-        self.emitted.lock().get_or_insert(id);
+    /// Stores the id of the first event of the transaction; later ids are ignored. The response
+    /// names the event after the commit.
+    pub(crate) fn store_first_event(&self, id: Uuid) {
+        self.first_event.lock().get_or_insert(id);
     }
 
-    /// Its first event.
+    /// The id of the first event of the transaction so far.
     pub(crate) fn first_event(&self) -> Option<Uuid> {
-        self.emitted.lock().clone()
+        self.first_event.lock().clone()
     }
 
     /// Rolls back.

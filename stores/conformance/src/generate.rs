@@ -34,8 +34,8 @@ fn some_value(field: usize) -> BoxedStrategy<Value> {
                 .boxed()
         }
         Kind::Number => {
-            // No few of them cancel each other out: otherwise the sum would depend on the order of
-            // addition in a store.
+            // Sums of a few of these numbers do not cancel out; otherwise the result would depend
+            // on the order in which a store adds them.
             proptest::sample::select(vec![
                 0.0,
                 0.5,
@@ -137,7 +137,7 @@ fn any_condition() -> impl Strategy<Value = Filter> {
                     .boxed(),
             );
         }
-        // `contains` uses the folded shadow column of filterable fields.
+        // Only filterable fields can have a `$contains`.
         if matches!(kind, Kind::String) && FIELDS[field].flags.has(Flags::FILTERABLE) {
             let some = any_text().prop_filter("not empty", |t| !t.is_empty());
             choices.push(
@@ -177,8 +177,8 @@ fn any_filter() -> impl Strategy<Value = (Filter, Vec<Value>)> {
                     return source;
                 };
                 shape = shape.rotate_left(1);
-                // A null in the plan, or an argument that is declared nullable; all other values as
-                // the table binds them.
+                // A null stays in the plan or becomes an argument that is declared nullable. Every
+                // other value becomes an argument, which may be declared nullable too.
                 let nullable = value.is_null() || shape & 2 == 0;
                 if value.is_null() && shape & 1 == 0 {
                     return Source::Value(value);
@@ -244,13 +244,13 @@ fn any_upsert() -> impl Strategy<Value = Step> {
         any::<u64>(),
         any_text(),
     );
-    parts.prop_map(|(keys, mut values, (filter, further), set, fresh, slug)| {
+    parts.prop_map(|(keys, mut values, (filter, further), set, suffix, slug)| {
         let by_key = keys == [0];
         for field in [1, 3] {
             values[field] = Value::Null;
         }
         if !by_key {
-            values[0] = Value::Text(format!("fresh-{fresh}"));
+            values[0] = Value::Text(format!("fresh-{suffix}"));
         }
         if keys == [1] {
             values[1] = Value::Text(slug);
@@ -352,7 +352,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
     let record = (0..FIELDS.len()).map(any_value).collect::<Vec<_>>();
     let insert = record.prop_map(Step::Insert).boxed();
     // One record: any field, set to a value or to a sum.
-    let pinned = (
+    let one_record = (
         some_value(0),
         proptest::sample::select((1..FIELDS.len()).collect::<Vec<_>>()),
         any::<bool>(),
@@ -378,7 +378,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
             } else {
                 AssignValue::Set(source)
             };
-            // As in operations: no sum overflows the range of integers.
+            // As in operations, no sum exceeds the range of integers.
             let near =
                 |op, bound| Filter::cond(field, op, Operand::One(Source::Value(Value::Int(bound))));
             let within = near(Op::Gte, 4 - MAX_INTEGER).and(near(Op::Lte, MAX_INTEGER - 4));
@@ -419,7 +419,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
             Step::Update(filter, vec![Assign { field, value }], pick, args)
         })
         .boxed();
-    // A list of strings, possibly with a maximum length.
+    // A change of a list of strings, possibly with a condition on its length.
     let listed = (
         some_value(0),
         any_text(),
@@ -451,7 +451,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         .boxed();
     prop_oneof![
         6 => insert,
-        3 => pinned,
+        3 => one_record,
         2 => many,
         3 => listed,
         3 => any_upsert(),

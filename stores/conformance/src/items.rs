@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{META, THING, execute};
+use super::{META, STATUS_FIELD, THING, execute};
 use linchpin_core::Value;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
 use linchpin_core::store::create_tables;
@@ -14,12 +14,25 @@ use linchpin_memory::Memory;
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// Appends an item if its id is new, possibly up to a maximum length.
-    Add(Value, String, Option<i64>),
-    /// Removes an item, if the list is longer than a minimum.
-    Remove(Value, Option<i64>),
+    /// Appends an item if its id is new and, with a maximum, if the list is shorter than the
+    /// maximum.
+    Add {
+        id: Value,
+        /// The JSON text of the item's member `note`.
+        note_json: String,
+        max_length: Option<i64>,
+    },
+    /// Removes an item, and, with a minimum, only if the list is longer than it.
+    Remove {
+        id: Value,
+        min_length: Option<i64>,
+    },
     /// Changes an item that must exist.
-    Patch(Value, Vec<(&'static str, String)>),
+    Patch {
+        id: Value,
+        /// The names and the JSON texts of the changed members.
+        members: Vec<(&'static str, String)>,
+    },
     Clear,
 }
 
@@ -30,7 +43,7 @@ fn any_id() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn any_member() -> impl Strategy<Value = String> {
+fn any_member_json() -> impl Strategy<Value = String> {
     const POOL: &[&str] = &[
         "null",
         "true",
@@ -46,11 +59,15 @@ fn any_member() -> impl Strategy<Value = String> {
 }
 
 fn any_change() -> impl Strategy<Value = Change> {
+    let bound = || proptest::option::of(0_i64..4);
+    let names = proptest::sample::subsequence(vec!["note", "rank"], 1..3);
     prop_oneof![
-        4 => (any_id(), any_member(), proptest::option::of(0_i64..4)).prop_map(|(id, note, bound)| Change::Add(id, note, bound)),
-        2 => (any_id(), proptest::option::of(0_i64..4)).prop_map(|(id, bound)| Change::Remove(id, bound)),
-        3 => (any_id(), proptest::sample::subsequence(vec!["note", "rank"], 1..3), any_member(), any_member())
-            .prop_map(|(id, names, a, b)| Change::Patch(id, names.into_iter().zip([a, b]).collect())),
+        4 => (any_id(), any_member_json(), bound())
+            .prop_map(|(id, note_json, max_length)| Change::Add { id, note_json, max_length }),
+        2 => (any_id(), bound()).prop_map(|(id, min_length)| Change::Remove { id, min_length }),
+        3 => (any_id(), names, any_member_json(), any_member_json()).prop_map(|(id, names, a, b)| {
+            Change::Patch { id, members: names.into_iter().zip([a, b]).collect() }
+        }),
         1 => Just(Change::Clear),
     ]
 }
@@ -60,25 +77,29 @@ fn plan(change: &Change) -> (Plan, Vec<Value>) {
         index,
         nullable: false,
     };
-    let item = |held| Filter::Item {
+    let item = |must_exist| Filter::Item {
         field: META,
         key: "id",
         value: arg(1),
-        held,
+        must_exist,
     };
     let mut args = vec![Value::Text("k1".to_owned())];
-    let (guard, value) = match change {
-        Change::Add(id, note, bound) => {
+    let (condition, value) = match change {
+        Change::Add {
+            id,
+            note_json,
+            max_length,
+        } => {
             let mut text = Vec::new();
             linchpin_core::json::write_object(
-                vec![("id", id.clone()), ("note", Value::Json(note.clone()))],
+                vec![("id", id.clone()), ("note", Value::Json(note_json.clone()))],
                 &mut text,
             );
             args.extend([
                 id.clone(),
                 Value::Json(String::from_utf8(text).unwrap_or_default()),
             ]);
-            let within = bound.map(|n| {
+            let length_condition = max_length.map(|n| {
                 Filter::cond(
                     META,
                     Op::Shorter,
@@ -86,24 +107,24 @@ fn plan(change: &Change) -> (Plan, Vec<Value>) {
                 )
             });
             (
-                item(false).and(within.unwrap_or(Filter::TRUE)),
+                item(false).and(length_condition.unwrap_or(Filter::TRUE)),
                 AssignValue::AddItem(arg(2)),
             )
         }
-        Change::Remove(id, bound) => {
+        Change::Remove { id, min_length } => {
             args.push(id.clone());
-            let within = bound.map(|n| {
+            let length_condition = min_length.map(|n| {
                 Filter::cond(META, Op::Longer, Operand::One(Source::Value(Value::Int(n))))
             });
             (
-                item(true).and(within.unwrap_or(Filter::TRUE)),
+                item(true).and(length_condition.unwrap_or(Filter::TRUE)),
                 AssignValue::RemoveItem {
                     key: "id",
                     id: arg(1),
                 },
             )
         }
-        Change::Patch(id, members) => {
+        Change::Patch { id, members } => {
             args.push(id.clone());
             args.extend(members.iter().map(|(_, text)| Value::Json(text.clone())));
             let members = members
@@ -133,7 +154,7 @@ fn plan(change: &Change) -> (Plan, Vec<Value>) {
     };
     (
         Plan::Update {
-            filter: Filter::eq_arg(0, 0).and(guard),
+            filter: Filter::eq_arg(0, 0).and(condition),
             set: vec![Assign { field: META, value }],
             pick: None,
         },
@@ -141,10 +162,11 @@ fn plan(change: &Change) -> (Plan, Vec<Value>) {
     )
 }
 
-/// Runs random sequences on fresh stores and on the memory store.
+/// Runs random sequences on fresh stores and on the memory store. `make` returns a new store, and
+/// what must live as long as the store (such as a temporary folder).
 ///
 /// # Panics
-/// If the store and the model differ.
+/// If a store and the memory store differ.
 pub fn items_agree_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn Store>, T)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -157,7 +179,7 @@ pub fn items_agree_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn St
     };
     let outcome =
         TestRunner::new(config).run(&proptest::collection::vec(any_change(), 1..25), |changes| {
-            let (store, _kept) = make();
+            let (store, _resources) = make();
             let outcome = runtime.block_on(run(&*store, &changes));
             runtime.block_on(store.close());
             outcome
@@ -178,7 +200,7 @@ async fn run(store: &dyn Store, changes: &[Change]) -> Result<(), TestCaseError>
         .map_err(|e| TestCaseError::fail(format!("ready: {e:?}")))?;
     let mut record = vec![Value::Null; THING.fields.len()];
     record[0] = Value::Text("k1".to_owned());
-    record[7] = Value::Text("draft".to_owned());
+    record[STATUS_FIELD] = Value::Text("draft".to_owned());
     for store in [&model as &dyn Store, store] {
         execute(store, Plan::Insert, record.clone())
             .await

@@ -111,10 +111,12 @@ enum Step {
     /// further arguments.
     Upsert(Vec<usize>, Filter, Vec<Assign>, Vec<Value>),
     Exists(Filter, Vec<Value>),
-    /// The same for a record that is locked until the transaction ends.
+    /// The same, and the record is locked until the transaction ends.
     Hold(Filter, Vec<Value>),
     Lock(Filter, Option<Pick>, Vec<Value>),
-    /// The first records for each of some values of a field, up to a number; no number for the key.
+    /// The first records for each of some values of a field: the condition with its arguments, the
+    /// field, the values, the order, and the maximum for each value (`None` if the field is the
+    /// primary key).
     Related(
         Filter,
         Vec<Value>,
@@ -124,7 +126,7 @@ enum Step {
         Option<i64>,
     ),
     Aggregate(Filter, Vec<Group>, Vec<Compute>, Vec<Value>),
-    /// All pages of the given size, in an order.
+    /// All pages: the condition with its arguments, the order, and the size of a page.
     Walk(Filter, Vec<Value>, Vec<Order>, i64),
 }
 
@@ -148,8 +150,8 @@ impl Step {
 /// Runs random sequences on fresh stores and on the memory store. Statements that need a missing
 /// capability of the store are skipped.
 ///
-/// `make` opens an empty store. [`THING`] has its table already, or gets it here. The other
-/// value is dropped after the sequence (for example, a temporary directory).
+/// `make` opens an empty store, in which the table of [`THING`] may exist already. The second value
+/// that it returns (for example, a temporary directory) is dropped after the sequence.
 ///
 /// # Panics
 /// If the store and the model differ; the message contains the shortest sequence found.
@@ -175,7 +177,7 @@ fn first_difference<T>(
     let outcome = TestRunner::new(config).run(
         &proptest::collection::vec(generate::any_step(), 1..40),
         |steps| {
-            let (store, _kept) = make();
+            let (store, _resources) = make();
             let outcome = runtime.block_on(run(&*store, steps));
             runtime.block_on(store.close());
             outcome
@@ -342,7 +344,7 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
                 .await
                 .map_err(|e| describe(&e))?;
             transaction.commit().await.map_err(|e| describe(&e))?;
-            // Sorted by key: the order is part of the answer.
+            // The records are not sorted here, because their order is part of the answer.
             return Ok(rows
                 .records
                 .into_iter()
@@ -519,7 +521,7 @@ async fn walk(
     size: i64,
     label: &str,
 ) -> Result<(), TestCaseError> {
-    let whole = select(
+    let expected = select(
         model,
         filter.clone(),
         args.to_vec(),
@@ -537,12 +539,12 @@ async fn walk(
         None,
     )
     .await;
-    let whole = comparable(store, whole);
-    prop_assert_eq!(&comparable(store, unpaged), &whole, "unpaged: {}", label);
-    let whole = whole.unwrap_or_default();
+    let expected = comparable(store, expected);
+    prop_assert_eq!(&comparable(store, unpaged), &expected, "unpaged: {}", label);
+    let expected = expected.unwrap_or_default();
     let mut walked = Vec::new();
     let mut after: Option<Vec<Value>> = None;
-    while walked.len() <= whole.len() {
+    while walked.len() <= expected.len() {
         let mut args = args.to_vec();
         let position = after.take().map(|values| {
             let mut slot = |value| {
@@ -576,26 +578,26 @@ async fn walk(
     }
     prop_assert_eq!(
         comparable(store, Ok(walked)),
-        Ok(whole.clone()),
+        Ok(expected.clone()),
         "paged: {}",
         label
     );
     // The same by page number, and one page past the end.
     let size = usize::try_from(size).map_err(|e| TestCaseError::fail(e.to_string()))?;
-    for skipped in (0..=whole.len()).step_by(size) {
+    for skipped in (0..=expected.len()).step_by(size) {
         let mut args = args.to_vec();
         args.extend([Value::Int(size as i64), Value::Int(skipped as i64)]);
         let limit = Some(Source::Arg {
             index: args.len() - 2,
             nullable: false,
         });
-        let behind = Some(After::Count(args.len() - 1));
-        let page = select(store, filter.clone(), args, order.to_vec(), behind, limit).await;
-        let expected = &whole[skipped..whole.len().min(skipped + size)];
+        let skip = Some(After::Count(args.len() - 1));
+        let page = select(store, filter.clone(), args, order.to_vec(), skip, limit).await;
+        let expected_page = &expected[skipped..expected.len().min(skipped + size)];
         prop_assert_eq!(
             comparable(store, page),
-            Ok(expected.to_vec()),
-            "behind {} records: {}",
+            Ok(expected_page.to_vec()),
+            "after {} records: {}",
             skipped,
             label
         );

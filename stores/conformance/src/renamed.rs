@@ -1,5 +1,5 @@
-//! A store whose tables and columns all have other names than declared, as while a migration that
-//! renames them is open.
+//! A store in which all tables and columns have other names than declared, as during a migration
+//! that renames them.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use linchpin_core::entity::EntityDesc;
 use linchpin_core::schema::ColumnKind;
 use linchpin_core::store::create_tables;
 use linchpin_core::store::{
-    Filler, Names, Outbox, Patience, Plan, RefreshNames, Reply, Rows, SqlDriver, Statement, Store,
+    Filler, LockWait, Names, Outbox, Plan, RefreshNames, Reply, Rows, SqlDriver, Statement, Store,
     StoreKind, TableNames, Transaction,
 };
 use linchpin_core::{BoxFuture, Result, Value};
@@ -19,13 +19,13 @@ pub const FILLER: &str = "left_over";
 /// Runs statements on the database of a store.
 pub type Execute<S> = fn(&S, Vec<String>) -> BoxFuture<'_, Result<()>>;
 
-/// A SQL store whose tables and columns all have other names than declared, and a column that no
-/// field has. [`ready`](Store::ready) creates them.
+/// A SQL store in which all tables and columns have other names than declared. Each table also has
+/// a column that no field has. [`ready`](Store::ready) creates them.
 pub struct RenamedStore<S> {
     store: S,
     entities: Vec<&'static EntityDesc>,
     execute: Execute<S>,
-    made: tokio::sync::OnceCell<()>,
+    created: tokio::sync::OnceCell<()>,
 }
 
 impl<S> RenamedStore<S> {
@@ -35,13 +35,13 @@ impl<S> RenamedStore<S> {
             store,
             entities,
             execute,
-            made: tokio::sync::OnceCell::new(),
+            created: tokio::sync::OnceCell::new(),
         }
     }
 }
 
 impl<S: Store> RenamedStore<S> {
-    async fn make(&self) -> Result<()> {
+    async fn create(&self) -> Result<()> {
         create_tables(&self.store, &self.entities).await?;
         let (names, statements) = renamed(&self.entities);
         (self.execute)(&self.store, statements).await?;
@@ -55,7 +55,7 @@ fn earlier(name: &str) -> String {
     format!("was {name}")
 }
 
-/// The earlier names of entities, and the statements that turn their declared names into them.
+/// The earlier names of entities, and the statements that rename their tables and columns to them.
 #[must_use]
 pub fn renamed(entities: &[&'static EntityDesc]) -> (Names, Vec<String>) {
     let (mut names, mut statements) = (Names::default(), Vec::new());
@@ -132,8 +132,8 @@ impl<S: Store> Store for RenamedStore<S> {
         self.store.computes(last)
     }
 
-    fn begin_with(&self, patience: Patience) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        self.store.begin_with(patience)
+    fn begin_with(&self, lock_wait: LockWait) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        self.store.begin_with(lock_wait)
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
@@ -162,7 +162,7 @@ impl<S: Store> Store for RenamedStore<S> {
 
     fn ready(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            self.made.get_or_try_init(|| self.make()).await?;
+            self.created.get_or_try_init(|| self.create()).await?;
             self.store.ready().await
         })
     }

@@ -1,5 +1,5 @@
-//! A table in which a field has two columns: one for the values of its type, and one for those of
-//! its earlier type, as while a migration that changes the type is open.
+//! A table in which a field has two columns, one for its type and one for its earlier type, as
+//! during a migration that changes the type.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ static EARLIER_FIELDS: [FieldDesc; 4] = [
     FieldDesc::new("note", "note", "note", Kind::String, true),
     FieldDesc::new("tag", "tag", "tag", Kind::String, true),
 ];
-/// The entity as a binary before the migration declares it.
+/// The entity as declared before the migration.
 static EARLIER: EntityDesc = EntityDesc::new("Parcel", "parcels", TABLE, &EARLIER_FIELDS);
 
 const fn key() -> FieldDesc {
@@ -44,7 +44,7 @@ const fn key() -> FieldDesc {
     }
 }
 
-const fn of(kind: Kind) -> TransformType {
+const fn required(kind: Kind) -> TransformType {
     TransformType {
         kind,
         optional: false,
@@ -58,8 +58,8 @@ const fn transform(
 ) -> TransformDesc {
     TransformDesc {
         name,
-        from: TransformFrom::Value(of(from)),
-        to: of(to),
+        from: TransformFrom::Value(required(from)),
+        to: required(to),
         body: "",
         reverse: None,
         run,
@@ -103,7 +103,8 @@ static FIRST: TransformDesc = transform("first", (Kind::StringArray, Kind::Strin
     Ok(Value::Text(list.into_iter().next().unwrap_or_default()))
 });
 
-fn replaced() -> Names {
+/// The names during the migration: `size` and `tags` have an earlier column.
+fn replaced_names() -> Names {
     let columns = |old: &str, optional, (forth, back)| Replaced {
         old: old.to_owned(),
         kind: ColumnKind::String,
@@ -145,19 +146,22 @@ fn arg(index: usize) -> Source {
     }
 }
 
-/// Both binaries on one store.
+/// Two versions of an app on one store: `PARCEL` is declared by the new binary, `EARLIER` by the
+/// earlier one.
 struct Both<'a> {
     store: &'a dyn Store,
 }
 
 impl Both<'_> {
-    async fn run(&self, of: &'static EntityDesc, plan: Plan, args: Vec<Value>) -> Result<Rows> {
-        let statement = self.store.prepare(of, plan)?;
-        self.store.run(&statement, args, Rows::records(of)).await
+    async fn run(&self, entity: &'static EntityDesc, plan: Plan, args: Vec<Value>) -> Result<Rows> {
+        let statement = self.store.prepare(entity, plan)?;
+        self.store
+            .run(&statement, args, Rows::records(entity))
+            .await
     }
 
     /// All records as a binary sees them, in the order of their keys.
-    async fn all(&self, of: &'static EntityDesc) -> Result<Vec<Vec<Value>>> {
+    async fn all(&self, entity: &'static EntityDesc) -> Result<Vec<Vec<Value>>> {
         let plan = Plan::Select {
             filter: Filter::TRUE,
             order: vec![Order {
@@ -167,26 +171,26 @@ impl Both<'_> {
             after: None,
             limit: None,
         };
-        let rows = self.run(of, plan, Vec::new()).await?;
+        let rows = self.run(entity, plan, Vec::new()).await?;
         Ok(rows.records.into_iter().map(Vec::from).collect())
     }
 
     /// The record with a key as a binary sees it.
-    async fn one(&self, of: &'static EntityDesc, key: &str) -> Result<Vec<Value>> {
+    async fn one(&self, entity: &'static EntityDesc, key: &str) -> Result<Vec<Value>> {
         let plan = Plan::Select {
             filter: Filter::eq_arg(0, 0),
             order: Vec::new(),
             after: None,
             limit: None,
         };
-        let rows = self.run(of, plan, vec![text(key)]).await?;
+        let rows = self.run(entity, plan, vec![text(key)]).await?;
         Ok(rows.records.into_iter().map(Vec::from).next().expect("one"))
     }
 
     /// Sets a field of a record, and returns the record.
     async fn set(
         &self,
-        of: &'static EntityDesc,
+        entity: &'static EntityDesc,
         key: &str,
         field: usize,
         value: Value,
@@ -199,7 +203,7 @@ impl Both<'_> {
             }],
             pick: None,
         };
-        let rows = self.run(of, plan, vec![text(key), value]).await?;
+        let rows = self.run(entity, plan, vec![text(key), value]).await?;
         Ok(rows.records.into_iter().map(Vec::from).next().expect("one"))
     }
 }
@@ -216,11 +220,12 @@ fn list(value: &Value) -> Vec<String> {
     }
 }
 
-/// Checks that a store keeps both columns of such fields up to date: a binary with either type reads
-/// what the other wrote, and what one of them could not read is refused.
+/// Checks that a store keeps both columns of a field with an earlier type up to date: a binary with
+/// either type reads the values that the other one wrote, and a value that one of them could not
+/// read is refused.
 ///
 /// # Panics
-/// If it does not.
+/// If a check fails.
 pub async fn keeps_both_columns<S: Store>(store: &S, execute: Execute<S>) {
     let table = format!(
         "CREATE TABLE {TABLE} (id TEXT PRIMARY KEY, measure TEXT NOT NULL, note TEXT, tag TEXT, \
@@ -232,7 +237,7 @@ pub async fn keeps_both_columns<S: Store>(store: &S, execute: Execute<S>) {
         }
     );
     execute(store, vec![table]).await.expect("created");
-    store.set_names(Arc::new(replaced()));
+    store.set_names(Arc::new(replaced_names()));
     let both = Both { store };
 
     // Each binary creates a record, and both read both.
@@ -250,7 +255,8 @@ pub async fn keeps_both_columns<S: Store>(store: &S, execute: Execute<S>) {
     assert_eq!(sizes(&seen), [text("7"), text("12")]);
     assert_eq!([&seen[0][3], &seen[1][3]], [&text("red"), &text("blue")]);
 
-    // The last writer wins, whichever it is; the written record is returned with its values.
+    // The last write wins, whichever binary made it. The written record is returned with its
+    // values.
     let written = both.set(&EARLIER, "a", 1, text("8")).await;
     assert_eq!(written.expect("written")[1], text("8"));
     assert_eq!(
@@ -273,8 +279,8 @@ pub async fn keeps_both_columns<S: Store>(store: &S, execute: Execute<S>) {
     both.set(&EARLIER, "a", 3, text("red"))
         .await
         .expect("written");
-    let kept = both.one(&PARCEL, "a").await.expect("read");
-    assert_eq!(list(&kept[3]), ["red", "round"]);
+    let record = both.one(&PARCEL, "a").await.expect("read");
+    assert_eq!(list(&record[3]), ["red", "round"]);
 
     // Null has no conversion.
     both.set(&PARCEL, "b", 3, Value::Null)
@@ -286,11 +292,11 @@ pub async fn keeps_both_columns<S: Store>(store: &S, execute: Execute<S>) {
         .expect("written");
     assert_eq!(both.one(&PARCEL, "a").await.expect("read")[3], Value::Null);
 
-    upserts(&both).await;
-    refuses(&both).await;
+    check_upserts(&both).await;
+    check_refusals(&both).await;
 }
 
-async fn upserts(both: &Both<'_>) {
+async fn check_upserts(both: &Both<'_>) {
     let upsert = || Plan::Upsert {
         keys: vec![0],
         filter: Filter::TRUE,
@@ -311,9 +317,9 @@ async fn upserts(both: &Both<'_>) {
     }
 }
 
-/// What one of the binaries could not read is not written or read, and nothing compares a value that
-/// the database does not know.
-async fn refuses(both: &Both<'_>) {
+/// Checks the refused statements: writes of a value that the earlier binary could not read, reads
+/// of a value that cannot be converted, and filters, sorts, sums and additions on the field.
+async fn check_refusals(both: &Both<'_>) {
     let pending = Some(Code::SchemaPending);
     let refused = both.set(&PARCEL, "a", 1, Value::Int(-1)).await;
     assert_eq!(code(refused), pending);

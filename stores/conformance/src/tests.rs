@@ -8,12 +8,12 @@ use linchpin_core::filter::{Op, Operand};
 use linchpin_core::store::{AssignValue, Reply, Statement, StoreKind, Truncate};
 
 #[test]
-fn the_model_agrees_with_itself() {
+fn the_memory_store_agrees_with_itself() {
     agrees_with_memory(64, || (Arc::new(Memory::new()) as Arc<dyn Store>, ()));
 }
 
 #[tokio::test]
-async fn the_model_refuses_once_closed() {
+async fn the_closed_memory_store_refuses_calls() {
     refuses_once_closed(&Memory::new()).await;
 }
 
@@ -90,7 +90,7 @@ fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
 }
 
 #[test]
-fn faults_are_found() {
+fn every_fault_is_found() {
     let faults: [(&str, Fault); 17] = [
         ("gte as gt", |plan| {
             in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))
@@ -98,7 +98,7 @@ fn faults_are_found() {
         ("contains as equality", |plan| {
             in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))
         }),
-        ("nin that forgets null", |plan| {
+        ("nin that excludes null", |plan| {
             in_selects(plan, |f| match f {
                 Filter::Cond {
                     field,
@@ -182,7 +182,7 @@ fn faults_are_found() {
                         desc: false,
                     },
                 ];
-                let held = Filter::cond(
+                let has_value = Filter::cond(
                     field,
                     Op::In,
                     Operand::One(Source::Arg {
@@ -191,7 +191,7 @@ fn faults_are_found() {
                     }),
                 );
                 Plan::Select {
-                    filter: filter.and(held),
+                    filter: filter.and(has_value),
                     order,
                     after: None,
                     limit: Some(limit),
@@ -265,7 +265,7 @@ fn faults_are_found() {
             },
             plan => plan,
         }),
-        ("a push that forgets to look", |plan| match plan {
+        ("a push that ignores `dedupe`", |plan| match plan {
             Plan::Update { filter, set, pick } => {
                 let blind = |a: Assign| match a.value {
                     AssignValue::Push { value, .. } => Assign {
@@ -285,7 +285,7 @@ fn faults_are_found() {
             }
             plan => plan,
         }),
-        ("weeks that begin as days do", |plan| match plan {
+        ("weeks truncated like days", |plan| match plan {
             Plan::Aggregate {
                 filter,
                 mut groups,

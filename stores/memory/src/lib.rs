@@ -1,8 +1,7 @@
 //! The in-memory store: the reference model for all other stores.
 //!
-//! It defines the meaning of each [`Plan`] with simple code, and shares
-//! no code with the SQL renderers of other stores. One lock per table makes every statement atomic.
-//! Nothing survives the process.
+//! It defines the meaning of each [`Plan`] with simple code, and shares no code with the SQL
+//! stores. One lock per table makes every statement atomic. All data is lost when the process ends.
 
 mod others;
 mod outbox;
@@ -18,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
-use self::others::Held;
+use self::others::LockedTable;
 pub use self::provider::{KIND, MemoryProvider, OnMemory};
 use self::table::Table;
 use linchpin_core::entity::EntityDesc;
@@ -27,14 +26,15 @@ use linchpin_core::{Error, Result, Value};
 
 /// Records in ordered maps, one per entity.
 ///
-/// For tests, prototypes and caches. Every call returns immediately.
+/// For tests, prototypes and caches. Every call returns immediately, unless it waits for the end of
+/// a transaction.
 #[derive(Debug, Default)]
 pub struct Memory {
     tables: RwLock<HashMap<&'static str, Arc<Table>>>,
     outbox: Arc<outbox::Queue>,
     closed: AtomicBool,
-    /// Locked exclusively by a transaction.
-    gate: Arc<tokio::sync::RwLock<()>>,
+    /// A transaction holds the write lock; other statements hold the read lock.
+    transaction_lock: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl Memory {
@@ -43,7 +43,7 @@ impl Memory {
         Self::default()
     }
 
-    fn open(&self) -> Result<()> {
+    fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             Err(Error::unavailable("the store is closed"))
         } else {
@@ -64,21 +64,22 @@ impl Memory {
         )
     }
 
+    /// Runs a statement. It locks all of its tables, in the order of their names.
     fn answer(statement: &Statement, args: Vec<Value>, mut rows: Rows) -> Result<Rows> {
         let Native { table, others } = native_of(statement)?;
         let own = table.entity().storage_name;
         let (before, after) =
             others.split_at(others.partition_point(|other| other.entity().storage_name < own));
-        let mut held: Vec<Held<'_>> = before.iter().map(Held::of).collect();
+        let mut locked: Vec<LockedTable<'_>> = before.iter().map(LockedTable::of).collect();
         if statement.plan.reads() {
             let data = table.read();
-            held.extend(after.iter().map(Held::of));
-            table.run(&data, &held, &statement.plan, &args, &mut rows)?;
+            locked.extend(after.iter().map(LockedTable::of));
+            table.run(&data, &locked, &statement.plan, &args, &mut rows)?;
             return Ok(rows);
         }
         let mut data = table.write();
-        held.extend(after.iter().map(Held::of));
-        let change = (&mut *data, &held[..]);
+        locked.extend(after.iter().map(LockedTable::of));
+        let change = (&mut *data, &locked[..]);
         match &statement.plan {
             Plan::Insert => table.insert(change.0, args, &mut rows)?,
             Plan::Update { filter, set, pick } => {
@@ -102,13 +103,13 @@ impl Memory {
     }
 }
 
-/// The table of a statement, and the tables in its conditions, by name.
+/// The table of a statement, and the tables in its conditions in the order of their names.
 struct Native {
     table: Arc<Table>,
     others: Box<[Arc<Table>]>,
 }
 
-/// The prepared form of a statement of this store.
+/// Returns the form of a statement that this store has prepared.
 fn native_of(statement: &Statement) -> Result<&Native> {
     statement
         .native
@@ -131,9 +132,9 @@ impl Store for Memory {
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
         if matches!(plan, Plan::Chosen { .. }) {
-            return Err(Error::internal("the memory store takes no SQL"));
+            return Err(Error::internal("the memory store does not support SQL"));
         }
-        let others = others::looked_at(entity, &plan)
+        let others = others::other_entities(entity, &plan)
             .into_iter()
             .map(|other| self.table(other))
             .collect();
@@ -149,27 +150,27 @@ impl Store for Memory {
     }
 
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        if let Ok(_open) = self.gate.try_read() {
+        if let Ok(_open) = self.transaction_lock.try_read() {
             return Reply::Ready(
-                self.open()
+                self.check_open()
                     .and_then(|()| Self::answer(statement, args, rows)),
             );
         }
         Reply::Later(Box::pin(async move {
-            let _open = self.gate.read().await;
-            self.open()
+            let _open = self.transaction_lock.read().await;
+            self.check_open()
                 .and_then(|()| Self::answer(statement, args, rows))
         }))
     }
 
     fn begin(&self) -> linchpin_core::BoxFuture<'_, Result<Box<dyn Transaction>>> {
         Box::pin(async move {
-            let alone = Arc::clone(&self.gate).write_owned().await;
-            self.open()?;
-            Ok(
-                Box::new(transaction::Alone::new(alone, Arc::clone(&self.outbox)))
-                    as Box<dyn Transaction>,
-            )
+            let lock = Arc::clone(&self.transaction_lock).write_owned().await;
+            self.check_open()?;
+            Ok(Box::new(transaction::ExclusiveTransaction::new(
+                lock,
+                Arc::clone(&self.outbox),
+            )) as Box<dyn Transaction>)
         })
     }
 
@@ -178,7 +179,7 @@ impl Store for Memory {
     }
 
     fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
-        Box::pin(async { self.open() })
+        Box::pin(async { self.check_open() })
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

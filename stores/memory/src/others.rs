@@ -12,13 +12,13 @@ use linchpin_core::store::Plan;
 use linchpin_core::store::evaluate::Key;
 use linchpin_core::{Value, ValueRef};
 
-/// Another table, locked against changes.
-pub(super) struct Held<'a> {
+/// Another table, locked for reading.
+pub(super) struct LockedTable<'a> {
     entity: &'static EntityDesc,
     data: RwLockReadGuard<'a, Data>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> LockedTable<'a> {
     pub(super) fn of(table: &'a Arc<Table>) -> Self {
         Self {
             entity: table.entity(),
@@ -32,7 +32,7 @@ pub(super) struct Tables<'a> {
     /// The entity of the statement.
     pub(super) own: &'static EntityDesc,
     pub(super) data: &'a Data,
-    pub(super) others: &'a [Held<'a>],
+    pub(super) others: &'a [LockedTable<'a>],
 }
 
 impl Tables<'_> {
@@ -40,14 +40,14 @@ impl Tables<'_> {
         eval::matches_among(filter, &record[..], args, self)
     }
 
-    fn data(&self, of: &EntityDesc) -> Option<&Data> {
-        if of.storage_name == self.own.storage_name {
+    fn data(&self, entity: &EntityDesc) -> Option<&Data> {
+        if entity.storage_name == self.own.storage_name {
             return Some(self.data);
         }
         self.others
             .iter()
-            .find(|held| held.entity.storage_name == of.storage_name)
-            .map(|held| &*held.data)
+            .find(|table| table.entity.storage_name == entity.storage_name)
+            .map(|table| &*table.data)
     }
 }
 
@@ -56,32 +56,35 @@ impl Others for Tables<'_> {
         let Some(data) = self.data(linked.of) else {
             return false;
         };
-        let holds = |record: &Record| self.matches(&linked.filter, record, args);
+        let record_matches = |record: &Record| self.matches(&linked.filter, record, args);
         if linked.at == linked.of.primary {
-            return data.records.get(&Key(value.to_owned())).is_some_and(holds);
+            return data
+                .records
+                .get(&Key(value.to_owned()))
+                .is_some_and(record_matches);
         }
-        data.records
-            .values()
-            .any(|record| compare(record[linked.at].as_ref(), value).is_eq() && holds(record))
+        data.records.values().any(|record| {
+            compare(record[linked.at].as_ref(), value).is_eq() && record_matches(record)
+        })
     }
 }
 
-/// The other entities in the conditions of a plan, by the names of their tables. Every statement
-/// locks several tables in this order, which prevents deadlocks.
-pub(super) fn looked_at(entity: &EntityDesc, plan: &Plan) -> Vec<&'static EntityDesc> {
-    fn note(filter: &Filter, found: &mut Vec<&'static EntityDesc>) {
+/// The other entities in the conditions of a plan, in the order of their table names. Every
+/// statement locks tables in this order, which prevents deadlocks.
+pub(super) fn other_entities(entity: &EntityDesc, plan: &Plan) -> Vec<&'static EntityDesc> {
+    fn add_linked(filter: &Filter, found: &mut Vec<&'static EntityDesc>) {
         match filter {
-            Filter::All(list) | Filter::Any(list) => list.iter().for_each(|f| note(f, found)),
+            Filter::All(list) | Filter::Any(list) => list.iter().for_each(|f| add_linked(f, found)),
             Filter::Linked(linked) => {
                 found.push(linked.of);
-                note(&linked.filter, found);
+                add_linked(&linked.filter, found);
             }
             Filter::Cond { .. } | Filter::Item { .. } | Filter::Given(_) => {}
         }
     }
     let mut found = Vec::new();
     if let Some(filter) = plan.filter() {
-        note(filter, &mut found);
+        add_linked(filter, &mut found);
     }
     found.retain(|other| other.storage_name != entity.storage_name);
     found.sort_by_key(|other| other.storage_name);

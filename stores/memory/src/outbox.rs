@@ -1,4 +1,4 @@
-//! The outbox in memory: events of this process, up to a maximum number.
+//! The outbox in memory: at most 65,536 waiting events of this process.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use linchpin_core::event::{Entry, OutboxRow};
 use linchpin_core::store::{Committed, Lost, Numbers, Outbox, Parked, Waiting};
 use linchpin_core::{Result, Timestamp};
 
-/// The maximum number of waiting events. Beyond it the oldest row is dropped, and its consumers are
-/// told: a stuck consumer must not use all memory.
-const ROOM: usize = 1 << 16;
+/// The maximum number of waiting events. Above it, the oldest row is dropped and the loss is
+/// reported to its consumers, so that a stuck consumer does not use all memory.
+const MAX_EVENTS: usize = 1 << 16;
 
 /// The waiting events, in the order of changes.
 #[derive(Default)]
@@ -25,10 +25,10 @@ struct State {
     /// The number of events in the rows.
     events: usize,
     last: i64,
-    /// The rows that each consumer has had.
+    /// The rows that each consumer has processed.
     settled: HashMap<String, Numbers>,
-    /// The events of the open transaction; nothing else writes meanwhile.
-    held: Option<Vec<Entry>>,
+    /// The events of the open transaction. No other statement writes during a transaction.
+    transaction_events: Option<Vec<Entry>>,
     committed: Option<Arc<dyn Committed>>,
 }
 
@@ -43,7 +43,8 @@ impl std::fmt::Debug for Queue {
 }
 
 impl State {
-    /// Adds the events of a commit as one row, and hands them over.
+    /// Adds the stored events of a commit as one row, and passes all its events to the receiver of
+    /// commits.
     fn append(&mut self, entries: Vec<Entry>) {
         if entries.is_empty() {
             return;
@@ -56,12 +57,13 @@ impl State {
             let row = Arc::new(OutboxRow::new(self.last, stored));
             self.rows.push_back(Arc::clone(&row));
             rows.push(row);
-            while self.events > ROOM
+            while self.events > MAX_EVENTS
                 && let Some(oldest) = self.rows.pop_front()
             {
                 self.events -= oldest.events.len();
                 tracing::error!(
-                    "{ROOM} events wait in memory, and the oldest were given up: a consumer is failing"
+                    "{MAX_EVENTS} events wait in memory; the oldest were dropped, because a \
+                     consumer fails"
                 );
             }
         }
@@ -81,27 +83,27 @@ impl Queue {
             return;
         }
         let mut state = self.0.lock();
-        match &mut state.held {
-            Some(held) => held.extend(entries),
+        match &mut state.transaction_events {
+            Some(transaction_events) => transaction_events.extend(entries),
             None => state.append(entries),
         }
     }
 
     /// From now on, events belong to a transaction.
     pub(super) fn hold(&self) {
-        self.0.lock().held = Some(Vec::new());
+        self.0.lock().transaction_events = Some(Vec::new());
     }
 
     /// The transaction was committed: publish its events.
     pub(super) fn release(&self) {
         let mut state = self.0.lock();
-        let held = state.held.take();
-        state.append(held.unwrap_or_default());
+        let transaction_events = state.transaction_events.take();
+        state.append(transaction_events.unwrap_or_default());
     }
 
     /// The transaction was rolled back, or was committed before: drop its events.
     pub(super) fn discard(&self) {
-        self.0.lock().held = None;
+        self.0.lock().transaction_events = None;
     }
 }
 
@@ -166,7 +168,7 @@ impl Outbox for Queue {
         };
         let mut had = settled.clone();
         had.extend(taken);
-        // Rows before the first one were given up.
+        // Rows before the first one were dropped.
         let gone = first.unwrap_or(last + 1) - 1;
         let missing = had.holes(0).into_iter().filter(|(from, _)| *from <= gone);
         let count = missing
@@ -178,7 +180,7 @@ impl Outbox for Queue {
         ready(Waiting { rows, lost })
     }
 
-    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+    fn lost_reported<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
         if let Some(settled) = self.0.lock().settled.get_mut(consumer) {
             settled.add(0, lost.until);
         }
@@ -190,16 +192,17 @@ impl Outbox for Queue {
         if let Some(settled) = state.settled.get_mut(consumer) {
             settled.extend(done);
         }
-        // Rows that all consumers have processed are removed at once.
+        // Rows that all consumers have processed are removed immediately.
         let firsts = state.settled.values().map(|had| had.holes(0)[0].0);
         let least = firsts.min().unwrap_or_default();
-        let had = state.rows.partition_point(|row| row.seq < least);
-        let gone: usize = state.rows.drain(..had).map(|row| row.events.len()).sum();
-        state.events -= gone;
+        let count = state.rows.partition_point(|row| row.seq < least);
+        let removed_events: usize = state.rows.drain(..count).map(|row| row.events.len()).sum();
+        state.events -= removed_events;
         ready(())
     }
 
-    // Nothing is left after the process: the log has the event.
+    // Parked events are not stored: they would be lost with the process. The log contains the
+    // event.
     fn park<'a>(&'a self, _: &'a str, _: &'a Parked) -> BoxFuture<'a, Result<()>> {
         ready(())
     }
@@ -235,23 +238,26 @@ mod tests {
         vec![entry; count]
     }
 
-    /// Receives nothing.
-    struct Nobody;
+    /// Ignores all events.
+    struct IgnoreAll;
 
-    impl Committed for Nobody {
+    impl Committed for IgnoreAll {
         fn committed(&self, _: Vec<Arc<OutboxRow>>) {}
         fn lost(&self, _: &[Entry]) {}
     }
 
     async fn open(queue: &Queue, consumers: &[&str]) {
-        queue.open(consumers, Arc::new(Nobody)).await.expect("open");
+        queue
+            .open(consumers, Arc::new(IgnoreAll))
+            .await
+            .expect("open");
     }
 
     fn set(numbers: &[i64]) -> Numbers {
         numbers.iter().copied().collect()
     }
 
-    async fn places(queue: &Queue, consumer: &str, taken: &[i64], limit: usize) -> Vec<i64> {
+    async fn waiting_rows(queue: &Queue, consumer: &str, taken: &[i64], limit: usize) -> Vec<i64> {
         let taken = set(taken);
         let waiting = queue.waiting(consumer, &taken, &[], limit).await;
         let rows = waiting.unwrap_or_default().rows;
@@ -259,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_consumer_has_a_place_of_its_own() {
+    async fn each_consumer_has_its_own_position() {
         let queue = Queue::default();
         queue.append(entries(1));
         open(&queue, &["a", "b"]).await;
@@ -267,43 +273,47 @@ mod tests {
             queue.append(entries(1));
         }
         assert_eq!(
-            places(&queue, "a", &[], 3).await,
+            waiting_rows(&queue, "a", &[], 3).await,
             [2, 3, 4],
-            "what was there before a consumer is not for it"
+            "a new consumer gets no earlier events"
         );
-        assert_eq!(places(&queue, "a", &[2, 3], 9).await, [4, 5, 6]);
+        assert_eq!(waiting_rows(&queue, "a", &[2, 3], 9).await, [4, 5, 6]);
         queue.settle("a", &set(&[2, 4])).await.expect("settled");
-        assert_eq!(places(&queue, "a", &[], 9).await, [3, 5, 6]);
-        assert_eq!(places(&queue, "b", &[], 9).await, [2, 3, 4, 5, 6]);
+        assert_eq!(waiting_rows(&queue, "a", &[], 9).await, [3, 5, 6]);
+        assert_eq!(waiting_rows(&queue, "b", &[], 9).await, [2, 3, 4, 5, 6]);
         queue
             .settle("b", &set(&[2, 3, 4, 5, 6]))
             .await
             .expect("settled");
-        assert_eq!(queue.0.lock().rows.len(), 4, "what all have had is gone");
+        assert_eq!(
+            queue.0.lock().rows.len(),
+            4,
+            "rows that all consumers have processed are removed"
+        );
     }
 
     #[tokio::test]
-    async fn a_transaction_is_one_row_once_it_is_committed() {
+    async fn a_committed_transaction_adds_one_row() {
         let queue = Queue::default();
         open(&queue, &["a"]).await;
         queue.hold();
         queue.append(entries(1));
-        assert!(places(&queue, "a", &[], 9).await.is_empty());
+        assert!(waiting_rows(&queue, "a", &[], 9).await.is_empty());
         queue.discard();
         queue.hold();
         queue.append(entries(1));
         queue.append(entries(1));
         queue.release();
         queue.discard();
-        assert_eq!(places(&queue, "a", &[], 9).await, [1]);
+        assert_eq!(waiting_rows(&queue, "a", &[], 9).await, [1]);
         assert_eq!(queue.0.lock().rows[0].events.len(), 2);
     }
 
     #[tokio::test]
-    async fn memory_is_bounded_and_the_loss_is_told_once() {
+    async fn a_full_queue_drops_the_oldest_events_and_reports_the_loss_until_confirmed() {
         let queue = Queue::default();
         open(&queue, &["a"]).await;
-        for _ in 0..ROOM + 10 {
+        for _ in 0..MAX_EVENTS + 10 {
             queue.append(entries(1));
         }
         let none = Numbers::NONE;
@@ -314,11 +324,15 @@ mod tests {
         for _ in 0..2 {
             let waiting = queue.waiting("a", &none, &[], 1).await.expect("rows");
             let first = waiting.rows[0].seq;
-            assert_eq!((first, waiting.lost), (11, Some(lost)), "until it is told");
+            assert_eq!(
+                (first, waiting.lost),
+                (11, Some(lost)),
+                "the loss is returned until the consumer confirms it"
+            );
         }
-        queue.told("a", lost).await.expect("told");
+        queue.lost_reported("a", lost).await.expect("a report");
         let waiting = queue.waiting("a", &none, &[], 1).await.expect("rows");
         assert_eq!((waiting.rows[0].seq, waiting.lost), (11, None));
-        assert_eq!(queue.0.lock().events, ROOM);
+        assert_eq!(queue.0.lock().events, MAX_EVENTS);
     }
 }

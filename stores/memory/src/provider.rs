@@ -1,4 +1,4 @@
-//! The facts of the store, and how an app opens it.
+//! The capabilities of the store, and the provider that opens it for an app.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use linchpin_vocabulary::store::MEMORY;
 
 use super::Memory;
 
-/// The facts of the store.
+/// The capabilities of the store.
 pub static KIND: StoreKind = StoreKind::new(MEMORY.name, &["memory"], "memory:")
     .granting(MEMORY.grants)
     .alone()
@@ -27,7 +27,7 @@ impl StoreProvider for MemoryProvider {
         if url.rest().is_empty() {
             Ok(())
         } else {
-            Err("takes nothing after `memory:`".to_owned())
+            Err("must be exactly `memory:`".to_owned())
         }
     }
 
@@ -42,6 +42,6 @@ pub enum OnMemory {}
 
 impl CustomStore for OnMemory {
     const NAME: &'static str = MEMORY.name;
-    /// There is no handle.
+    /// The memory store has no native handle.
     type Native = std::convert::Infallible;
 }

@@ -1,4 +1,4 @@
-//! The memory store, plan by plan.
+//! Tests of the memory store, one or more for each plan.
 
 use std::sync::{Arc, Barrier};
 
@@ -115,14 +115,14 @@ fn things() -> Fixture {
         );
         assert!(
             done.is_ok_and(|rows| rows.is_empty()),
-            "the caller knows the record"
+            "an insert with a key from the caller returns no record"
         );
     }
     fixture
 }
 
 #[test]
-fn selects_in_order_with_nulls_smallest() {
+fn a_select_sorts_null_as_the_smallest_value() {
     let s = things();
     let by = |field, desc| vec![Order { field, desc }, Order { field: 0, desc }];
     assert_eq!(s.ids(Filter::TRUE, vec![]), "abcd");
@@ -159,7 +159,7 @@ fn selects_in_order_with_nulls_smallest() {
 }
 
 #[test]
-fn a_walk_meets_every_record_once() {
+fn paging_returns_every_record_once() {
     for desc in [false, true] {
         for field in [0, 1, 2, 3] {
             let s = things();
@@ -206,7 +206,7 @@ fn a_walk_meets_every_record_once() {
 }
 
 #[test]
-fn a_taken_key_or_unique_is_a_conflict_that_names_fields() {
+fn a_taken_key_or_unique_value_is_a_conflict_that_names_the_fields() {
     let s = things();
     let paths = |r: Result<Vec<Vec<Value>>>| match r {
         Ok(_) => panic!("a conflict was expected"),
@@ -231,7 +231,7 @@ fn a_taken_key_or_unique_is_a_conflict_that_names_fields() {
         paths(s.insert(text("e"), Value::Null, Value::Int(1), text("y"))),
         [taken("rank"), taken("kindName")]
     );
-    // Null never collides.
+    // A unique constraint allows several nulls.
     assert!(
         s.insert(text("e"), Value::Null, Value::Null, text("x"))
             .is_ok()
@@ -240,7 +240,7 @@ fn a_taken_key_or_unique_is_a_conflict_that_names_fields() {
 }
 
 #[test]
-fn an_update_sees_old_values_and_returns_new_ones() {
+fn an_update_computes_from_old_values_and_returns_new_ones() {
     let s = things();
     let set = vec![
         Assign {
@@ -283,7 +283,7 @@ fn an_update_sees_old_values_and_returns_new_ones() {
 }
 
 #[test]
-fn a_violated_unique_leaves_everything_unchanged() {
+fn a_violated_unique_constraint_leaves_all_records_unchanged() {
     let s = things();
     let before = s
         .run(
@@ -321,7 +321,7 @@ fn a_violated_unique_leaves_everything_unchanged() {
         )
         .ok();
     assert_eq!(before, after);
-    // The index is intact, too: the old value is still taken, the new one is not.
+    // The unique index is unchanged, too: the old value is still taken, the new one is free.
     assert!(
         s.insert(text("e"), text("sa"), Value::Null, Value::Null)
             .is_err()
@@ -360,7 +360,7 @@ fn a_violated_unique_leaves_everything_unchanged() {
 }
 
 #[test]
-fn a_deleted_record_frees_its_uniques() {
+fn the_unique_values_of_a_deleted_record_are_free() {
     let s = things();
     let gone = s
         .run(
@@ -393,7 +393,7 @@ fn a_deleted_record_frees_its_uniques() {
 }
 
 #[test]
-fn the_store_chooses_integer_keys_and_says_so() {
+fn the_store_generates_integer_keys_and_returns_them() {
     let s = Fixture(Memory::new(), &COUNTED);
     let key = |r: Result<Vec<Vec<Value>>>| {
         r.ok()
@@ -414,7 +414,7 @@ fn the_store_chooses_integer_keys_and_says_so() {
         Some(Value::Int(11))
     );
     assert!(s.insert(Value::Int(11), null(), null(), null()).is_err());
-    // The store never chooses a text key.
+    // The store never generates a text key.
     assert!(things().insert(null(), null(), null(), null()).is_err());
     assert!(
         s.run(Plan::Insert, vec![null()])
@@ -423,7 +423,7 @@ fn the_store_chooses_integer_keys_and_says_so() {
 }
 
 #[test]
-fn exactly_one_of_many_creates_wins_and_no_increment_is_lost() {
+fn one_of_many_concurrent_creates_succeeds_and_no_increment_is_lost() {
     let s = Arc::new(Fixture(Memory::new(), &THING));
     let barrier = Arc::new(Barrier::new(25));
     let threads: Vec<_> = (0..25)
@@ -480,7 +480,7 @@ fn exactly_one_of_many_creates_wins_and_no_increment_is_lost() {
 }
 
 #[test]
-fn grants_the_memory_column_and_nothing_unknown() {
+fn known_capabilities_are_supported_and_unknown_ones_are_not() {
     let s = Memory::new();
     for name in [
         "core.list",

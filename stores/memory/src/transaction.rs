@@ -11,26 +11,26 @@ use linchpin_core::BoxFuture;
 use linchpin_core::store::{Rows, Statement, Transaction};
 use linchpin_core::{Result, Value};
 
-/// A transaction whose changes are invisible to others.
-pub(super) struct Alone {
-    _gate: OwnedRwLockWriteGuard<()>,
-    /// The tables that it has changed, with their previous contents.
+/// A transaction. It has exclusive access to the store, so its changes are invisible to others.
+pub(super) struct ExclusiveTransaction {
+    _lock: OwnedRwLockWriteGuard<()>,
+    /// The tables that the transaction has changed, with their previous contents.
     before: Vec<(Arc<Table>, Saved)>,
     outbox: Arc<Queue>,
 }
 
-impl Alone {
-    pub(super) fn new(gate: OwnedRwLockWriteGuard<()>, outbox: Arc<Queue>) -> Self {
+impl ExclusiveTransaction {
+    pub(super) fn new(transaction_lock: OwnedRwLockWriteGuard<()>, outbox: Arc<Queue>) -> Self {
         outbox.hold();
         Self {
-            _gate: gate,
+            _lock: transaction_lock,
             before: Vec::new(),
             outbox,
         }
     }
 }
 
-impl Transaction for Alone {
+impl Transaction for ExclusiveTransaction {
     fn run<'a>(
         &'a mut self,
         statement: &'a Arc<Statement>,
@@ -58,12 +58,12 @@ impl Transaction for Alone {
     }
 }
 
-impl Drop for Alone {
+impl Drop for ExclusiveTransaction {
     fn drop(&mut self) {
         for (table, saved) in self.before.drain(..) {
             table.restore(saved);
         }
-        // Nothing is left after a commit.
+        // After a commit, there is nothing to undo.
         self.outbox.discard();
     }
 }

@@ -46,11 +46,12 @@ impl Renderer<'_> {
         ))
     }
 
-    /// The same, with each group also divided by the values of further fields: one statement, so
-    /// that all numbers are from the same instant.
+    /// Like `aggregate`, but each group is also divided by the values of further fields. One
+    /// statement reads everything, so that all numbers are from the same instant.
     ///
-    /// No further field is also a group key, and none is listed twice: otherwise the part of a row
-    /// would be ambiguous.
+    /// The first column is the number of the part that a row belongs to: 0 for the groups, n for
+    /// the groups divided by the nth further field. A further field must not be a group key and
+    /// must not be listed twice, because the part would then be ambiguous.
     pub(super) fn divided(
         &mut self,
         filter: &Filter,
@@ -113,30 +114,32 @@ impl Renderer<'_> {
             filter,
         } = compute;
         let kind = compute.kind(self.entity);
-        let of = match function {
+        let operand = match function {
             Function::Count => "*".to_owned(),
             _ => self.column(*field)?,
         };
-        let only = if *filter == Filter::TRUE {
+        let filter_clause = if *filter == Filter::TRUE {
             String::new()
         } else {
             format!(" FILTER (WHERE {})", self.filter(filter)?)
         };
         Ok(match (function, kind) {
-            (Function::Count, _) => format!("COUNT({of}){only}"),
-            // A sum of BIGINT is a NUMERIC, which has no overflow; a sum out of range makes the
-            // cast fail.
-            (Function::Sum, Kind::Integer) => format!("COALESCE(SUM({of}){only}, 0)::bigint"),
-            (Function::Sum, _) => format!("COALESCE(SUM({of}){only}, 0)"),
+            (Function::Count, _) => format!("COUNT({operand}){filter_clause}"),
+            // A sum of BIGINT is a NUMERIC, which does not overflow. If the sum is out of range,
+            // the cast fails.
+            (Function::Sum, Kind::Integer) => {
+                format!("COALESCE(SUM({operand}){filter_clause}, 0)::bigint")
+            }
+            (Function::Sum, _) => format!("COALESCE(SUM({operand}){filter_clause}, 0)"),
             // AVG of doubles squares them internally, which can overflow.
             (Function::Avg, _) => quotient(
-                &format!("SUM({of}){only}::double precision"),
-                &format!("COUNT({of}){only}"),
+                &format!("SUM({operand}){filter_clause}::double precision"),
+                &format!("COUNT({operand}){filter_clause}"),
             ),
-            (Function::Min, Kind::Boolean) => format!("bool_and({of}){only}"),
-            (Function::Max, Kind::Boolean) => format!("bool_or({of}){only}"),
-            (Function::Min, _) => format!("MIN({of}){only}"),
-            (Function::Max, _) => format!("MAX({of}){only}"),
+            (Function::Min, Kind::Boolean) => format!("bool_and({operand}){filter_clause}"),
+            (Function::Max, Kind::Boolean) => format!("bool_or({operand}){filter_clause}"),
+            (Function::Min, _) => format!("MIN({operand}){filter_clause}"),
+            (Function::Max, _) => format!("MAX({operand}){filter_clause}"),
         })
     }
 
@@ -160,7 +163,7 @@ impl Renderer<'_> {
 pub(super) struct Computed<'a> {
     row: &'a tokio_postgres::Row,
     entity: &'static EntityDesc,
-    /// The kinds of its columns.
+    /// The kinds of the columns.
     kinds: &'a [Kind],
     fault: Cell<bool>,
 }
@@ -183,11 +186,12 @@ impl<'a> Computed<'a> {
     ///
     /// # Errors
     /// `internal`: another program has written to the database.
-    pub(super) fn sound(&self) -> Result<()> {
+    pub(super) fn validity(&self) -> Result<()> {
         if self.fault.get() {
             let table = self.entity.storage_name;
             return Err(Error::internal(format!(
-                "{table} holds what no field holds; something else has written to the database"
+                "{table} contains a value that no field can have; another program has written to \
+                 the database"
             )));
         }
         Ok(())
@@ -217,9 +221,9 @@ impl Row for Computed<'_> {
     }
 }
 
-/// A sum divided by a count, null if nothing was counted. The server refuses a quotient that rounds
-/// to zero, but other stores return zero. This happens if the sum, in units of the smallest double,
-/// is at most half the count.
+/// A sum divided by a count; null if the count is zero. Postgres raises an error for a quotient
+/// that rounds to zero (underflow), but other stores return zero. This happens if the sum, in units
+/// of the smallest double, is at most half the count.
 fn quotient(sum: &str, count: &str) -> String {
     let zero = format!("abs({sum}) / '5e-324'::double precision <= {count} / 2.0");
     format!(

@@ -13,9 +13,10 @@ use linchpin_core::{Error, Result, Timestamp, Value};
 /// Microseconds between the epochs of Unix and of Postgres (2000-01-01).
 const EPOCH: i64 = 946_684_800_000_000;
 
-type Sent = std::result::Result<IsNull, Box<dyn StdError + Sync + Send>>;
+/// The result of encoding a value.
+type Encoded = std::result::Result<IsNull, Box<dyn StdError + Sync + Send>>;
 
-/// A value in the server's form.
+/// A value in the binary format of the server.
 #[derive(Debug)]
 pub(super) struct Bound<'a> {
     value: Cow<'a, Value>,
@@ -31,7 +32,7 @@ impl<'a> Bound<'a> {
                 .ok_or_else(|| Error::internal("a statement lacks an argument"))?,
         };
         let value = match &bind.earlier {
-            Some(kept) => Cow::Owned(kept.earlier(value)?),
+            Some(replaced) => Cow::Owned(replaced.earlier(value)?),
             None => Cow::Borrowed(value),
         };
         Ok(Self {
@@ -46,16 +47,16 @@ pub(super) fn bound<'a>(binds: &'a [Bind], args: &'a [Value]) -> Result<Vec<Boun
     binds.iter().map(|bind| Bound::of(bind, args)).collect()
 }
 
-/// A parameter of a statement that answers many calls.
+/// A parameter of a statement that combines many calls.
 #[derive(Debug)]
 pub(super) enum Gathered<'a> {
-    /// The same value for all of them.
+    /// The same value for all calls.
     Common(Bound<'a>),
     /// One value per call.
     Each(Vec<Bound<'a>>),
 }
 
-/// The values of its parameters.
+/// The parameter values of a combined statement.
 pub(super) fn gathered<'a>(binds: &'a [Bind], calls: &[&'a [Value]]) -> Result<Vec<Gathered<'a>>> {
     let value = |bind: &'a Bind| match &bind.value {
         Ok(_) => Bound::of(bind, &[]).map(Gathered::Common),
@@ -69,7 +70,7 @@ pub(super) fn gathered<'a>(binds: &'a [Bind], calls: &[&'a [Value]]) -> Result<V
 }
 
 impl ToSql for Gathered<'_> {
-    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Sent {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Encoded {
         match self {
             Self::Common(one) => one.to_sql(kind, out),
             Self::Each(list) => list.to_sql(kind, out),
@@ -88,7 +89,7 @@ impl ToSql for Gathered<'_> {
 }
 
 impl ToSql for Bound<'_> {
-    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Sent {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Encoded {
         match &*self.value {
             Value::Null => Ok(IsNull::Yes),
             Value::Bool(b) => b.to_sql(kind, out),
@@ -139,15 +140,15 @@ fn is_list(kind: &Type) -> bool {
     )
 }
 
-/// Version 1 and the text.
+/// The version byte 1, then the text.
 fn jsonb(text: &[u8], out: &mut BytesMut) -> IsNull {
     out.extend_from_slice(&[1]);
     out.extend_from_slice(text);
     IsNull::No
 }
 
-/// A list, sent as JSON text.
-fn list(text: &str, kind: &Type, out: &mut BytesMut) -> Sent {
+/// Binds a list whose value is a JSON text.
+fn list(text: &str, kind: &Type, out: &mut BytesMut) -> Encoded {
     match *kind {
         Type::TEXT_ARRAY => serde_json::from_str::<Vec<String>>(text)?.to_sql(kind, out),
         Type::INT8_ARRAY => serde_json::from_str::<Vec<i64>>(text)?.to_sql(kind, out),
@@ -165,7 +166,7 @@ fn list(text: &str, kind: &Type, out: &mut BytesMut) -> Sent {
     }
 }
 
-/// A TIMESTAMPTZ outside of entity fields.
+/// A TIMESTAMPTZ that is not a field of an entity.
 #[derive(Debug)]
 pub(super) struct Moment(i64);
 
@@ -176,7 +177,7 @@ impl From<Timestamp> for Moment {
 }
 
 impl ToSql for Moment {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Sent {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Encoded {
         self.0.to_sql(&Type::INT8, out)
     }
 
@@ -187,7 +188,7 @@ impl ToSql for Moment {
     to_sql_checked!();
 }
 
-/// A date in the server's unit.
+/// A date in microseconds since 2000-01-01, the unit of the server.
 pub(super) fn micros(date: Timestamp) -> i64 {
     // Years 1 to 9999 in microseconds are within the range of i64.
     date.millis() * 1000 - EPOCH

@@ -8,43 +8,43 @@ use linchpin_core::entity::Kind;
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::{Assign, AssignValue, Order, Pick, layout};
 use linchpin_core::{Error, Result, Value};
-use linchpin_sql::kept::Kept;
+use linchpin_sql::replaced::ReplacedField;
 
-/// A name that no table or column has.
-const FIGURE: &str = "\"linchpin figure\"";
+/// An alias for the aggregate of other records. Names of tables and columns contain no spaces.
+const AGGREGATE: &str = "\"linchpin figure\"";
 
 impl Renderer<'_> {
-    /// `INSERT`; returns the key if the store may choose it.
+    /// Renders `INSERT`. The statement returns the primary key if the database can generate it.
     pub(super) fn insert(&mut self) -> Result<String> {
         let record = self.record()?;
-        let chosen = matches!(self.entity.primary_field().kind, Kind::Integer);
-        let key = if chosen {
+        let may_generate_key = matches!(self.entity.primary_field().kind, Kind::Integer);
+        let returning = if may_generate_key {
             format!(" RETURNING {}", self.name(self.entity.primary)?)
         } else {
             String::new()
         };
-        Ok(format!("{record}{key}"))
+        Ok(format!("{record}{returning}"))
     }
 
-    /// `INSERT INTO … VALUES …` of the first arguments, one per field.
+    /// Renders `INSERT INTO … VALUES …` with the first arguments, one per field.
     fn record(&mut self) -> Result<String> {
         let mut names = Vec::new();
         let mut values = Vec::new();
         for field in 0..self.entity.fields.len() {
             let integer_key = field == self.entity.primary
                 && matches!(self.entity.primary_field().kind, Kind::Integer);
-            // Without a value, the table's sequence assigns the key.
+            // If the key is null, the sequence of the table generates it.
             if integer_key && self.slot_is_null(field) {
                 continue;
             }
             names.push(self.written(field)?);
             let kind = self.kind(field);
             let value = self.parameter(Err(field), kind);
-            values.push(self.taken(field, value));
+            values.push(self.with_pending_check(field, value));
         }
-        for kept in self.kept.clone() {
-            let (old, source) = earlier_columns(&kept);
-            let earlier = self.earlier(Err(kept.field), &kept);
+        for replaced in self.replaced.clone() {
+            let (old, source) = earlier_columns(&replaced);
+            let earlier = self.earlier(Err(replaced.field), &replaced);
             names.extend([old, source]);
             values.extend([earlier.clone(), earlier]);
         }
@@ -65,44 +65,45 @@ impl Renderer<'_> {
     pub(super) fn assignments(&mut self, set: &[Assign]) -> Result<String> {
         let mut parts = Vec::with_capacity(set.len());
         for Assign { field, value } in set {
-            if let Some(kept) = Kept::find(&self.kept, *field).cloned() {
-                parts.push(self.assigned_twice(&kept, value)?);
+            if let Some(replaced) = ReplacedField::find(&self.replaced, *field).cloned() {
+                parts.push(self.assigned_twice(&replaced, value)?);
                 continue;
             }
             let value = self.assigned(*field, value)?;
-            let value = self.taken(*field, value);
+            let value = self.with_pending_check(*field, value);
             parts.push(format!("{} = {value}", self.name(*field)?));
         }
         Ok(parts.join(", "))
     }
 
-    /// An assignment to a field that has an earlier column as well.
-    fn assigned_twice(&mut self, kept: &Kept, value: &AssignValue) -> Result<String> {
+    /// An assignment to a field that also has an earlier column.
+    fn assigned_twice(&mut self, replaced: &ReplacedField, value: &AssignValue) -> Result<String> {
         let AssignValue::Set(source) = value else {
-            return self.name(kept.field);
+            return self.name(replaced.field);
         };
-        let new = self.source(source, self.kind(kept.field))?;
+        let new = self.source(source, self.kind(replaced.field))?;
         let given = match source {
             Source::Arg { index, .. } => Err(*index),
             Source::Value(value) => Ok(value.clone()),
-            _ => return self.name(kept.field),
+            _ => return self.name(replaced.field),
         };
-        let earlier = self.earlier(given, kept);
-        let (old, source) = earlier_columns(kept);
-        let column = self.written(kept.field)?;
+        let earlier = self.earlier(given, replaced);
+        let (old, source) = earlier_columns(replaced);
+        let column = self.written(replaced.field)?;
         Ok(format!(
             "{column} = {new}, {old} = {earlier}, {source} = {earlier}"
         ))
     }
 
-    /// A value for a column. While the constraint of the column still refuses values that the
-    /// declaration allows, the statement itself fails for them: see [`PENDING`].
-    fn taken(&self, field: usize, value: String) -> String {
+    /// Adds a check to a value for a column. While the constraint of the column still refuses
+    /// values that the declaration allows, the statement itself raises an error for these values:
+    /// see [`PENDING`].
+    fn with_pending_check(&self, field: usize, value: String) -> String {
         let column = self.naming.column(self.entity, &self.entity.fields[field]);
         let Some(pending) = self.naming.pending(self.entity, column) else {
             return value;
         };
-        let mut taken = match &pending.values {
+        let mut accepted = match &pending.values {
             Some(values) => {
                 let values: Vec<String> = values.iter().map(|value| literal(value)).collect();
                 format!("({value}) IN ({})", values.join(", "))
@@ -110,15 +111,16 @@ impl Renderer<'_> {
             None => format!("({value}) IS NOT NULL"),
         };
         if pending.null {
-            taken = format!("({value}) IS NULL OR {taken}");
+            accepted = format!("({value}) IS NULL OR {accepted}");
         }
-        // The text depends on the value, else the server would convert it before the condition.
+        // The text depends on the value. A constant text would be converted, and fail, while the
+        // server plans the statement.
         let text = format!(
             "{} || COALESCE(LEFT(CAST({value} AS text), 0), '')",
             literal(&format!("{PENDING}{column}"))
         );
         format!(
-            "CASE WHEN {taken} THEN {value} ELSE CAST(CAST(CAST({text} AS bigint) AS text) AS {}) \
+            "CASE WHEN {accepted} THEN {value} ELSE CAST(CAST(CAST({text} AS bigint) AS text) AS {}) \
              END",
             self.kind(field).name()
         )
@@ -129,7 +131,7 @@ impl Renderer<'_> {
         let texts = format!("COALESCE({column}, '{{}}'::text[])");
         let items = format!("COALESCE({column}, '[]'::jsonb)");
         Ok(match value {
-            AssignValue::Figure(_) => format!("{FIGURE}.{FIGURE}"),
+            AssignValue::Figure(_) => format!("{AGGREGATE}.{AGGREGATE}"),
             AssignValue::Set(source) => self.source(source, kind)?,
             AssignValue::Add(source) => {
                 format!("COALESCE({column}, 0) + {}", self.source(source, kind)?)
@@ -185,8 +187,8 @@ impl Renderer<'_> {
         })
     }
 
-    /// The texts before, within and at the end of an update that stores an aggregate of other
-    /// records.
+    /// The parts of an update that stores an aggregate of other records: the `WITH` and `FROM`
+    /// clauses, and the end of the condition.
     pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
         let Some((field, figure)) = set.iter().find_map(|a| Some((a.field, a.value.figure()?)))
         else {
@@ -201,22 +203,25 @@ impl Renderer<'_> {
                 1,
             )
         });
-        let with = format!("WITH {FIGURE}({FIGURE}) AS MATERIALIZED ({}) ", select?);
+        let with = format!(
+            "WITH {AGGREGATE}({AGGREGATE}) AS MATERIALIZED ({}) ",
+            select?
+        );
         let (kind, (least, most)) = (self.kind(field), &figure.within);
         let mut bound = |value: &Value| self.source(&Source::Value(value.clone()), kind.clone());
         let within = format!(
-            "{FIGURE}.{FIGURE} BETWEEN {} AND {}",
+            "{AGGREGATE}.{AGGREGATE} BETWEEN {} AND {}",
             bound(least)?,
             bound(most)?
         );
         let null = if figure.optional {
-            format!("{FIGURE}.{FIGURE} IS NULL OR ")
+            format!("{AGGREGATE}.{AGGREGATE} IS NULL OR ")
         } else {
             String::new()
         };
         Ok(Some([
             with,
-            format!(" FROM {FIGURE}"),
+            format!(" FROM {AGGREGATE}"),
             format!(" AND ({null}{within})"),
         ]))
     }
@@ -232,15 +237,15 @@ impl Renderer<'_> {
         let first = *keys
             .first()
             .ok_or_else(|| Error::internal("an upsert without keys"))?;
-        // Without an assignment the statement would return nothing.
+        // `DO UPDATE` needs an assignment, and `DO NOTHING` would return no row.
         let set = if set.is_empty() {
             format!("{} = {}", self.name(first)?, self.column(first)?)
         } else {
             self.assignments(set)?
         };
         let condition = self.filter(filter)?;
-        // A row that this statement created has never been locked or replaced by another
-        // transaction.
+        // `xmax` is 0 if no transaction has locked or replaced the row: this statement has created
+        // it.
         Ok(format!(
             "{record} ON CONFLICT {target} DO UPDATE SET {set} WHERE {condition} RETURNING {}, (xmax = 0)",
             self.columns()
@@ -256,15 +261,15 @@ impl Renderer<'_> {
                 .collect::<Result<Vec<_>>>()?
                 .join(", "))
         };
-        for index in layout::apart(self.entity, keys) {
-            // A unique with an optional tenant has two indexes; this is the one that contains the
-            // record.
+        for index in layout::upsert_indexes(self.entity, keys) {
+            // A unique constraint with an optional tenant has two indexes. This is the one that
+            // contains the record.
             let tenant = self
                 .entity
                 .tenant
                 .map(|t| t.field)
                 .filter(|t| self.entity.fields[*t].optional && !keys.contains(t));
-            let without = match tenant {
+            let tenant_is_null = match tenant {
                 Some(tenant)
                     if index.null == Some(tenant)
                         || index.keys.iter().any(|k| k.field == tenant) =>
@@ -273,19 +278,23 @@ impl Renderer<'_> {
                 }
                 _ => index.null.is_some(),
             };
-            if without == index.null.is_some() {
+            if tenant_is_null == index.null.is_some() {
                 let fields: Vec<usize> = index.keys.iter().map(|k| k.field).collect();
-                return Ok(format!("({}){}", names(self, &fields)?, self.only(&index)));
+                return Ok(format!(
+                    "({}){}",
+                    names(self, &fields)?,
+                    self.index_condition(&index)
+                ));
             }
         }
         Ok(format!("({})", names(self, keys)?))
     }
 
-    /// The condition of a write: all matches, or the first in an order.
+    /// The condition of a write: all matching records, or the first ones in an order.
     ///
-    /// As an array, the selection is made once; within `IN` it could be repeated for every row. A
-    /// record that was locked by another transaction is checked again; if it no longer matches, the
-    /// next one is selected.
+    /// With `ARRAY(..)` the server selects the records once; with `IN (..)` it could repeat the
+    /// selection for every row. A record that another transaction had locked is checked again after
+    /// the wait. If it no longer matches, the next record is selected.
     pub(super) fn picked(&mut self, filter: &Filter, pick: Option<&Pick>) -> Result<String> {
         let condition = self.filter(filter)?;
         let Some(pick) = pick else {
@@ -318,7 +327,7 @@ impl Renderer<'_> {
     }
 }
 
-/// A list of items rebuilt in its order.
+/// Builds a list of items again, in the same order.
 fn rebuilt(item: &str, items: &str, condition: &str) -> String {
     let elements = format!("jsonb_array_elements({items}) WITH ORDINALITY AS e(v, n)");
     format!(

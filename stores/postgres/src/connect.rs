@@ -20,14 +20,14 @@ use super::PostgresOptions;
 use super::lane::Causes;
 use linchpin_core::{Code, Error, Result};
 
-/// How long a statement on a shared connection waits for a lock.
-const HASTE: Duration = Duration::from_millis(50);
+/// A statement on a shared connection waits at most this long for a lock.
+const SHORT_LOCK_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The task that drives a connection; it ends with the connection.
+/// The future that does the input and output of a connection. It ends with the connection.
 pub(super) type Driver =
     Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
 
-/// A connection that is not driven yet.
+/// A connection whose messages the caller must poll.
 pub(super) type Listening =
     tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
@@ -36,7 +36,7 @@ pub(super) struct Connector {
     config: tokio_postgres::Config,
     tls: MakeRustlsConnect,
     settings: String,
-    pub(super) patience: Duration,
+    pub(super) connect_timeout: Duration,
 }
 
 fn invalid(what: impl std::fmt::Display) -> Error {
@@ -60,7 +60,7 @@ impl Connector {
         }
         url.set_query(None);
         if !others.is_empty() {
-            // Spaces as `%20`: a plus sign is literal here.
+            // Spaces must be `%20`: the driver does not read a plus sign as a space.
             let pairs: Vec<String> = others
                 .iter()
                 .map(|(k, v)| format!("{}={}", escaped(k), escaped(v)))
@@ -105,13 +105,13 @@ impl Connector {
             config,
             tls: MakeRustlsConnect::new(tls(trust, roots.as_deref())?),
             settings,
-            patience: options.connect_timeout,
+            connect_timeout: options.connect_timeout,
         })
     }
 
-    /// The same connector, for reads that an index covers: the server plans each statement once for
-    /// any arguments, and uses the index even if it has no statistics of the table. An engine
-    /// without these settings ignores them.
+    /// Returns a connector for reads that an index covers. With its settings the server plans each
+    /// statement once for all arguments, and uses the index even without statistics of the table.
+    /// Settings that the server does not have are left out.
     pub(super) fn indexed(&self) -> Self {
         let off = [
             "enable_seqscan",
@@ -139,11 +139,11 @@ impl Connector {
             config: self.config.clone(),
             tls: self.tls.clone(),
             settings,
-            patience: self.patience,
+            connect_timeout: self.connect_timeout,
         }
     }
 
-    /// The same connector with another statement time limit.
+    /// Returns a connector with another `statement_timeout`.
     pub(super) fn limited(&self, to: Duration) -> Self {
         let settings = format!(
             "{}; SET statement_timeout = {}",
@@ -154,26 +154,26 @@ impl Connector {
             config: self.config.clone(),
             tls: self.tls.clone(),
             settings,
-            patience: self.patience,
+            connect_timeout: self.connect_timeout,
         }
     }
 
-    /// The same connector, for statements that wait only briefly for locks.
-    pub(super) fn hasty(&self) -> Self {
+    /// Returns a connector whose statements wait at most 50 ms for a lock.
+    pub(super) fn with_short_lock_timeout(&self) -> Self {
         let settings = format!(
             "{}; SET lock_timeout = {}",
             self.settings,
-            HASTE.as_millis()
+            SHORT_LOCK_TIMEOUT.as_millis()
         );
         Self {
             config: self.config.clone(),
             tls: self.tls.clone(),
             settings,
-            patience: self.patience,
+            connect_timeout: self.connect_timeout,
         }
     }
 
-    /// A connection without its settings, and its driver.
+    /// Opens a connection without settings. The caller must spawn the driver.
     pub(super) async fn connect(
         &self,
     ) -> std::result::Result<(tokio_postgres::Client, Driver), tokio_postgres::Error> {
@@ -181,7 +181,7 @@ impl Connector {
         Ok((client, Box::pin(connection)))
     }
 
-    /// Asks the server to cancel the running statement of a connection.
+    /// Requests that the server cancels the running statement of a connection.
     pub(super) async fn cancel(
         &self,
         client: &tokio_postgres::Client,
@@ -189,14 +189,14 @@ impl Connector {
         client.cancel_token().cancel_query(self.tls.clone()).await
     }
 
-    /// A connection that is polled for notifications.
+    /// Opens a connection that the caller polls for notifications.
     pub(super) async fn connect_to_listen(
         &self,
     ) -> std::result::Result<(tokio_postgres::Client, Listening), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await
     }
 
-    /// Connects once, to report a connection problem in plain words.
+    /// Connects once to check the server, and returns a readable error.
     ///
     /// # Errors
     /// `unavailable`; the cause names server, database and user, never the password.
@@ -214,15 +214,16 @@ impl Connector {
             });
             let writable = value == Some("off");
             drop(client);
-            // Closed before the lanes connect: a server may allow few connections.
+            // The connection is closed before the store opens others: a server may allow few
+            // connections.
             drop(driven.await);
             Ok(writable)
         };
         let refused = |what: String| Err(Error::unavailable(format!("{}: {what}", self.server())));
-        match tokio::time::timeout(self.patience, look).await {
-            Err(_) => refused(format!("no answer within {:?}", self.patience)),
+        match tokio::time::timeout(self.connect_timeout, look).await {
+            Err(_) => refused(format!("no answer within {:?}", self.connect_timeout)),
             Ok(Ok(true)) => Ok(()),
-            Ok(Ok(false)) => refused("the server takes no writes; is it a standby?".to_owned()),
+            Ok(Ok(false)) => refused("the server accepts no writes; is it a standby?".to_owned()),
             Ok(Err(error)) => refused(self.refusal(&error)),
         }
     }
@@ -281,7 +282,7 @@ impl Connector {
         client.batch_execute(&self.settings).await
     }
 
-    /// The settings, one by one.
+    /// The statements that apply the settings.
     pub(super) fn settings(&self) -> impl Iterator<Item = &str> {
         self.settings.split("; ")
     }
@@ -294,8 +295,8 @@ fn escaped(text: &str) -> String {
 /// The accepted certificates.
 #[derive(Clone, Copy)]
 enum Trust {
-    /// Any certificate: the connection is encrypted, but the server is not authenticated. The
-    /// server's own tools do the same in these modes.
+    /// Any certificate, unless `sslrootcert` is set: the connection is encrypted, but the server is
+    /// not authenticated. `psql` does the same if `sslmode` is `prefer` or `require`.
     Anything,
     /// Certificates for the host, signed by a known authority.
     Verified,
@@ -307,7 +308,7 @@ fn tls(trust: Trust, roots: Option<&str>) -> Result<ClientConfig> {
         .with_safe_default_protocol_versions()
         .map_err(Error::internal)?;
     let config = match (trust, roots) {
-        // A configured authority is always used, like in the server's own tools.
+        // A configured root certificate is always used, like in `psql`.
         (Trust::Verified, _) | (Trust::Anything, Some(_)) => {
             builder.with_root_certificates(authorities(roots)?)
         }
@@ -331,7 +332,7 @@ fn authorities(file: Option<&str>) -> Result<RootCertStore> {
             .map_err(|e| wrong(&e))?;
     }
     if store.is_empty() {
-        Err(wrong(&"holds no certificate"))
+        Err(wrong(&"contains no certificate"))
     } else {
         Ok(store)
     }

@@ -1,5 +1,5 @@
-//! The application's own statements on the pool: the row-level filter as text, bound values, result
-//! rows, converted errors.
+//! Helpers for the application's own SQL on the `sqlx` pool: the row-level filter as SQL text,
+//! binding of values, reading of rows, conversion of errors.
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -16,10 +16,11 @@ use linchpin_core::filter::eval::fold;
 use linchpin_core::{Code, Error, Result, Timestamp, Value};
 use linchpin_sql::names::Naming;
 
-/// A condition with its values, which follow `before` other values.
+/// Renders a filter as SQL, with its values. The first parameter is `$before + 1`, because `before`
+/// other values come first.
 ///
 /// # Errors
-/// If the condition cannot be part of the application's own text.
+/// If the filter cannot be part of the application's own SQL.
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
@@ -43,7 +44,7 @@ const TIMESTAMPTZ: Oid = Oid(1184);
 const TIMESTAMPTZ_ARRAY: Oid = Oid(1185);
 const JSONB: Oid = Oid(3802);
 
-/// A date in the server's form.
+/// A date in the binary format of the server.
 struct Instant(Timestamp);
 
 impl Type<Postgres> for Instant {
@@ -68,7 +69,7 @@ impl Encode<'_, Postgres> for Instant {
     }
 }
 
-/// JSON in the server's form.
+/// JSON in the binary format of the server.
 struct Jsonb(String);
 
 impl Type<Postgres> for Jsonb {
@@ -89,7 +90,7 @@ impl Encode<'_, Postgres> for Jsonb {
     }
 }
 
-/// Values in the form of the pool.
+/// Binds values as arguments of `sqlx`.
 ///
 /// # Errors
 /// If a value cannot be bound.
@@ -119,19 +120,19 @@ pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<PgArguments> {
     Ok(arguments)
 }
 
-/// Arrays of values, each of one kind. No kind is a list or JSON.
+/// Binds arrays of values, one array per column. The kinds must not be lists or JSON.
 ///
 /// # Errors
 /// If a value cannot be bound.
 pub(super) fn array_arguments<'v, I: Iterator<Item = &'v Value>>(
     columns: impl Iterator<Item = (I, Kind)>,
 ) -> Result<PgArguments> {
-    /// The values of a column; `one` takes one that is not null.
+    /// The values of a column. `convert` converts a value that is not null.
     fn all<'v, T>(
         values: impl Iterator<Item = &'v Value>,
-        one: impl Fn(&'v Value) -> Option<T>,
+        convert: impl Fn(&'v Value) -> Option<T>,
     ) -> Result<Vec<Option<T>>> {
-        let value = |value: &'v Value| match (value, one(value)) {
+        let value = |value: &'v Value| match (value, convert(value)) {
             (Value::Null, _) => Ok(None),
             (_, Some(value)) => Ok(Some(value)),
             (_, None) => Err(Error::internal("a value has another kind than its column")),
@@ -216,7 +217,7 @@ where
         }
         Kind::Date | Kind::Json | Kind::Items(_) => {
             return Err(Error::internal(format!(
-                "column `{column}` is no {}",
+                "column `{column}` is not of type {}",
                 kind.name()
             )));
         }
@@ -227,7 +228,7 @@ where
 /// Converts an error of sqlx into one of the framework.
 pub(super) fn failed(naming: &Naming, entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
-        return if linchpin_sql::is_passing(&failure) {
+        return if linchpin_sql::is_transient(&failure) {
             Error::unavailable(failure)
         } else {
             Error::internal(failure)
@@ -252,10 +253,10 @@ pub(super) fn failed(naming: &Naming, entity: &EntityDesc, failure: sqlx::Error)
     }
     // By class: connection, rollback (serialization, deadlock), resources, operator intervention,
     // system.
-    let passing = ["08", "40", "53", "57", "58"]
+    let transient = ["08", "40", "53", "57", "58"]
         .iter()
         .any(|class| state.starts_with(class));
-    if passing {
+    if transient {
         Error::unavailable(failure)
     } else {
         Error::internal(failure)

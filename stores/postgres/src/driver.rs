@@ -1,4 +1,4 @@
-//! SQL of functions of custom operations, on the pool.
+//! Runs the SQL of custom operations on the pool.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ fn spelling(naming: &Naming) -> Spelling<'_> {
     Spelling { naming, quote }
 }
 
-/// A statement whose names are those of the database now.
+/// Renders a statement with the current names of the database.
 fn render(query: SqlQuery, naming: &Naming) -> Result<Rendered> {
     let condition = |entity, filter: &_, before| condition(entity, filter, naming, before);
     statement::render(query, spelling(naming), condition)
 }
 
-/// Whether a statement failed because of a table or a column.
+/// Whether a statement failed because a table or a column does not exist.
 fn is_missing(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<sqlx::Error>());
     let Some(sqlx::Error::Database(db)) = cause else {
@@ -61,7 +61,8 @@ impl SqlSession for Session {
     }
 }
 
-/// Runs a statement on the pool, or on the connection of a transaction.
+/// Runs a statement on the pool, or on the connection of a transaction. With `rows` it returns the
+/// rows, otherwise the number of changed rows.
 async fn run<'c>(
     on: impl sqlx::PgExecutor<'c>,
     entity: &'static EntityDesc,
@@ -101,8 +102,8 @@ impl SqlDriver for Driver {
             let text = statement::checked(entity, text, spelling(&naming), condition)?;
             let text = sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(text));
             match sqlx::Executor::prepare(&self.pool, text).await {
-                // Types of parameters come with their values; without them the server may not know
-                // which are meant.
+                // The values determine the types of the parameters. Without values the server may
+                // be unable to choose a type, which is not an error here.
                 Err(sqlx::Error::Database(error))
                     if matches!(error.code().as_deref(), Some("42P18" | "42725")) =>
                 {

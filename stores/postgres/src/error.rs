@@ -31,14 +31,14 @@ pub(super) fn of(naming: &Naming, entity: &EntityDesc, error: tokio_postgres::Er
         return Error::invalid(Problem::new(
             "",
             "range",
-            "a sum is beyond the range of whole numbers",
+            "a sum is outside of the range of 64-bit integers",
         ));
     }
     plain(error)
 }
 
-/// The server stopped a statement before its end.
-pub(super) fn ended() -> Error {
+/// The error of a statement that the server has canceled: `timeout`.
+pub(super) fn canceled() -> Error {
     Error::new(Code::Timeout, "The database took too long")
 }
 
@@ -47,18 +47,18 @@ pub(super) fn plain(error: tokio_postgres::Error) -> Error {
     let Some(state) = error.code() else {
         return Error::unavailable(error);
     };
-    if is_ended(&error) {
-        return ended();
+    if is_canceled(&error) {
+        return canceled();
     }
-    // By class: connection, rollback (serialization, deadlock), resources, operator intervention,
-    // system; also a standby server.
-    let passing = ["08", "40", "53", "57", "58"]
+    // By SQLSTATE class: connection, rollback (serialization, deadlock), resources, operator
+    // intervention, system. Also a standby server.
+    let transient = ["08", "40", "53", "57", "58"]
         .iter()
         .any(|class| state.code().starts_with(class))
         || *state == SqlState::LOCK_NOT_AVAILABLE
         || *state == SqlState::READ_ONLY_SQL_TRANSACTION;
-    let repeatable = may_repeat(&error);
-    let error = if passing {
+    let repeatable = may_retry(&error);
+    let error = if transient {
         Error::unavailable(error)
     } else {
         Error::internal(error)
@@ -70,16 +70,16 @@ pub(super) fn plain(error: tokio_postgres::Error) -> Error {
     }
 }
 
-/// Whether the statement hit a lock time-out, or the server rolled it back in favor of another one,
-/// so that it can be retried.
-pub(super) fn may_repeat(error: &tokio_postgres::Error) -> bool {
-    is_held_up(error)
+/// Whether the statement can be retried: it hit a lock timeout, or the server rolled it back in
+/// favor of another one.
+pub(super) fn may_retry(error: &tokio_postgres::Error) -> bool {
+    is_lock_timeout(error)
         || is_deadlock(error)
         || error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
 }
 
 /// Whether the statement waited too long for a lock.
-pub(super) fn is_held_up(error: &tokio_postgres::Error) -> bool {
+pub(super) fn is_lock_timeout(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
@@ -88,13 +88,13 @@ pub(super) fn is_deadlock(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
 }
 
-/// Whether the server stopped the statement before its end.
-pub(super) fn is_ended(error: &tokio_postgres::Error) -> bool {
+/// Whether the server canceled the statement, for example because of its time limit.
+pub(super) fn is_canceled(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::QUERY_CANCELED)
 }
 
-/// Whether the server does not understand the statement.
-pub(super) fn is_unreadable(error: &tokio_postgres::Error) -> bool {
+/// Whether the server cannot parse or does not support the statement.
+pub(super) fn is_unsupported(error: &tokio_postgres::Error) -> bool {
     error
         .code()
         .is_some_and(|c| c.code().starts_with("42") || c.code().starts_with("0A"))
@@ -117,13 +117,13 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// The beginning of a text that is no number, which a statement converts in place of a value that
-/// its column does not take yet. The name of the column follows. The server logs a violated
-/// constraint with all values of the row, but of this failure only the text.
+/// The start of a text that is not a number; the name of a column follows. If a column does not
+/// accept a value yet, a statement converts this text to a number, which fails. A violated
+/// constraint would be logged with all values of the row; this error is logged with the text only.
 pub(super) const PENDING: &str = "linchpin: schema_pending: ";
 
-/// Whether a value was refused that the column takes only after the open migration. `at` is the
-/// column and the constraint that the server named.
+/// Whether the error is about a value that the column accepts only after the open migration. `at`
+/// is the column and the constraint in the error of the server.
 pub(super) fn is_pending(
     naming: &Naming,
     entity: &EntityDesc,
@@ -132,7 +132,7 @@ pub(super) fn is_pending(
     message: &str,
 ) -> bool {
     match (state, at) {
-        // The text of `PENDING`.
+        // `PENDING` is not a number.
         ("22P02", _) => message
             .split_once(PENDING)
             .and_then(|(_, rest)| rest.strip_suffix('"'))
@@ -151,14 +151,14 @@ pub(super) fn is_missing(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| names.contains(code))
 }
 
-/// Whether a constraint is the primary key of a table, under its present or declared name.
+/// Whether a constraint is the primary key of a table, with its current or its declared name.
 pub(super) fn is_key(naming: &Naming, entity: &EntityDesc, constraint: &str) -> bool {
     constraint == schema::key_name(entity)
         || constraint == linchpin_core::schema::key_name(naming.table(entity))
 }
 
-/// The wire names of the fields in the detail of a violation: `Key (a, b)=(1, 2) already exists.`,
-/// in the language of the server.
+/// The wire names of the fields in the detail of a violation: `Key (a, b)=(1, 2) already exists.`
+/// The words may be in another language.
 fn detailed(naming: &Naming, entity: &EntityDesc, detail: &str) -> Option<Vec<&'static str>> {
     let (_, columns) = detail.split_once('(')?;
     let (columns, _) = columns.split_once(")=(")?;

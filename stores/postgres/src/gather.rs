@@ -1,11 +1,11 @@
 //! Concurrent reads of one record are batched into one statement.
 //!
 //! The first callers run the statement themselves, as many as there are connections. Calls that
-//! arrive meanwhile are answered in groups, one group after the other. If enough calls wait,
-//! further groups run concurrently, up to the number of connections. One more starts when the last
-//! group started some time ago, so that a slow network delays no call twice. The server's cost per
-//! statement is paid once per group. Groups are separate tasks: no call waits for a caller that has
-//! stopped waiting for its own answer.
+//! arrive during this time are combined into groups, one group after the other. If 12 or more calls
+//! wait, further groups run concurrently, up to the number of connections. A further group also
+//! starts if the last one started 300 µs ago or more, so that on a slow network no call waits for a
+//! whole round trip of another group. The server's cost per statement is paid once per group.
+//! Groups run in separate tasks, so a caller that stops waiting does not stop its group.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,27 +24,28 @@ use super::{bind, error};
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{Plan, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
-use linchpin_sql::kept::Kept;
 use linchpin_sql::names::Naming;
+use linchpin_sql::replaced::ReplacedField;
 
 /// The maximum number of calls in a group.
-const MOST: usize = 64;
+const MAX_GROUP: usize = 64;
 /// The number of waiting calls that starts a concurrent group. Fewer calls wait for the end of the
 /// running group, which saves the server a statement.
-const ENOUGH: usize = 12;
-/// The interval after which a group starts although others are running: longer than a nearby server
-/// takes to answer one.
-const PACE: Duration = Duration::from_micros(300);
+const CONCURRENT_FROM: usize = 12;
+/// A further group starts this long after the last one, even if others are running. A nearby server
+/// answers a group in less time.
+const START_INTERVAL: Duration = Duration::from_micros(300);
 
-/// The calls of a statement that can be answered together.
+/// Combines concurrent calls of a statement.
 pub(super) struct Gather {
     sql: Sql,
     binds: Vec<Bind>,
     kinds: Vec<Type>,
-    /// The column after the record's columns: the number of the call that a row answers.
-    number: usize,
-    /// The fields that have an earlier column as well.
-    kept: Box<[Kept]>,
+    /// The position of the column that contains the number of the call that a row belongs to. It
+    /// follows the columns of the record.
+    number_column: usize,
+    /// The fields that also have an earlier column.
+    replaced: Box<[ReplacedField]>,
     /// The generation of names that the statement is rendered for.
     generation: u64,
     state: Mutex<State>,
@@ -56,12 +57,13 @@ struct State {
     alone: usize,
     groups: usize,
     /// The start of the last group.
-    began: Instant,
-    pace: Duration,
-    /// The server cannot run the combined statement: every call runs alone.
-    unfit: bool,
+    last_start: Instant,
+    start_interval: Duration,
+    /// Whether the server cannot run the combined statement. Every call then runs alone.
+    is_unsupported: bool,
+    /// The number of combined statements so far.
     #[cfg(test)]
-    input: usize,
+    combined: usize,
 }
 
 impl State {
@@ -69,7 +71,7 @@ impl State {
     fn next(&mut self) -> Vec<Call> {
         // Calls whose callers have stopped waiting are skipped.
         self.waiting.retain(|call| !call.answer.is_closed());
-        let first = self.waiting.len().min(MOST);
+        let first = self.waiting.len().min(MAX_GROUP);
         self.waiting.drain(..first).collect()
     }
 }
@@ -78,7 +80,7 @@ impl State {
 pub(super) struct Input {
     pub(super) args: Vec<Value>,
     pub(super) rows: Rows,
-    /// Its permit in the limit of calls in progress.
+    /// The permit of the call in the limit of statements in progress.
     pub(super) admitted: OwnedSemaphorePermit,
 }
 
@@ -91,12 +93,13 @@ struct Call {
 /// The result of a call that has waited.
 pub(super) enum Answer {
     Done(Result<Rows>),
-    /// The statement of its group failed, perhaps because of another call: each call runs alone.
+    /// The statement of the group failed, perhaps because of another call. Each call must run
+    /// alone.
     Alone(Input),
 }
 
-/// The way in which a call runs.
-#[allow(clippy::large_enum_variant)] // it is taken apart where it is made; a box would cost every read more
+/// How a call runs.
+#[allow(clippy::large_enum_variant)] // the value is short-lived; a box would make every read slower
 pub(super) enum Joined<'a> {
     /// By itself, now.
     Now(Option<Alone<'a>>, Input),
@@ -114,16 +117,16 @@ impl Drop for Alone<'_> {
 }
 
 /// Runs one group after the other, until no call waits.
-struct Turn {
+struct GroupRunner {
     lane: Arc<Lane>,
     statement: Arc<Statement>,
-    /// The generation of names of the calls that wait.
+    /// The generation of names of the waiting calls.
     generation: u64,
-    patience: Duration,
+    answer_timeout: Duration,
 }
 
 impl Gather {
-    /// Creates it for a plan whose calls can be answered together.
+    /// Returns `None` if the calls of a plan cannot be combined.
     ///
     /// # Errors
     /// Like [`render::render`].
@@ -140,42 +143,42 @@ impl Gather {
             .iter()
             .map(|bind| bind.kind.clone())
             .collect();
-        let number = if matches!(plan, Plan::Exists { .. }) {
+        let number_column = if matches!(plan, Plan::Exists { .. }) {
             0
         } else {
-            entity.fields.len() + Kept::width(&rendered.kept)
+            entity.fields.len() + ReplacedField::width(&rendered.replaced)
         };
         let state = State {
             waiting: Vec::new(),
             alone: 0,
             groups: 0,
-            began: Instant::now(),
-            pace: PACE,
-            unfit: false,
+            last_start: Instant::now(),
+            start_interval: START_INTERVAL,
+            is_unsupported: false,
             #[cfg(test)]
-            input: 0,
+            combined: 0,
         };
         Ok(Some(Self {
             sql: Sql::new(rendered.sql),
             binds: rendered.binds,
             kinds,
-            number,
-            kept: rendered.kept,
+            number_column,
+            replaced: rendered.replaced,
             generation: naming.generation(),
             state: Mutex::new(state),
         }))
     }
 
-    /// The call runs by itself while few others do, otherwise in a group.
+    /// Lets a call run by itself while there are free connections; otherwise adds it to a group.
     pub(super) fn join(
         &self,
         lane: &Arc<Lane>,
         statement: &Arc<Statement>,
-        patience: Duration,
+        answer_timeout: Duration,
         input: Input,
     ) -> Joined<'_> {
         let mut state = self.state.lock();
-        if state.unfit {
+        if state.is_unsupported {
             return Joined::Now(None, input);
         }
         if state.alone + state.groups < lane.connections() {
@@ -185,31 +188,33 @@ impl Gather {
         let (answer, answered) = oneshot::channel();
         state.waiting.push(Call { input, answer });
         let now = Instant::now();
-        let most = if state.waiting.len() < ENOUGH {
+        let max_groups = if state.waiting.len() < CONCURRENT_FROM {
             1
         } else {
             lane.connections()
         };
-        if state.groups < most || now.duration_since(state.began) >= state.pace {
+        if state.groups < max_groups || now.duration_since(state.last_start) >= state.start_interval
+        {
             state.groups += 1;
-            state.began = now;
+            state.last_start = now;
             let calls = state.next();
             drop(state);
-            let turn = Turn {
+            let runner = GroupRunner {
                 lane: Arc::clone(lane),
                 statement: Arc::clone(statement),
                 generation: self.generation,
-                patience,
+                answer_timeout,
             };
-            drop(tokio::spawn(serve(turn, calls)));
+            drop(tokio::spawn(serve(runner, calls)));
         }
         Joined::Later(answered)
     }
 
-    /// The calls of the next group. If no call waits, or there are enough groups, the turn ends.
-    fn next_or_end(&self, most: usize) -> Vec<Call> {
+    /// The calls of the next group. The list is empty if no call waits or too many groups run; the
+    /// group task then ends.
+    fn next_or_end(&self, max_groups: usize) -> Vec<Call> {
         let mut state = self.state.lock();
-        let calls = if state.groups > most {
+        let calls = if state.groups > max_groups {
             Vec::new()
         } else {
             state.next()
@@ -217,7 +222,7 @@ impl Gather {
         if calls.is_empty() {
             state.groups -= 1;
         } else {
-            state.began = Instant::now();
+            state.last_start = Instant::now();
         }
         calls
     }
@@ -232,7 +237,7 @@ impl Gather {
     /// Disables the start of groups by interval.
     #[cfg(test)]
     pub(super) fn unpaced(&self) {
-        self.state.lock().pace = Duration::MAX;
+        self.state.lock().start_interval = Duration::MAX;
     }
 
     /// The number of waiting calls.
@@ -241,14 +246,14 @@ impl Gather {
         self.state.lock().waiting.len()
     }
 
-    /// The number of groups so far.
+    /// The number of combined statements so far.
     #[cfg(test)]
-    pub(super) fn input(&self) -> usize {
-        self.state.lock().input
+    pub(super) fn combined(&self) -> usize {
+        self.state.lock().combined
     }
 
-    /// Runs the combined statement; returns rows, and for each the number of its call, from 1.
-    async fn ask(
+    /// Runs the combined statement. Returns each row with the number of its call, from 1.
+    async fn run_combined(
         &self,
         live: &Live,
         calls: &[Call],
@@ -260,7 +265,7 @@ impl Gather {
             .map_err(Failure::Unsent)?;
         #[cfg(test)]
         {
-            self.state.lock().input += 1;
+            self.state.lock().combined += 1;
         }
         let args: Vec<&[Value]> = calls.iter().map(|call| &*call.input.args).collect();
         let values = bind::gathered(&self.binds, &args).map_err(Failure::Own)?;
@@ -270,67 +275,70 @@ impl Gather {
             .await
             .map_err(Failure::Server)?;
         let numbered = rows.and_then(|row| {
-            std::future::ready(row.try_get(self.number).map(|number| (number, row)))
+            std::future::ready(row.try_get(self.number_column).map(|number| (number, row)))
         });
         numbered.try_collect().await.map_err(Failure::Server)
     }
 
-    /// Answers calls with one statement, or lets each run alone if that fails: another call may be
-    /// the cause.
-    async fn answer(&self, turn: &Turn, mut calls: Vec<Call>) {
-        let Ok(place) = turn.lane.place().await else {
+    /// Answers calls with one statement. If it fails, each call runs alone, because another call
+    /// may be the cause.
+    async fn answer(&self, runner: &GroupRunner, mut calls: Vec<Call>) {
+        let Ok(connection) = runner.lane.connection().await else {
             return calls.into_iter().for_each(Call::alone);
         };
-        let live = Arc::clone(&place.live);
-        let found = match tokio::time::timeout(turn.patience, self.ask(&live, &calls)).await {
-            Ok(Ok(found)) => found,
-            Ok(Err(Failure::Unsent(failure) | Failure::Server(failure)))
-                if error::is_ended(&failure) =>
+        let live = Arc::clone(&connection.live);
+        let found =
+            match tokio::time::timeout(runner.answer_timeout, self.run_combined(&live, &calls))
+                .await
             {
-                return calls
-                    .into_iter()
-                    .for_each(|call| call.end(Err(error::ended())));
-            }
-            Ok(Err(failure)) => {
-                self.state.lock().unfit |=
-                    matches!(failure, Failure::Unsent(e) if error::is_unreadable(&e));
-                return calls.into_iter().for_each(Call::alone);
-            }
-            Err(_) => {
-                place.abandon();
-                return calls.into_iter().for_each(|call| {
-                    call.end(Err(Error::unavailable("the database does not answer")));
-                });
-            }
-        };
-        let mut sound: Vec<Result<()>> = calls.iter().map(|_| Ok(())).collect();
+                Ok(Ok(found)) => found,
+                Ok(Err(Failure::Unsent(failure) | Failure::Server(failure)))
+                    if error::is_canceled(&failure) =>
+                {
+                    return calls
+                        .into_iter()
+                        .for_each(|call| call.end(Err(error::canceled())));
+                }
+                Ok(Err(failure)) => {
+                    self.state.lock().is_unsupported |=
+                        matches!(failure, Failure::Unsent(e) if error::is_unsupported(&e));
+                    return calls.into_iter().for_each(Call::alone);
+                }
+                Err(_) => {
+                    connection.abandon();
+                    return calls.into_iter().for_each(|call| {
+                        call.end(Err(Error::unavailable("the database does not answer")));
+                    });
+                }
+            };
+        let mut validity: Vec<Result<()>> = calls.iter().map(|_| Ok(())).collect();
         for (number, row) in &found {
             let at = usize::try_from(*number)
                 .ok()
                 .and_then(|number| number.checked_sub(1));
-            let Some((call, sound)) =
-                at.and_then(|at| Some((calls.get_mut(at)?, sound.get_mut(at)?)))
+            let Some((call, validity)) =
+                at.and_then(|at| Some((calls.get_mut(at)?, validity.get_mut(at)?)))
             else {
                 continue;
             };
-            if self.number == 0 {
+            if self.number_column == 0 {
                 call.input.rows.push::<[Value]>(&[]);
             } else {
-                let row = PgRow::new(row, turn.statement.entity, &self.kept);
+                let row = PgRow::new(row, runner.statement.entity, &self.replaced);
                 call.input.rows.push(&row);
-                *sound = row.sound();
+                *validity = row.validity();
             }
         }
-        for (mut call, sound) in calls.into_iter().zip(sound) {
+        for (mut call, validity) in calls.into_iter().zip(validity) {
             let rows = std::mem::take(&mut call.input.rows);
-            call.end(sound.map(|()| rows));
+            call.end(validity.map(|()| rows));
         }
     }
 }
 
 impl Call {
     fn end(self, outcome: Result<Rows>) {
-        // A caller that has stopped waiting needs no answer.
+        // The send fails if the caller has stopped waiting.
         drop(self.answer.send(Answer::Done(outcome)));
     }
 
@@ -339,26 +347,26 @@ impl Call {
     }
 }
 
-/// Answers calls, and calls that arrive meanwhile.
-async fn serve(turn: Turn, calls: Vec<Call>) {
-    let statement = Arc::clone(&turn.statement);
-    let Some(gather) = of(&statement, turn.generation) else {
+/// Answers the calls of a group. Dropping the runner starts the next group.
+async fn serve(runner: GroupRunner, calls: Vec<Call>) {
+    let statement = Arc::clone(&runner.statement);
+    let Some(gather) = gather_of(&statement, runner.generation) else {
         return;
     };
     if !calls.is_empty() {
-        gather.answer(&turn, calls).await;
+        gather.answer(&runner, calls).await;
     }
 }
 
-/// The calls that wait, under the names that they were rendered with.
-fn of(statement: &Statement, generation: u64) -> Option<&Gather> {
+/// The combined form of a statement for one generation of names.
+fn gather_of(statement: &Statement, generation: u64) -> Option<&Gather> {
     Native::at(statement, generation)?.gather.as_ref()
 }
 
-impl Drop for Turn {
+impl Drop for GroupRunner {
     // Waiting calls are served even if a group panics.
     fn drop(&mut self) {
-        let Some(gather) = of(&self.statement, self.generation) else {
+        let Some(gather) = gather_of(&self.statement, self.generation) else {
             return;
         };
         let calls = gather.next_or_end(self.lane.connections());
@@ -369,9 +377,9 @@ impl Drop for Turn {
             lane: Arc::clone(&self.lane),
             statement: Arc::clone(&self.statement),
             generation: self.generation,
-            patience: self.patience,
+            answer_timeout: self.answer_timeout,
         };
-        // A runtime that shuts down drops the task: waiting calls get an error.
+        // A runtime that shuts down drops the task. The waiting calls then get an error.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(serve(next, calls))),
             Err(_) => drop((calls, next)),

@@ -1,4 +1,4 @@
-//! Combined calls: each gets its own record, independent of the other calls.
+//! Tests of combined calls: each call gets its own record, independent of the other calls.
 
 use super::tests::server;
 use super::*;
@@ -45,14 +45,15 @@ fn by_key(filter: Filter) -> Plan {
     }
 }
 
-async fn until(seen: impl Fn() -> bool) {
-    while !seen() {
+/// Waits until a condition is true.
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
         tokio::task::yield_now().await;
     }
 }
 
 /// Locks the table, starts one read, then all calls, and unlocks when all of them wait.
-async fn at_once(
+async fn run_while_locked(
     store: &Arc<PostgresStore>,
     plan: Plan,
     rows: &Rows,
@@ -79,7 +80,7 @@ async fn at_once(
         );
         tokio::spawn(async move { store.run(&statement, args, rows).await })
     };
-    // One runs by itself, one is a group of its own; all others wait.
+    // One call runs by itself, one is a separate group, all others wait.
     let first = start(&calls[0]);
     until(|| gather.under_way() == (1, 0)).await;
     let second = start(&calls[1]);
@@ -95,9 +96,9 @@ async fn at_once(
         answers.push(call.await.expect("no panic"));
     }
     assert_eq!(
-        (gather.waiting(), gather.input()),
+        (gather.waiting(), gather.combined()),
         (0, 1 + (calls.len() - 2).div_ceil(64)),
-        "statements for all that waited"
+        "combined statements for all waiting calls"
     );
     until(|| gather.under_way() == (0, 0)).await;
     answers
@@ -112,9 +113,9 @@ async fn each_of_many_calls_gets_its_own_record() {
         .collect();
     let json = Rows::json(&Arc::new(Projection::of(&THING, |_, _| true)));
     let alone = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
-    let together = at_once(&store, by_key(Filter::TRUE), &json, calls.clone()).await;
+    let answers = run_while_locked(&store, by_key(Filter::TRUE), &json, calls.clone()).await;
     let mut found = 0;
-    for (call, rows) in calls.into_iter().zip(together) {
+    for (call, rows) in calls.into_iter().zip(answers) {
         let rows = rows.expect("an answer");
         let own = store
             .run(&alone, call.clone(), json.clone())
@@ -132,7 +133,7 @@ async fn each_of_many_calls_gets_its_own_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_condition_is_that_of_the_call() {
+async fn each_gathered_call_keeps_its_own_condition() {
     let store = store(40).await;
     let arg = |index| {
         Operand::One(Source::Arg {
@@ -151,11 +152,11 @@ async fn every_condition_is_that_of_the_call() {
         ));
     let calls: Vec<Vec<Value>> = (0..40)
         .map(|i| {
-            let whole = i as i64;
+            let number = i as i64;
             let args = [
                 key(i),
-                Value::Int(whole),
-                Value::Float(whole as f64),
+                Value::Int(number),
+                Value::Float(number as f64),
                 Value::Bool(true),
                 Value::Date(Timestamp::from_millis(20)),
             ];
@@ -163,7 +164,7 @@ async fn every_condition_is_that_of_the_call() {
         })
         .collect();
     // The even numbers up to 20, except 0, because its half is not less than it.
-    let answers = at_once(
+    let answers = run_while_locked(
         &store,
         Plan::Exists {
             filter: Filter::eq_arg(0, 0).and(filter),
@@ -183,12 +184,13 @@ async fn every_condition_is_that_of_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_fails_fails_alone() {
+async fn a_failed_call_does_not_fail_the_other_calls_of_its_group() {
     let store = store(10).await;
     let mut calls: Vec<Vec<Value>> = (0..10).map(|i| vec![key(i)]).collect();
     // The server cannot store this text.
     calls[5] = vec![Value::Text("a\0b".to_owned())];
-    let answers = at_once(&store, by_key(Filter::TRUE), &Rows::records(&THING), calls).await;
+    let answers =
+        run_while_locked(&store, by_key(Filter::TRUE), &Rows::records(&THING), calls).await;
     for (i, answer) in answers.into_iter().enumerate() {
         match answer {
             Ok(rows) => assert!(i != 5 && rows.records[0][0] == key(i), "{i}"),
@@ -199,7 +201,7 @@ async fn a_call_that_fails_fails_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_takes_nobody_along() {
+async fn a_dropped_call_does_not_cancel_its_group() {
     let store = store(4).await;
     let statement = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
     let gather = Native::of(&statement)
@@ -225,18 +227,18 @@ async fn who_leaves_takes_nobody_along() {
     until(|| gather.under_way() == (1, 0)).await;
     let second = start(0);
     until(|| gather.under_way() == (1, 1)).await;
-    let (left, stayed) = (start(1), start(2));
+    let (dropped, waiting) = (start(1), start(2));
     until(|| gather.waiting() == 2).await;
-    left.abort();
-    assert!(left.await.is_err());
-    // The same for the calls that the others wait for.
+    dropped.abort();
+    assert!(dropped.await.is_err());
+    // The running call and the running group are dropped, too.
     for call in [first, second] {
         call.abort();
         assert!(call.await.is_err());
     }
     other.rollback().await.expect("undone");
     assert_eq!(
-        stayed.await.expect("no panic").expect("an answer").records[0][0],
+        waiting.await.expect("no panic").expect("an answer").records[0][0],
         key(2)
     );
     assert_eq!(
@@ -252,7 +254,7 @@ async fn who_leaves_takes_nobody_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_for_who_does_not_ask_for_its_answer() {
+async fn an_unpolled_call_does_not_delay_the_others() {
     let store = store(4).await;
     let statement = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
     let gather = Native::of(&statement)
@@ -261,8 +263,8 @@ async fn nobody_waits_for_who_does_not_ask_for_its_answer() {
         .as_ref()
         .expect("a statement of one record");
     let read = |i: usize| store.run(&statement, vec![key(i)], Rows::records(&THING));
-    // Started, and then not polled. If this thread pauses, the answer may be there already: then
-    // another read is started.
+    // The read is polled once and then not again. If this thread pauses, the answer may have
+    // arrived already; then another read is started.
     let mut tries = 0;
     let idle = loop {
         let mut started = Box::pin(async { read(0).await });
@@ -271,7 +273,7 @@ async fn nobody_waits_for_who_does_not_ask_for_its_answer() {
             break started;
         }
         tries += 1;
-        assert!(tries < 1_000, "every read has its answer at once");
+        assert!(tries < 1_000, "every read was answered at its first poll");
     };
     for i in 1..4 {
         assert_eq!(read(i).await.expect("an answer").records[0][0], key(i));
@@ -285,7 +287,7 @@ async fn nobody_waits_for_who_does_not_ask_for_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_counts_among_what_is_under_way() {
+async fn waiting_calls_count_as_statements_in_progress() {
     let store = store(2).await;
     let statement = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
     let gather = Native::of(&statement)
@@ -314,7 +316,7 @@ async fn who_waits_counts_among_what_is_under_way() {
         call.abort();
         drop(call.await);
     }
-    // The callers have stopped waiting, but their statements still run: only the one that ran by
+    // The callers have stopped waiting, but their statements still run. Only the call that ran by
     // itself has released its permit.
     assert_eq!(free - store.reads.free(), 11);
     other.rollback().await.expect("undone");

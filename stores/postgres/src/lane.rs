@@ -1,5 +1,5 @@
-//! The fast lane: a few shared connections; statements of many callers are pipelined on each of
-//! them.
+//! Lanes: groups of shared connections. Statements of many callers are pipelined on each
+//! connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,8 @@ use super::connect::Connector;
 use linchpin_core::causes;
 use linchpin_core::{Error, Result};
 
-/// The first and the longest pause between attempts to connect.
+/// The first and the longest pause between attempts to connect. The pause doubles after each
+/// failure.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// An open connection.
@@ -36,6 +37,7 @@ impl Live {
 #[derive(Default)]
 struct Slot {
     live: RwLock<Option<Arc<Live>>>,
+    /// The number of statements in progress.
     waiting: AtomicUsize,
 }
 
@@ -43,27 +45,28 @@ struct Slot {
 pub(super) struct Lane {
     slots: Vec<Arc<Slot>>,
     permits: Arc<Semaphore>,
+    /// The maximum number of statements in progress.
     capacity: usize,
     /// The number of connections made so far.
     made: watch::Receiver<usize>,
     /// The time limit for the first connection.
-    patience: Duration,
+    connect_timeout: Duration,
     stop: watch::Sender<bool>,
 }
 
-/// A connection in use; it was the least busy one when it was chosen.
-pub(super) struct Place {
+/// A statement's use of a shared connection. It is counted to find the least busy connection.
+pub(super) struct LaneConnection {
     slot: Arc<Slot>,
     pub(super) live: Arc<Live>,
 }
 
-impl Drop for Place {
+impl Drop for LaneConnection {
     fn drop(&mut self) {
         self.slot.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Place {
+impl LaneConnection {
     /// Closes the connection for all callers, because it does not answer.
     pub(super) fn abandon(&self) {
         let mut live = self.slot.live.write();
@@ -74,23 +77,23 @@ impl Place {
 }
 
 impl Lane {
-    /// Starts to connect; each broken connection is replaced.
+    /// Starts to connect in the background. Each broken connection is replaced.
     pub(super) fn start(connector: &Arc<Connector>, connections: usize, capacity: usize) -> Self {
-        let (made_by, made) = watch::channel(0);
-        let made_by = Arc::new(made_by);
+        let (made_sender, made) = watch::channel(0);
+        let made_sender = Arc::new(made_sender);
         let (stop, stopped) = watch::channel(false);
         let slots: Vec<Arc<Slot>> = (0..connections.max(1)).map(|_| Arc::default()).collect();
         for slot in &slots {
-            let (slot, connector, made_by, mut stopped) = (
+            let (slot, connector, made_sender, mut stopped) = (
                 Arc::clone(slot),
                 Arc::clone(connector),
-                Arc::clone(&made_by),
+                Arc::clone(&made_sender),
                 stopped.clone(),
             );
             tokio::spawn(async move {
                 tokio::select! {
-                    () = maintain(&slot, &connector, &made_by) => {}
-                    // Also if the store is dropped.
+                    () = maintain(&slot, &connector, &made_sender) => {}
+                    // This also ends if the store is dropped, because that closes the channel.
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
                 *slot.live.write() = None;
@@ -101,7 +104,7 @@ impl Lane {
             permits: Arc::new(Semaphore::new(capacity)),
             capacity,
             made,
-            patience: connector.patience,
+            connect_timeout: connector.connect_timeout,
             stop,
         }
     }
@@ -111,7 +114,7 @@ impl Lane {
         self.slots.len()
     }
 
-    /// Takes a permit of the limit of statements in progress.
+    /// Takes a permit for a statement in progress; `unavailable` if none is left.
     pub(super) fn admit(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.permits)
             .try_acquire_owned()
@@ -123,21 +126,21 @@ impl Lane {
             })
     }
 
-    /// Takes a connection; it waits only before the first connection exists.
-    pub(super) async fn place(&self) -> Result<Place> {
-        if let Some(place) = self.at_once() {
-            return Ok(place);
+    /// Takes a connection. Waits only if no connection has been opened yet.
+    pub(super) async fn connection(&self) -> Result<LaneConnection> {
+        if let Some(connection) = self.at_once() {
+            return Ok(connection);
         }
         if *self.made.borrow() == 0 {
             let mut made = self.made.clone();
-            drop(tokio::time::timeout(self.patience, made.wait_for(|n| *n > 0)).await);
+            drop(tokio::time::timeout(self.connect_timeout, made.wait_for(|n| *n > 0)).await);
         }
         self.at_once()
             .ok_or_else(|| Error::unavailable("the database cannot be reached"))
     }
 
-    /// The least busy connection, if there is one now.
-    pub(super) fn at_once(&self) -> Option<Place> {
+    /// The least busy open connection, without waiting.
+    pub(super) fn at_once(&self) -> Option<LaneConnection> {
         let slots = self.slots.iter().filter_map(|slot| {
             let live = slot.live.read();
             live.as_ref()
@@ -146,7 +149,7 @@ impl Lane {
         });
         let (slot, live) = slots.min_by_key(|(slot, _)| slot.waiting.load(Ordering::Relaxed))?;
         slot.waiting.fetch_add(1, Ordering::Relaxed);
-        Some(Place {
+        Some(LaneConnection {
             slot: Arc::clone(slot),
             live,
         })
@@ -168,11 +171,11 @@ impl Lane {
     }
 
     /// Refuses new statements, waits for running ones, and disconnects.
-    pub(super) async fn close(&self, patience: Duration) {
+    pub(super) async fn close(&self, time_limit: Duration) {
         let all = u32::try_from(self.capacity).unwrap_or(u32::MAX);
-        let ended = tokio::time::timeout(patience, self.permits.acquire_many(all)).await;
+        let ended = tokio::time::timeout(time_limit, self.permits.acquire_many(all)).await;
         if ended.is_err() {
-            tracing::warn!("statements were still under way when the store was closed");
+            tracing::warn!("statements were still running when the store was closed");
         }
         self.permits.close();
         drop(ended);
@@ -187,7 +190,8 @@ async fn maintain(slot: &Slot, connector: &Connector, made: &watch::Sender<usize
         match connector.connect().await {
             Ok((client, connection)) => {
                 let live = Arc::new(Live::new(client));
-                // The settings need a driven connection; it is published after they are applied.
+                // The settings need a running driver. Others can use the connection after the
+                // settings are applied.
                 let driven = tokio::spawn(connection);
                 if let Err(error) = connector.prepare(&live.client).await {
                     tracing::warn!(%error, "a new connection to the database was lost");

@@ -1,10 +1,11 @@
-//! The store for growth: a `PostgreSQL` server, or an engine with the same protocol.
+//! The store for a `PostgreSQL` server, or an engine with the same protocol.
 //!
-//! The fast lane runs generated statements, prepared once per connection. Statements of many
-//! callers are pipelined on shared connections. Reads and writes have separate connections, because
-//! a slow commit delays every answer after it. The conversation pool is a `sqlx` pool for schema
-//! set-up, inspection and the application's own SQL. Transactions have connections of their own and
-//! run the same prepared statements.
+//! Generated statements run on shared connections (lanes), on which the statements of many callers
+//! are pipelined. They are prepared once per connection. Reads and writes have separate
+//! connections, because a slow commit delays every answer after it. A `sqlx` pool, the conversation
+//! pool, runs the set-up of the outbox and the application's own SQL. Each transaction has a
+//! separate connection and runs the same prepared statements. Each schema session has a separate
+//! connection, too.
 //!
 //! A `json` value is stored as JSONB and is returned with the same meaning; the order of its
 //! members and white space may differ.
@@ -54,7 +55,7 @@ use self::connect::Connector;
 use self::gather::{Answer, Input, Joined};
 use self::lane::Lane;
 use self::native::Native;
-use self::outbox::{Courier, Handover};
+use self::outbox::{Handover, OutboxConnection};
 pub use self::provider::{KIND, OnPostgres, PostgresProvider};
 use self::run::Failure;
 use self::scan::Scan;
@@ -65,7 +66,7 @@ use linchpin_core::BoxFuture;
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::schema::SchemaStore;
 use linchpin_core::store::{
-    Names, Outbox, Patience, Plan, RefreshNames, Reply, Rows, SqlDriver, Statement, Store,
+    LockWait, Names, Outbox, Plan, RefreshNames, Reply, Rows, SqlDriver, Statement, Store,
     StoreKind, Transaction,
 };
 use linchpin_core::{Error, Result, Value};
@@ -73,63 +74,63 @@ use linchpin_sql::access::Span;
 use linchpin_sql::names::{Prepared, PresentNames};
 use linchpin_sql::read_slots::{ReadSlot, ReadSlots};
 
-/// How long closing waits for running work.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How much longer than the server's own limit the store waits for an answer.
+/// Closing the store waits at most this long for running statements.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The store waits this much longer for an answer than the time limit of the server.
 const GRACE: Duration = Duration::from_secs(5);
 /// The maximum number of rows of a read on a shared connection.
-const AMONG: i64 = 500;
+const MAX_SHARED_ROWS: i64 = 500;
 /// The number of retries of a statement that the server rolled back in favor of another one.
-const REPEATS: usize = 3;
+const MAX_RETRIES: usize = 3;
 
-/// The address of the server, and limits of its use.
+/// The address of the server, numbers of connections and time limits.
 #[derive(Clone)]
 pub struct PostgresOptions {
     /// `postgres://user:password@host:port/database`, with the optional parameters `sslmode`
     /// (`disable`, `prefer`, `require`, `verify-full`) and `sslrootcert` (a PEM file).
     pub url: String,
-    /// Connections for reads that an index covers; they are shared, and answers come in order.
+    /// Connections for reads that an index covers. They are shared: each returns its answers in the
+    /// order of its statements.
     pub readers: usize,
-    /// Connections for reads that may take long, and the same number again for short attempts of
-    /// these reads.
+    /// Connections for long reads, and the same number again for short attempts of these reads.
     pub scans: usize,
     /// Connections for writes, and the same number again for writes that record events or wait for
-    /// a lock: each of those is a transaction of its own.
+    /// a lock: each of those is a separate transaction.
     pub writers: usize,
-    /// The maximum number of connections of the conversation pool.
+    /// The maximum number of connections of the `sqlx` pool for the application's own SQL.
     pub pool: usize,
     /// The maximum number of concurrent transactions of this process, each on its own connection;
-    /// at most three quarters of them may be transactions that wait for long. Transactions of
+    /// at most three quarters of them may be transactions that wait long for locks. Transactions of
     /// `Cx::transaction` begin 100 ms apart, or earlier if the previous one has ended or waits for
-    /// a lock. So short ones do not deadlock among themselves. Longer ones may, if they write the
-    /// same records in opposite order: then the server ends one of them with `unavailable`, and its
+    /// a lock. So short ones do not deadlock with each other. Longer ones may, if they write the
+    /// same records in opposite order. The server then ends one of them with `unavailable`, and its
     /// caller must retry. All other transactions (of operations, counters, `on_delete`, the audit
-    /// log, idempotent calls) begin at once and retry by themselves.
+    /// log, idempotent calls) begin immediately, and the framework retries them.
     pub transactions: usize,
-    /// The maximum number of reads in progress, and also of writes; further ones are refused with
-    /// 503.
+    /// The maximum number of reads in progress, and separately of writes. Further statements are
+    /// refused with 503 (`unavailable`).
     pub in_flight: usize,
     /// The time limit of a statement on the server.
     pub statement_timeout: Duration,
     /// The time limit of connecting.
     pub connect_timeout: Duration,
-    /// Whether a write counts as done only when it is on the server's disk; if not, a crash may
-    /// lose the last moments.
+    /// Whether a write returns only after it is on the disk of the server. If not, a crash of the
+    /// server may lose the last writes.
     pub synchronous_commit: bool,
 }
 
 impl PostgresOptions {
-    /// 2 connections for reads, 4 for long reads and 4 for short attempts of them, 16 for writes,
-    /// 16 for writes that record events or wait for a lock, up to 8 for transactions and up to 8
-    /// for conversations; 1024 reads and writes in progress; 30 s for a statement, 5 s to connect;
-    /// durable.
+    /// The defaults: 2 connections for reads, 4 for long reads and 4 for short attempts of them, 16
+    /// for writes, 16 for writes that record events or wait for a lock, up to 8 for transactions
+    /// and up to 8 for the application's own SQL; 1,024 reads and 1,024 writes in progress; 30 s
+    /// for a statement, 5 s to connect; a write is on disk before it returns.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             readers: 2,
             scans: 4,
-            // Each write waits for the server's disk at its end, so there are as many concurrent
-            // commits as connections.
+            // Each write ends with a wait for the disk of the server, so the number of connections
+            // limits the number of concurrent commits.
             writers: 16,
             pool: 8,
             transactions: 8,
@@ -142,7 +143,7 @@ impl PostgresOptions {
 }
 
 impl std::fmt::Debug for PostgresOptions {
-    // Without the URL, which contains a password.
+    // The URL is left out, because it contains a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresOptions")
             .field("readers", &self.readers)
@@ -165,7 +166,7 @@ pub struct PostgresStore {
     /// For writes that record events or wait for a lock.
     recorded: Arc<Sessions>,
     /// Delivers events.
-    courier: Courier,
+    outbox_connection: OutboxConnection,
     /// Receives events after their commit.
     handover: Arc<Handover>,
     pool: sqlx::PgPool,
@@ -173,9 +174,9 @@ pub struct PostgresStore {
     names: Arc<PresentNames>,
     schema: schema::Schema,
     /// The time limit for an answer.
-    patience: Duration,
+    answer_timeout: Duration,
     /// The server's time limit of a statement.
-    time: Duration,
+    statement_timeout: Duration,
     closed: tokio::sync::OnceCell<()>,
 }
 
@@ -188,7 +189,7 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Starts to connect. It needs a tokio runtime.
+    /// Opens the store; it connects in the background. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// If the URL is invalid; the message never contains a password. An unreachable server is
@@ -208,7 +209,7 @@ impl PostgresStore {
                 let settings = Arc::clone(&settings);
                 Box::pin(async move {
                     for setting in settings.iter() {
-                        // It consists of numbers and fixed text only.
+                        // The setting consists of numbers and fixed text only.
                         sqlx::query(sqlx::AssertSqlSafe(setting.as_str()))
                             .execute(&mut *connection)
                             .await?;
@@ -229,7 +230,7 @@ impl PostgresStore {
             scans: Lane::start(&connector, options.scans, options.in_flight),
             read_slots: ReadSlots::new(options.scans, options.in_flight),
             writes: Lane::start(
-                &Arc::new(connector.hasty()),
+                &Arc::new(connector.with_short_lock_timeout()),
                 options.writers,
                 options.in_flight,
             ),
@@ -245,19 +246,19 @@ impl PostgresStore {
                 options.statement_timeout,
                 (&names, &handover),
             ),
-            courier: Courier::new(&connector, options.statement_timeout + GRACE),
+            outbox_connection: OutboxConnection::new(&connector, options.statement_timeout + GRACE),
             handover,
             connector,
             pool,
             names,
             schema,
-            patience: options.statement_timeout + GRACE,
-            time: options.statement_timeout,
+            answer_timeout: options.statement_timeout + GRACE,
+            statement_timeout: options.statement_timeout,
             closed: tokio::sync::OnceCell::new(),
         })
     }
 
-    /// The conversation pool, for the application's own transactions and statements.
+    /// The `sqlx` pool for the application's own transactions and statements.
     pub fn pool(&self) -> &sqlx::PgPool {
         &self.pool
     }
@@ -269,30 +270,31 @@ impl PostgresStore {
         rows: Rows,
     ) -> Result<Rows> {
         let reads = statement.plan.reads();
-        // Later statements on the connection wait for this one.
+        // A shared connection runs only short reads, because later statements wait for the earlier
+        // ones.
         let native = Native::of(statement)?;
-        let scans = reads && !native.span.within(AMONG, &args)?;
+        let scans = reads && !native.span.within(MAX_SHARED_ROWS, &args)?;
         let lane = match reads {
             _ if scans => &self.scans,
             true => &*self.reads,
             false => &self.writes,
         };
-        let asked = Input {
+        let input = Input {
             args,
             rows,
             admitted: lane.admit()?,
         };
-        let (_alone, asked) = match native
+        let (_alone, input) = match native
             .gather
             .as_ref()
-            .filter(|_| native.is_plain(&asked.args))
+            .filter(|_| native.is_plain(&input.args))
         {
-            None => (None, asked),
-            Some(gather) => match gather.join(&self.reads, statement, self.patience, asked) {
-                Joined::Now(alone, asked) => (alone, asked),
+            None => (None, input),
+            Some(gather) => match gather.join(&self.reads, statement, self.answer_timeout, input) {
+                Joined::Now(alone, input) => (alone, input),
                 Joined::Later(answer) => match answer.await {
                     Ok(Answer::Done(outcome)) => return outcome,
-                    Ok(Answer::Alone(asked)) => (None, asked),
+                    Ok(Answer::Alone(input)) => (None, input),
                     Err(_) => return Err(Error::unavailable("a read was interrupted")),
                 },
             },
@@ -301,9 +303,9 @@ impl PostgresStore {
             args,
             rows,
             admitted: _admitted,
-        } = asked;
-        // Each future is in a box of its own: the future of a read by key must be small, because it
-        // is created and moved with every such read.
+        } = input;
+        // Each future is boxed. The future of a read by key must be small, because it is created
+        // and moved with every such read.
         if scans
             && let Some(outcome) =
                 Box::pin(self.short_reads.attempt(native, statement, &args, &rows)).await
@@ -313,19 +315,19 @@ impl PostgresStore {
         if !reads {
             return Box::pin(self.write(statement, &args, rows)).await;
         }
-        let own = if scans {
+        let slot = if scans {
             Some(Box::pin(self.read_slots.take(rows.caller)).await?)
         } else {
             None
         };
-        Box::pin(self.send(lane, own, statement, &args, rows)).await
+        Box::pin(self.send(lane, slot, statement, &args, rows)).await
     }
 
-    /// Runs a statement on a lane, or alone in a slot for long reads.
+    /// Runs a statement on a lane, or in a slot for long reads.
     async fn send(
         &self,
         lane: &Lane,
-        mut own: Option<ReadSlot>,
+        mut slot: Option<ReadSlot>,
         statement: &Arc<Statement>,
         args: &[Value],
         rows: Rows,
@@ -335,40 +337,42 @@ impl PostgresStore {
         let (mut lost, mut renamed) = (false, false);
         loop {
             let generation = self.names.generation();
-            let place = lane.place().await?;
-            let live = Arc::clone(&place.live);
+            let connection = lane.connection().await?;
+            let live = Arc::clone(&connection.live);
             // A long read is canceled when its caller stops waiting.
-            let (place, scan) = match own.take() {
-                None => (Some(place), None),
-                Some(own) => (None, Some(Scan::new(&self.connector, place, own))),
+            let (connection, scan) = match slot.take() {
+                None => (Some(connection), None),
+                Some(slot) => (None, Some(Scan::new(&self.connector, connection, slot))),
             };
-            let mut taken = rows.clone();
-            let outcome =
-                tokio::time::timeout(self.patience, run::run(&live, statement, args, &mut taken))
-                    .await;
+            let mut result = rows.clone();
+            let outcome = tokio::time::timeout(
+                self.answer_timeout,
+                run::run(&live, statement, args, &mut result),
+            )
+            .await;
             let Ok(outcome) = outcome else {
-                if let Some(place) = place {
-                    place.abandon();
+                if let Some(connection) = connection {
+                    connection.abandon();
                 }
                 return Err(Error::unavailable("the database does not answer"));
             };
-            own = scan.and_then(Scan::over);
+            slot = scan.and_then(Scan::finish);
             let failure = match outcome {
-                Ok(()) => return Ok(taken),
+                Ok(()) => return Ok(result),
                 Err(failure) => failure,
             };
-            // A write that may have been done is never repeated. A write that was not sent gets
-            // another connection.
+            // A write is never repeated if the server may have run it. A write that was not sent
+            // gets another connection.
             let again = match &failure {
                 Failure::Unsent(_) => !std::mem::replace(&mut lost, true),
                 Failure::Server(e) if reads && error::is_lost(e) => {
                     !std::mem::replace(&mut lost, true)
                 }
-                Failure::Server(e) if reads && error::may_repeat(e) && repeats < REPEATS => {
+                Failure::Server(e) if reads && error::may_retry(e) && repeats < MAX_RETRIES => {
                     repeats += 1;
                     true
                 }
-                // The server has done nothing: a write can be repeated as well.
+                // The server has changed nothing, so a write can be repeated, too.
                 Failure::Server(e) if error::is_missing(e) && !renamed => {
                     renamed = true;
                     Box::pin(self.names.refreshed(generation)).await?
@@ -383,8 +387,8 @@ impl PostgresStore {
 
     async fn ping(&self, lane: &Lane) -> Result<()> {
         let _admitted = lane.admit()?;
-        let place = lane.place().await?;
-        place
+        let connection = lane.connection().await?;
+        connection
             .live
             .client
             .simple_query("SELECT 1")
@@ -394,21 +398,25 @@ impl PostgresStore {
     }
 
     async fn finish(&self) {
-        let sessions =
-            async { tokio::join!(self.sessions.close(PATIENCE), self.recorded.close(PATIENCE)) };
+        let sessions = async {
+            tokio::join!(
+                self.sessions.close(CLOSE_TIMEOUT),
+                self.recorded.close(CLOSE_TIMEOUT)
+            )
+        };
         let scans = async {
-            self.short_reads.close(PATIENCE).await;
-            self.read_slots.close(PATIENCE).await;
-            self.scans.close(PATIENCE).await;
+            self.short_reads.close(CLOSE_TIMEOUT).await;
+            self.read_slots.close(CLOSE_TIMEOUT).await;
+            self.scans.close(CLOSE_TIMEOUT).await;
         };
         tokio::join!(
-            self.reads.close(PATIENCE),
+            self.reads.close(CLOSE_TIMEOUT),
             scans,
-            self.writes.close(PATIENCE),
+            self.writes.close(CLOSE_TIMEOUT),
             sessions,
-            self.courier.close()
+            self.outbox_connection.close()
         );
-        if tokio::time::timeout(PATIENCE, self.pool.close())
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.pool.close())
             .await
             .is_err()
         {
@@ -443,7 +451,8 @@ impl Store for PostgresStore {
             && Native::of(statement).is_ok_and(|native| !matches!(native.span, Span::One))
     }
 
-    // A statement that waited for a record still uses the snapshot from the start of its wait.
+    // After a wait for a locked record, a statement still computes with the snapshot from before
+    // the wait.
     fn computes(&self, last: bool) -> bool {
         !last
     }
@@ -463,12 +472,12 @@ impl Store for PostgresStore {
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        self.begin_with(Patience::Once)
+        self.begin_with(LockWait::UntilTimeout)
     }
 
-    fn begin_with(&self, patience: Patience) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+    fn begin_with(&self, lock_wait: LockWait) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         Box::pin(async move {
-            Ok(Box::new(self.sessions.begin(patience).await?) as Box<dyn Transaction>)
+            Ok(Box::new(self.sessions.begin(lock_wait).await?) as Box<dyn Transaction>)
         })
     }
 

@@ -41,14 +41,15 @@ fn thing(id: &str, slug: &str) -> Vec<Value> {
     record
 }
 
-/// The statements that keep in the database whether the names are the declared ones.
+/// Statements that restore the declared names, and store this in the table `switch`.
 fn switched() -> Vec<String> {
     let mut all = contracted(&[&THING]);
     all.push("UPDATE switch SET done = 1".to_owned());
     all
 }
 
-/// A store with other names of [`THING`], which reads in the database whether they are gone.
+/// A store with other names of [`THING`]. It reads from the database whether the declared names are
+/// in use.
 async fn switching() -> Arc<PostgresStore> {
     let store = Arc::new(open());
     create_tables(&*store, &[&THING]).await.expect("created");
@@ -57,11 +58,11 @@ async fn switching() -> Arc<PostgresStore> {
     statements.push("INSERT INTO switch VALUES (0)".to_owned());
     execute(&store, statements).await.expect("renamed");
     store.set_names(Arc::new(names));
-    let of = Arc::downgrade(&store);
+    let weak = Arc::downgrade(&store);
     store.on_stale_names(Arc::new(move || {
-        let of = of.clone();
+        let weak = weak.clone();
         Box::pin(async move {
-            let Some(store) = of.upgrade() else {
+            let Some(store) = weak.upgrade() else {
                 return Ok(());
             };
             let done: i64 = sqlx::query_scalar("SELECT done FROM switch")
@@ -120,17 +121,18 @@ async fn names_change_under_load_without_a_failed_request() {
     let scan = store
         .prepare(&THING, by_key(Filter::eq_arg(2, 0)))
         .expect("a plan");
-    let (over, done) = (
+    let (stop, rounds) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicUsize::new(0)),
     );
     let load: Vec<_> = (0..4)
         .map(|task| {
-            let (store, over, done) = (Arc::clone(&store), Arc::clone(&over), Arc::clone(&done));
+            let (store, stop, rounds) =
+                (Arc::clone(&store), Arc::clone(&stop), Arc::clone(&rounds));
             let (insert, read, scan) = (insert.clone(), read.clone(), scan.clone());
             tokio::spawn(async move {
                 let mut number = 0;
-                while !over.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     let key = format!("{task}-{number}");
                     number += 1;
                     let record = thing(&key, &key);
@@ -141,23 +143,23 @@ async fn names_change_under_load_without_a_failed_request() {
                     assert_eq!(found.count, 1);
                     let none = vec![Value::Text("none".to_owned())];
                     store.run(&scan, none, Rows::count()).await.expect("read");
-                    done.fetch_add(1, Ordering::Relaxed);
+                    rounds.fetch_add(1, Ordering::Relaxed);
                 }
             })
         })
         .collect();
-    let more = |than: usize| {
-        let done = Arc::clone(&done);
+    let wait_for_rounds = |count: usize| {
+        let rounds = Arc::clone(&rounds);
         async move {
-            while done.load(Ordering::Relaxed) < than {
+            while rounds.load(Ordering::Relaxed) < count {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
     };
-    more(20).await;
+    wait_for_rounds(20).await;
     execute(&store, switched()).await.expect("switched");
-    more(done.load(Ordering::Relaxed) + 20).await;
-    over.store(true, Ordering::Relaxed);
+    wait_for_rounds(rounds.load(Ordering::Relaxed) + 20).await;
+    stop.store(true, Ordering::Relaxed);
     for task in load {
         task.await.expect("no request failed");
     }
@@ -166,7 +168,7 @@ async fn names_change_under_load_without_a_failed_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_meets_the_change_of_names_is_not_repeated() {
+async fn a_transaction_is_not_repeated_after_a_rename() {
     let store = switching().await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     execute(&store, switched()).await.expect("switched");
@@ -189,24 +191,24 @@ async fn a_transaction_that_meets_the_change_of_names_is_not_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_in_a_transaction_of_its_own_is_repeated_under_the_new_names() {
+async fn a_single_write_is_repeated_under_the_new_names() {
     let store = switching().await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     execute(&store, switched()).await.expect("switched");
-    // A write that keeps its records is such a transaction, as one with events is.
-    let kept = Rows::count().witnessing(&THING);
+    // A write that records its rows runs in a separate transaction, like a write with events.
+    let recorded_rows = Rows::count().with_changed_records(&THING);
     let mut rows = store
-        .run(&insert, thing("a", "a"), kept)
+        .run(&insert, thing("a", "a"), recorded_rows)
         .await
         .expect("stored");
-    let records = rows.witnessed();
+    let records = rows.take_changed_records();
     assert_eq!(records.len(), 1);
     assert_eq!(records[0][0], Value::Text("a".to_owned()));
     store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_column_that_no_change_of_names_explains_is_internal() {
+async fn a_missing_column_without_a_rename_is_an_internal_error() {
     let store = switching().await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     let drop = "ALTER TABLE \"was conformance_things\" DROP COLUMN \"was meta\"";
@@ -223,7 +225,7 @@ async fn a_missing_column_that_no_change_of_names_explains_is_internal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_column_without_a_field_gets_its_filler() {
+async fn a_required_column_without_a_field_is_filled() {
     let store = switching().await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     store
@@ -241,7 +243,7 @@ async fn a_column_without_a_field_gets_its_filler() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_the_database_does_not_take_yet_is_schema_pending() {
+async fn a_value_that_the_database_does_not_accept_yet_is_schema_pending() {
     let store = open();
     create_tables(&store, &[&THING]).await.expect("created");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
@@ -272,7 +274,7 @@ async fn a_value_that_the_database_does_not_take_yet_is_schema_pending() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pending_value_leaves_no_record_in_the_log_of_the_server() {
-    // The log is that of this server alone.
+    // The test starts its own server, so the log contains only its statements.
     let server = server::Server::start();
     let mut options = PostgresOptions::new(server.url());
     (options.readers, options.scans, options.writers) = (1, 1, 2);
@@ -301,7 +303,7 @@ async fn a_pending_value_leaves_no_record_in_the_log_of_the_server() {
     let code = |outcome: Result<Rows>| outcome.map(|_| ()).map_err(|error| error.code());
     let kept = store.run(&insert, thing("kept", "kept-secret"), Rows::count());
     kept.await.expect("stored");
-    // A violated constraint is logged with the record.
+    // The server logs a violated constraint with the values of the record.
     let refused = code(with("shown-secret", text("new")).await);
     assert_eq!(refused, Err(Code::Internal));
     assert!(server.log().contains("shown-secret"), "{}", server.log());
@@ -318,7 +320,7 @@ async fn a_pending_value_leaves_no_record_in_the_log_of_the_server() {
     let mut names = Names::default();
     names.tables.insert("conformance_things".to_owned(), own);
     store.set_names(Arc::new(names));
-    // After five runs the server may plan a statement for all values.
+    // After five runs the server may use a generic plan.
     for _ in 0..8 {
         for status in [Value::Null, text("new")] {
             let refused = code(with("hidden-secret", status.clone()).await);
@@ -346,7 +348,7 @@ async fn a_pending_value_leaves_no_record_in_the_log_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sql_of_a_handler_has_the_present_names() {
+async fn sql_of_a_handler_has_the_current_names() {
     let store = switching().await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     store
@@ -393,7 +395,7 @@ async fn sql_of_a_handler_has_the_present_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_of_another_type_has_both_columns_up_to_date() {
+async fn a_field_with_a_new_type_is_written_to_both_columns() {
     let store = open();
     keeps_both_columns(&store, execute).await;
     store.close().await;

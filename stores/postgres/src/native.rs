@@ -1,4 +1,4 @@
-//! A translated statement: its texts, and its prepared forms for each connection.
+//! A rendered statement: its SQL texts, and its prepared forms for each connection.
 
 use std::sync::Arc;
 
@@ -12,25 +12,28 @@ use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{Plan, Statement};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::Span;
-use linchpin_sql::kept::Kept;
 use linchpin_sql::names::{Naming, Prepared};
+use linchpin_sql::replaced::ReplacedField;
 use linchpin_sql::short_reads::ShortReads;
 
-/// The maximum number of cached texts for sets of null arguments; there are few in practice.
-const KEPT: usize = 64;
+/// The maximum number of cached texts for sets of null arguments, and of prepared forms of a text.
+/// There are few of both in practice.
+const MAX_CACHED: usize = 64;
 
 /// The native form of a statement.
 pub(super) struct Native {
-    /// For calls in which no decisive argument is null.
+    /// The text for calls in which no decisive argument is null. A decisive argument is one that
+    /// changes the text if it is null.
     plain: Arc<Text>,
     decisive: Vec<usize>,
+    /// The texts for calls with other null arguments, each with the slots that are null.
     others: Mutex<Vec<(Vec<usize>, Arc<Text>)>>,
-    /// For such calls, if many of them can be answered together.
+    /// Combines concurrent calls in which no decisive argument is null, if the plan allows it.
     pub(super) gather: Option<Gather>,
     /// The number of rows that a read examines.
     pub(super) span: Span,
     pub(super) short_reads: ShortReads,
-    /// The names that it is rendered with.
+    /// The names with which the statement is rendered.
     pub(super) naming: Arc<Naming>,
 }
 
@@ -58,7 +61,7 @@ impl Native {
         })
     }
 
-    /// The native form of a statement that this store has prepared, under the present names.
+    /// The native form of a statement that this store has prepared, with the current names.
     pub(super) fn of(statement: &Statement) -> Result<&Self> {
         let prepared: &Prepared<Self> = statement
             .native
@@ -90,7 +93,7 @@ impl Native {
             .filter(|slot| is_null(args, *slot))
             .collect();
         let mut others = self.others.lock();
-        if let Some((_, text)) = others.iter().find(|(of, _)| *of == nulls) {
+        if let Some((_, text)) = others.iter().find(|(slots, _)| *slots == nulls) {
             return Ok(Arc::clone(text));
         }
         let text = Arc::new(Text::new(render::render(
@@ -99,7 +102,7 @@ impl Native {
             &self.naming,
             &nulls,
         )?));
-        if others.len() == KEPT {
+        if others.len() == MAX_CACHED {
             others.remove(0);
         }
         others.push((nulls, Arc::clone(&text)));
@@ -113,18 +116,19 @@ fn is_null(args: &[Value], slot: usize) -> bool {
 
 /// One text of a statement.
 pub(super) struct Text {
-    /// The fields that have an earlier column as well.
-    pub(super) kept: Box<[Kept]>,
+    /// The fields that also have an earlier column.
+    pub(super) replaced: Box<[ReplacedField]>,
     pub(super) binds: Vec<Bind>,
     rows: Sql,
-    /// The same write without result rows.
+    /// The same write without `RETURNING`, for calls that only count.
     counting: Option<Sql>,
     kinds: Vec<Type>,
 }
 
-/// A text and its prepared forms, by connection.
+/// An SQL text and its prepared form for each connection.
 pub(super) struct Sql {
     text: String,
+    /// The prepared forms, each with the id of its connection.
     prepared: Mutex<Vec<(u64, tokio_postgres::Statement)>>,
 }
 
@@ -147,8 +151,9 @@ impl Sql {
         }
         let statement = live.client.prepare_typed(&self.text, kinds).await?;
         let mut prepared = self.prepared.lock();
-        // Removes the forms of closed connections.
-        if prepared.len() == KEPT {
+        // If the list is full, the oldest form is removed, so that forms of closed connections do
+        // not accumulate.
+        if prepared.len() == MAX_CACHED {
             prepared.remove(0);
         }
         if prepared.iter().all(|(id, _)| *id != live.id) {
@@ -162,7 +167,7 @@ impl Text {
     fn new(rendered: render::Rendered) -> Self {
         let kinds = rendered.binds.iter().map(|b| b.kind.clone()).collect();
         Self {
-            kept: rendered.kept,
+            replaced: rendered.replaced,
             binds: rendered.binds,
             rows: Sql::new(rendered.sql),
             counting: rendered.counting.map(Sql::new),

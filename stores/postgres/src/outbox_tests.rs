@@ -1,18 +1,18 @@
-//! The outbox: commits in another order than the numbers, rollbacks, and the choice of the
-//! delivering process.
+//! Tests of the outbox: commits in another order than the numbers, rollbacks, and the choice of the
+//! process that delivers events.
 
 use super::tests::server;
 use super::*;
 use linchpin_core::Timestamp;
 use linchpin_core::event::{Entry, OutboxRow};
-use linchpin_core::store::{Committed, Lost, Numbers};
+use linchpin_core::store::{Committed, Lost, Numbers, Parked};
 
 const LEASE: Duration = Duration::from_secs(15);
 
-/// Receives nothing.
-struct Nobody;
+/// Ignores all events.
+struct IgnoreAll;
 
-impl Committed for Nobody {
+impl Committed for IgnoreAll {
     fn committed(&self, _: Vec<Arc<OutboxRow>>) {}
     fn lost(&self, _: &[Entry]) {}
 }
@@ -27,7 +27,7 @@ async fn lead(store: &PostgresStore, consumer: &str) -> Option<i64> {
 }
 
 /// Writes an event like a transaction of the store: first a change, then the event.
-async fn leave(transaction: &mut sqlx::PgConnection, record: &str) -> i64 {
+async fn write_event(transaction: &mut sqlx::PgConnection, record: &str) -> i64 {
     sqlx::query("INSERT INTO records (id) VALUES ($1) ON CONFLICT DO NOTHING")
         .bind(record)
         .execute(&mut *transaction)
@@ -58,7 +58,7 @@ impl Fixture {
         store
             .outbox()
             .expect("an outbox")
-            .open(&["a", "b"], Arc::new(Nobody))
+            .open(&["a", "b"], Arc::new(IgnoreAll))
             .await
             .expect("an outbox");
         Self { url, store }
@@ -70,27 +70,27 @@ impl Fixture {
 
     async fn committed(&self, record: &str) -> i64 {
         let mut transaction = self.begin().await;
-        let seq = leave(&mut transaction, record).await;
+        let seq = write_event(&mut transaction, record).await;
         transaction.commit().await.expect("committed");
         seq
     }
 
-    async fn waiting(&self, consumer: &str, given: &[i64], limit: usize) -> Vec<i64> {
+    async fn waiting(&self, consumer: &str, processed: &[i64], limit: usize) -> Vec<i64> {
         let waiting = self
             .store
             .outbox()
             .expect("an outbox")
-            .waiting(consumer, &set(given), &[], limit)
+            .waiting(consumer, &set(processed), &[], limit)
             .await;
         let rows = waiting.expect("an answer").rows;
         rows.iter().map(|row| row.seq).collect()
     }
 
-    async fn settle(&self, consumer: &str, given: &[i64]) {
+    async fn settle(&self, consumer: &str, processed: &[i64]) {
         self.store
             .outbox()
             .expect("an outbox")
-            .settle(consumer, &set(given))
+            .settle(consumer, &set(processed))
             .await
             .expect("settled");
     }
@@ -101,10 +101,10 @@ impl Fixture {
         had.fetch_one(self.store.pool()).await.expect("a consumer")
     }
 
-    /// Settles no events repeatedly until the set has this value: transactions of other tests on
-    /// the server may still be open.
-    async fn comes_to(&self, consumer: &str, set: &str) {
-        let end = tokio::time::Instant::now() + Duration::from_secs(20);
+    /// Settles an empty set repeatedly until the processed numbers have this value: open
+    /// transactions of other tests on the server may delay it.
+    async fn wait_for_set(&self, consumer: &str, set: &str) {
+        let end = tokio::time::Instant::now() + Duration::from_mins(1);
         while self.had(consumer).await != set {
             assert!(
                 tokio::time::Instant::now() < end,
@@ -118,16 +118,16 @@ impl Fixture {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_commits_late_is_given_all_the_same() {
+async fn a_late_commit_is_delivered() {
     let fixture = Fixture::new().await;
     let mut late = fixture.begin().await;
-    let first = leave(&mut late, "late").await;
+    let first = write_event(&mut late, "late").await;
     let second = fixture.committed("soon").await;
     assert!(first < second, "numbers ascend");
     // Delivery does not wait for the open transaction.
     assert_eq!(fixture.waiting("a", &[], 9).await, [second]);
     assert!(fixture.waiting("a", &[second], 9).await.is_empty());
-    // Even if it is settled several times: the hole stays open as long as it can be filled.
+    // The hole stays open as long as it can be filled, even after several calls.
     for _ in 0..5 {
         fixture.settle("a", &[second]).await;
         assert_eq!(
@@ -139,7 +139,7 @@ async fn what_commits_late_is_given_all_the_same() {
     fixture.settle("a", &[third]).await;
     late.commit().await.expect("committed");
     assert_eq!(fixture.waiting("a", &[], 9).await, [first]);
-    // Committed, but not processed: closing holes must not include it.
+    // The row is committed but not processed: its number must not be added when holes are closed.
     for _ in 0..5 {
         fixture.settle("a", &[]).await;
         assert_eq!(fixture.waiting("a", &[], 9).await, [first]);
@@ -152,37 +152,37 @@ async fn what_commits_late_is_given_all_the_same() {
     assert_eq!(
         fixture.waiting("b", &[], 9).await,
         [first, second, third],
-        "each consumer has a set of its own"
+        "each consumer has its own set of processed numbers"
     );
     assert_eq!(fixture.waiting("b", &[first], 1).await, [second]);
     fixture.store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_undone_leaves_no_hole() {
+async fn rolled_back_rows_leave_no_gap() {
     let fixture = Fixture::new().await;
-    let mut given = Vec::new();
+    let mut processed = Vec::new();
     for round in 0..3 {
         let mut undone = fixture.begin().await;
-        leave(&mut undone, "undone").await;
+        write_event(&mut undone, "undone").await;
         undone.rollback().await.expect("undone");
-        given.push(fixture.committed(&format!("kept {round}")).await);
+        processed.push(fixture.committed(&format!("kept {round}")).await);
     }
-    assert_eq!(fixture.waiting("a", &[], 9).await, given);
-    fixture.settle("a", &given).await;
+    assert_eq!(fixture.waiting("a", &[], 9).await, processed);
+    fixture.settle("a", &processed).await;
     fixture
-        .comes_to("a", &format!("{{[1,{})}}", given[2] + 1))
+        .wait_for_set("a", &format!("{{[1,{})}}", processed[2] + 1))
         .await;
     assert!(fixture.waiting("a", &[], 9).await.is_empty());
     fixture.store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_of_a_record_are_in_order_whoever_began_first() {
+async fn events_of_a_record_are_in_the_order_of_its_changes() {
     let fixture = Fixture::new().await;
-    // It gets an id before the other one begins, and changes the record after it.
+    // `early` gets its transaction id before `late` begins, and changes the record after it.
     let mut early = fixture.begin().await;
-    leave(&mut early, "other").await;
+    write_event(&mut early, "other").await;
     let mut late = fixture.begin().await;
     let change =
         "INSERT INTO records (id) VALUES ('one') ON CONFLICT (id) DO UPDATE SET id = excluded.id";
@@ -190,8 +190,8 @@ async fn events_of_a_record_are_in_order_whoever_began_first() {
         .execute(&mut *late)
         .await
         .expect("changed");
-    let first = leave(&mut late, "one").await;
-    let waits: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+    let first = write_event(&mut late, "one").await;
+    let early_pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
         .fetch_one(&mut *early)
         .await
         .expect("a number");
@@ -200,14 +200,14 @@ async fn events_of_a_record_are_in_order_whoever_began_first() {
             .execute(&mut *early)
             .await
             .expect("changed, once the record is free");
-        let second = leave(&mut early, "one").await;
+        let second = write_event(&mut early, "one").await;
         early.commit().await.expect("committed");
         second
     });
-    // Until it waits for the end of the other one.
-    let held_up = "SELECT count(*) FROM pg_locks WHERE pid = $1 AND NOT granted";
-    while sqlx::query_scalar::<_, i64>(held_up)
-        .bind(waits)
+    // Waits until `early` is blocked by `late`.
+    let blocked_count = "SELECT count(*) FROM pg_locks WHERE pid = $1 AND NOT granted";
+    while sqlx::query_scalar::<_, i64>(blocked_count)
+        .bind(early_pid)
         .fetch_one(&mut *late)
         .await
         .expect("counted")
@@ -228,26 +228,33 @@ async fn one_process_leads_a_consumer_and_the_next_has_a_greater_fencing_number(
     let first = lead(&fixture.store, "a").await.expect("it leads");
     assert_eq!(lead(&fixture.store, "a").await, Some(first), "renewed");
     let other = PostgresStore::open(PostgresOptions::new(fixture.url.clone())).expect("opened");
-    assert_eq!(lead(&other, "a").await, None, "another one leads");
-    assert!(lead(&other, "b").await.is_some(), "nobody leads this one");
+    assert_eq!(lead(&other, "a").await, None, "another process leads");
+    assert!(
+        lead(&other, "b").await.is_some(),
+        "this consumer had no leader"
+    );
     assert_eq!(lead(&fixture.store, "b").await, None);
-    // It gives up; the next one has a greater number.
+    // The leader resigns; the next leader has a greater number.
     let outbox = fixture.store.outbox().expect("an outbox");
     outbox.resign(&["a"]).await.expect("resigned");
     let second = lead(&other, "a").await.expect("it leads");
     assert!(second > first);
-    // Its connection ends, as when its process is killed: it is replaced before its lease ends.
+    // The connection of the leader ends, as if its process was killed. It is replaced before its
+    // lease ends.
     other.close().await;
-    let end = tokio::time::Instant::now() + Duration::from_secs(10);
+    let end = tokio::time::Instant::now() + Duration::from_mins(1);
     let third = loop {
         if let Some(fence) = lead(&fixture.store, "a").await {
             break fence;
         }
-        assert!(tokio::time::Instant::now() < end, "nobody takes over");
+        assert!(
+            tokio::time::Instant::now() < end,
+            "another process takes over"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     assert!(third > second);
-    // A leader that only does not answer is replaced when its lease ends.
+    // A leader that does not answer, but whose connection is open, is replaced when its lease ends.
     let other = PostgresStore::open(PostgresOptions::new(fixture.url.clone())).expect("opened");
     assert_eq!(lead(&other, "a").await, None);
     sqlx::query("UPDATE linchpin_consumers SET until = now() - interval '1 second'")
@@ -261,7 +268,7 @@ async fn one_process_leads_a_consumer_and_the_next_has_a_greater_fencing_number(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_that_comes_back_is_told_how_many_rows_were_removed() {
+async fn a_returning_consumer_receives_the_number_of_removed_rows() {
     let fixture = Fixture::new().await;
     let mut all = Vec::new();
     for record in ["one", "two", "three", "four"] {
@@ -273,7 +280,7 @@ async fn a_consumer_that_comes_back_is_told_how_many_rows_were_removed() {
     let later = Timestamp::parse("2999-01-01T00:00:00Z").expect("an instant");
     // The app has only the first consumer now.
     assert_eq!(
-        outbox.prune(&["a"], later, later, 3).await.expect("looked"),
+        outbox.prune(&["a"], later, later, 3).await.expect("pruned"),
         3
     );
     let lost = Lost { count: 2, until: 0 };
@@ -285,17 +292,17 @@ async fn a_consumer_that_comes_back_is_told_how_many_rows_were_removed() {
         let left: Vec<i64> = waiting.rows.iter().map(|row| row.seq).collect();
         assert_eq!((waiting.lost, left), (Some(lost), vec![all[3]]));
     }
-    outbox.told("b", lost).await.expect("told");
+    outbox.lost_reported("b", lost).await.expect("a report");
     let waiting = outbox
         .waiting("b", &Numbers::NONE, &[], 9)
         .await
         .expect("rows");
-    assert_eq!(waiting.lost, None, "told once");
+    assert_eq!(waiting.lost, None, "a confirmed loss is not returned again");
     fixture.store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_a_process_knows_are_not_read_again() {
+async fn events_of_known_rows_are_not_read_again() {
     let fixture = Fixture::new().await;
     let (one, two) = (
         fixture.committed("one").await,
@@ -317,7 +324,7 @@ async fn rows_that_a_process_knows_are_not_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delivered_events_are_removed_when_all_have_had_them() {
+async fn events_are_removed_after_all_consumers_received_them() {
     let fixture = Fixture::new().await;
     let mut all = Vec::new();
     for record in ["one", "two", "three"] {
@@ -331,16 +338,16 @@ async fn delivered_events_are_removed_when_all_have_had_them() {
         outbox
             .prune(&["a", "b"], later, later, 9)
             .await
-            .expect("looked"),
+            .expect("pruned"),
         0,
-        "one has not had them"
+        "consumer b has not processed them"
     );
     fixture.settle("b", &all[..2]).await;
     assert_eq!(
         outbox
             .prune(&["a", "b"], earlier, earlier, 9)
             .await
-            .expect("looked"),
+            .expect("pruned"),
         0,
         "too young"
     );
@@ -348,27 +355,27 @@ async fn delivered_events_are_removed_when_all_have_had_them() {
         outbox
             .prune(&["a", "b", "nobody"], later, later, 9)
             .await
-            .expect("looked"),
+            .expect("pruned"),
         0,
-        "who is not known has had nothing"
+        "an unknown consumer has processed nothing"
     );
     assert_eq!(
         outbox
             .prune(&["a", "b"], later, later, 1)
             .await
-            .expect("looked"),
+            .expect("pruned"),
         1
     );
     assert_eq!(
         outbox
             .prune(&["a", "b"], later, later, 9)
             .await
-            .expect("looked"),
+            .expect("pruned"),
         1
     );
     assert_eq!(fixture.waiting("b", &[], 9).await, all[2..]);
-    // A new consumer starts with the events that are written from now on.
-    let again = outbox.open(&["a", "new"], Arc::new(Nobody));
+    // A new consumer gets only events that are written after its start.
+    let again = outbox.open(&["a", "new"], Arc::new(IgnoreAll));
     again.await.expect("opened again");
     assert!(fixture.waiting("new", &[], 9).await.is_empty());
     let four = fixture.committed("four").await;
@@ -377,7 +384,7 @@ async fn delivered_events_are_removed_when_all_have_had_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_somebody_else_are_refused() {
+async fn tables_of_another_application_are_refused() {
     let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
     sqlx::query("CREATE TABLE linchpin_outbox (seq TEXT)")
         .execute(store.pool())
@@ -386,10 +393,38 @@ async fn tables_of_somebody_else_are_refused() {
     let error = store
         .outbox()
         .expect("an outbox")
-        .open(&["a"], Arc::new(Nobody))
+        .open(&["a"], Arc::new(IgnoreAll))
         .await
         .expect_err("another shape")
         .to_string();
     assert!(error.contains("linchpin_outbox"), "{error}");
     store.close().await;
+}
+
+/// An event with fields beyond its payload is one JSON object in both tables. The consumer could
+/// otherwise not continue after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parked_event_of_another_process_keeps_its_json() {
+    let fixture = Fixture::new().await;
+    let event = r#"{"name":"records.created","route":"create","actor":"user","request":"r","of":"after","beyond":{"secret":true},"payload":{"id":"x"}}"#;
+    sqlx::query(
+        "INSERT INTO linchpin_outbox (id, entity, record, at, event) VALUES (gen_random_uuid(), 'records', 'x', now(), $1::json)",
+    )
+    .bind(event)
+    .execute(fixture.store.pool())
+    .await
+    .expect("recorded");
+    let outbox = fixture.store.outbox().expect("an outbox");
+    let waiting = outbox.waiting("a", &Numbers::NONE, &[], 1).await;
+    let parked = Parked {
+        event: waiting.expect("rows").rows[0].events[0].clone(),
+        error: "busy".to_owned(),
+        at: Timestamp::from_millis(5),
+    };
+    outbox.park("a", &parked).await.expect("parked");
+    let stored: String = sqlx::query_scalar("SELECT event::text FROM linchpin_parked")
+        .fetch_one(fixture.store.pool())
+        .await
+        .expect("a parked event");
+    assert_eq!(stored, event);
 }

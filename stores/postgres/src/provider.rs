@@ -1,4 +1,4 @@
-//! The facts of the store, and how an app opens it.
+//! The capabilities of the store, and the provider that opens it for an app.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::connect::Connector;
 use super::schema::Schema;
 use super::{PostgresOptions, PostgresStore};
 
-/// The facts of the store.
+/// The capabilities of the store.
 pub static KIND: StoreKind =
     StoreKind::new(POSTGRES.name, &["postgres", "postgresql"], "postgres://…")
         .granting(POSTGRES.grants)
@@ -20,7 +20,7 @@ pub static KIND: StoreKind =
 /// Opens the database that a URL names: `postgres://user:password@host:port/database`.
 #[derive(Clone, Debug)]
 pub struct PostgresProvider {
-    /// The limits of the server's use. The URL of these options is ignored.
+    /// Numbers of connections and time limits. The URL of these options is ignored.
     pub options: PostgresOptions,
 }
 

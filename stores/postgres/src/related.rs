@@ -40,8 +40,8 @@ impl Renderer<'_> {
         } else {
             format!(" ORDER BY {}", self.order(order)?)
         };
-        // A join with the first records of each value: later records are never read, whatever their
-        // number.
+        // A lateral join reads only the first records of each value, whatever the number of its
+        // records.
         Ok(format!(
             "SELECT {columns} FROM (SELECT DISTINCT unnest({values})) AS linchpin_values(linchpin_value) CROSS JOIN LATERAL \
              (SELECT * FROM {table} WHERE {column} = linchpin_values.linchpin_value AND {condition}{first} LIMIT {limit}) AS {table} \

@@ -12,17 +12,18 @@ use linchpin_core::schema::ColumnKind;
 use linchpin_core::store::Plan;
 use linchpin_core::store::layout::{self, StoredIndex};
 use linchpin_core::{Error, Result, Value};
-use linchpin_sql::kept::Kept;
 use linchpin_sql::names::Naming;
+use linchpin_sql::replaced::ReplacedField;
 
-/// The source of a parameter: a value, or the argument at a slot; and its SQL type.
+/// The source of a parameter (a value, or the argument at a slot) and its SQL type.
 #[derive(Clone, Debug)]
 pub(super) struct Bind {
+    /// `Err` is the slot of an argument.
     pub(super) value: std::result::Result<Value, usize>,
     pub(super) kind: Type,
     pub(super) form: Form,
     /// The field whose earlier value is bound instead of the value.
-    pub(super) earlier: Option<Box<Kept>>,
+    pub(super) earlier: Option<Box<ReplacedField>>,
 }
 
 /// The form in which a value is bound.
@@ -36,15 +37,16 @@ pub(super) enum Form {
 /// A rendered text.
 #[derive(Debug)]
 pub(super) struct Rendered {
-    /// Returns the entity's columns as rows; an upsert's rows end with whether it created a record.
+    /// The statement. It returns the columns of the entity; a row of an upsert ends with whether
+    /// the record was created.
     pub(super) sql: String,
-    /// The same write without rows, for callers that only count.
+    /// The same write without `RETURNING`, for calls that only count.
     pub(super) counting: Option<String>,
     pub(super) binds: Vec<Bind>,
     /// The slots for which a null argument changes the text.
     pub(super) decisive: Vec<usize>,
-    /// The fields that have an earlier column as well.
-    pub(super) kept: Box<[Kept]>,
+    /// The fields that also have an earlier column.
+    pub(super) replaced: Box<[ReplacedField]>,
 }
 
 /// Renders a plan for calls in which exactly the decisive arguments at `nulls` are null.
@@ -92,8 +94,8 @@ pub(super) fn render(
             None,
         ),
         Plan::Hold { filter } => {
-            // A mark as deleted is an update that changes no key: it would not conflict with the
-            // weaker lock.
+            // Marking a record as deleted is an update that changes no key. Such an update does not
+            // conflict with the weaker lock.
             let lock = if entity.soft_delete.is_some() {
                 "FOR SHARE"
             } else {
@@ -147,13 +149,13 @@ pub(super) fn render(
         counting,
         binds: r.binds,
         decisive: r.decisive,
-        kept: r.kept,
+        replaced: r.replaced,
     })
 }
 
-/// Renders a read of one record for many calls at once: a parameter is a list with one value per
-/// call, and a row ends with the number of the call that it answers, from 1. `None` if the plan, or
-/// one of its values, cannot be combined.
+/// Renders a read of one record for many combined calls. A parameter is a list with one value per
+/// call. A row ends with the number of its call, from 1. Returns `None` if the plan, or one of its
+/// values, cannot be combined.
 ///
 /// # Errors
 /// Like [`render`].
@@ -197,8 +199,8 @@ pub(super) fn gathered(
     }
     let calls: Vec<String> = lists.iter().map(|at| format!("${}", at + 1)).collect();
     let names: Vec<String> = lists.iter().map(|at| call_value(at + 1)).collect();
-    // The limit has no effect on the result, but it keeps the server from another access path than
-    // for one call.
+    // The limit does not change the result, but with it the server uses the same access path as for
+    // one call.
     let sql = format!(
         "SELECT {answer}{CALLS}.n FROM unnest({}) WITH ORDINALITY AS {CALLS}({}, n) CROSS JOIN LATERAL \
          (SELECT {columns} FROM {table} WHERE {condition} LIMIT 1) AS r",
@@ -213,12 +215,12 @@ pub(super) fn gathered(
         counting: None,
         binds: r.binds,
         decisive: r.decisive,
-        kept: r.kept,
+        replaced: r.replaced,
     }))
 }
 
-/// The relation of the calls that one statement answers. No table has this name, because names of
-/// entities contain no spaces.
+/// The relation of the combined calls. No table has this name, because names of entities contain no
+/// spaces.
 const CALLS: &str = "\"linchpin calls\"";
 
 /// The column of a call's value in a combined statement.
@@ -238,7 +240,7 @@ fn array_of(kind: &Type) -> Option<Type> {
     })
 }
 
-/// A condition with literal values, for the application's own text that already has parameters `$1`
+/// A condition with literal values, for the application's own SQL that already has parameters `$1`
 /// to `$before`.
 ///
 /// # Errors
@@ -281,11 +283,12 @@ pub(super) fn type_of_column(kind: &ColumnKind) -> Type {
 
 /// The type of a list of a field's values.
 pub(super) fn list_of(kind: Kind) -> Result<Type> {
-    array_of(&type_of(kind)).ok_or_else(|| Error::internal("only scalars stand in lists"))
+    array_of(&type_of(kind))
+        .ok_or_else(|| Error::internal("the elements of a list must be scalars"))
 }
 
 /// The direction of a key of an index or an order. Null is the smallest value. For a key without
-/// nulls nothing is added, so that the index of the primary key can be used as well.
+/// nulls no `NULLS` clause is added, so that the index of the primary key can also be used.
 pub(super) fn direction(optional: bool, desc: bool) -> &'static str {
     match (optional, desc) {
         (false, false) => "ASC",
@@ -295,9 +298,12 @@ pub(super) fn direction(optional: bool, desc: bool) -> &'static str {
     }
 }
 
-/// The earlier column of a field, and that of the copy.
-pub(super) fn earlier_columns(kept: &Kept) -> (String, String) {
-    (quote(&kept.columns.old), quote(&kept.columns.source))
+/// The earlier column of a field, and the column with the copy of its value.
+pub(super) fn earlier_columns(replaced: &ReplacedField) -> (String, String) {
+    (
+        quote(&replaced.columns.old),
+        quote(&replaced.columns.source),
+    )
 }
 
 /// A name in SQL; doubling the quotes makes every name legal.
@@ -319,12 +325,12 @@ pub(super) struct Renderer<'a> {
     /// The number of aliases used for other tables.
     links: usize,
     nulls: &'a [usize],
-    /// The number of parameters before its own.
+    /// The number of parameters before those of this text.
     before: usize,
     /// Whether arguments are columns of the combined calls.
     gathers: bool,
-    /// The fields of its entity that have an earlier column as well.
-    pub(super) kept: Box<[Kept]>,
+    /// The fields of its entity that also have an earlier column.
+    pub(super) replaced: Box<[ReplacedField]>,
     binds: Vec<Bind>,
     decisive: Vec<usize>,
 }
@@ -344,7 +350,7 @@ impl<'a> Renderer<'a> {
             nulls,
             before,
             gathers: false,
-            kept: naming.kept(entity),
+            replaced: naming.replaced_fields(entity),
             binds: Vec::new(),
             decisive: Vec::new(),
         }
@@ -387,7 +393,7 @@ impl Renderer<'_> {
     }
 
     /// The condition of a partial index; empty if it contains all records.
-    pub(super) fn only(&self, index: &StoredIndex) -> String {
+    pub(super) fn index_condition(&self, index: &StoredIndex) -> String {
         let live = index.live.then(|| self.live()).flatten();
         let null = index
             .null
@@ -400,25 +406,25 @@ impl Renderer<'_> {
         }
     }
 
-    /// Renders a part over the columns of another table, under its alias.
+    /// Renders a part with the columns of another table, under an alias.
     pub(super) fn over<T>(
         &mut self,
         entity: &'static EntityDesc,
         scope: String,
         part: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let kept = self.naming.kept(entity);
+        let replaced = self.naming.replaced_fields(entity);
         let outer = (
             std::mem::replace(&mut self.entity, entity),
             std::mem::replace(&mut self.scope, scope),
-            std::mem::replace(&mut self.kept, kept),
+            std::mem::replace(&mut self.replaced, replaced),
         );
         let rendered = part(self);
-        (self.entity, self.scope, self.kept) = outer;
+        (self.entity, self.scope, self.replaced) = outer;
         rendered
     }
 
-    /// The condition that a linked record exists.
+    /// The condition that a related record exists.
     fn linked(&mut self, linked: &Linked) -> Result<String> {
         let own = self.column(linked.field)?;
         self.links += 1;
@@ -440,22 +446,23 @@ impl Renderer<'_> {
         let (table, fields) = (self.table(), self.entity.fields);
         let column = |name: String| format!("{table}.{name}");
         let mut all: Vec<String> = fields.iter().map(|f| column(self.column_of(f))).collect();
-        for kept in &self.kept {
-            let next = &all[kept.field];
-            let (old, source) = earlier_columns(kept);
-            all.push(kept.added([next, &column(old), &column(source)]));
+        for replaced in &self.replaced {
+            let next = &all[replaced.field];
+            let (old, source) = earlier_columns(replaced);
+            all.push(replaced.added([next, &column(old), &column(source)]));
         }
         all.join(", ")
     }
 
-    /// The bare name of the column of a field that a statement compares or computes.
+    /// The quoted column, without table, of a field that a statement compares or computes.
     pub(super) fn name(&self, field: usize) -> Result<String> {
         let name = self.written(field)?;
-        self.naming.apart(self.entity, &self.entity.fields[field])?;
+        self.naming
+            .refuse_replaced(self.entity, &self.entity.fields[field])?;
         Ok(name)
     }
 
-    /// The bare name of the column of a field that a statement writes.
+    /// The quoted column, without table, of a field that a statement writes.
     pub(super) fn written(&self, field: usize) -> Result<String> {
         self.entity
             .fields
@@ -489,12 +496,12 @@ impl Renderer<'_> {
     pub(super) fn earlier(
         &mut self,
         value: std::result::Result<Value, usize>,
-        kept: &Kept,
+        replaced: &ReplacedField,
     ) -> String {
-        let kind = type_of_column(&kept.columns.kind);
+        let kind = type_of_column(&replaced.columns.kind);
         let parameter = self.bind(value, kind, Form::Plain);
         if let Some(bind) = self.binds.last_mut() {
-            bind.earlier = Some(Box::new(kept.clone()));
+            bind.earlier = Some(Box::new(replaced.clone()));
         }
         parameter
     }
@@ -524,7 +531,7 @@ impl Renderer<'_> {
             Source::Value(value) => Ok(self.bind(Ok(value.clone()), kind, form)),
             Source::Arg { index, .. } => Ok(self.bind(Err(*index), kind, form)),
             other => Err(Error::internal(format!(
-                "a plan holds {other:?} instead of an argument"
+                "a plan contains {other:?} instead of an argument"
             ))),
         }
     }
@@ -537,6 +544,7 @@ impl Renderer<'_> {
         self.nulls.contains(&slot)
     }
 
+    /// Like `lacks`, but an argument that is not nullable is never null and needs no other text.
     fn is_null(&mut self, source: &Source) -> bool {
         match source {
             Source::Value(value) => value.is_null(),
@@ -548,7 +556,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// Whether a source has no value in the calls of this text.
+    /// Whether a source is null in the calls of this text.
     fn lacks(&mut self, source: &Source) -> bool {
         match source {
             Source::Arg { index, .. } => self.slot_is_null(*index),
@@ -562,7 +570,7 @@ impl Renderer<'_> {
             Filter::Any(list) if list.is_empty() => Ok("FALSE".to_owned()),
             Filter::All(list) => self.join(list, " AND "),
             Filter::Any(list) => self.join(list, " OR "),
-            // The exact text of the partial indexes' condition, so that the server can use these
+            // This is the exact condition of the partial indexes, so that the server can use these
             // indexes.
             Filter::Cond { .. } if layout::is_live(self.entity, filter) => {
                 Ok(self.qualified_live())
@@ -572,17 +580,21 @@ impl Renderer<'_> {
                 field,
                 key,
                 value,
-                held,
+                must_exist,
             } => {
                 let (column, key) = (self.column(*field)?, literal(key));
                 let value = self.source(value, Type::JSONB)?;
                 let there = format!(
                     "EXISTS (SELECT 1 FROM jsonb_array_elements(COALESCE({column}, '[]'::jsonb)) AS e(v) WHERE e.v -> {key} = {value})"
                 );
-                Ok(if *held { there } else { format!("NOT {there}") })
+                Ok(if *must_exist {
+                    there
+                } else {
+                    format!("NOT {there}")
+                })
             }
             Filter::Linked(linked) => self.linked(linked),
-            // Calls without the value have another text.
+            // If the value is null, the call has another text.
             Filter::Given(source) => {
                 Ok(if self.lacks(source) { "FALSE" } else { "TRUE" }.to_owned())
             }
@@ -597,17 +609,17 @@ impl Renderer<'_> {
         )
     }
 
-    fn join(&mut self, list: &[Filter], with: &str) -> Result<String> {
+    fn join(&mut self, list: &[Filter], operator: &str) -> Result<String> {
         let parts: Vec<String> = list.iter().map(|f| self.filter(f)).collect::<Result<_>>()?;
         Ok(if parts.len() == 1 {
             parts.concat()
         } else {
-            format!("({})", parts.join(with))
+            format!("({})", parts.join(operator))
         })
     }
 
-    // Two-valued logic: a comparison with null is false (NULL counts as false, and nothing is ever
-    // negated here); `$ne` and `$nin` are true for null.
+    // Two-valued logic: a comparison with null is false. SQL returns NULL, which counts as false,
+    // because conditions are never negated here. `$ne` and `$nin` are true for null.
     fn condition(&mut self, field: usize, op: Op, value: &Operand) -> Result<String> {
         let column = self.column(field)?;
         let (desc, kind) = (&self.entity.fields[field], self.kind(field));
@@ -673,11 +685,11 @@ impl Renderer<'_> {
             (Op::Nin, Some(values), true) => {
                 format!("({column} NOT IN ({values}) AND {column} IS NOT NULL)")
             }
-            _ => return Err(Error::internal("only $in and $nin take lists")),
+            _ => return Err(Error::internal("only $in and $nin accept lists")),
         })
     }
 }
 
-/// The function that folds case like [`fold`](linchpin_core::filter::eval::fold); start-up creates
-/// it.
+/// The database function that folds case like [`fold`](linchpin_core::filter::eval::fold). The
+/// set-up of the schema creates it.
 pub(super) const FOLD: &str = "linchpin_fold";

@@ -1,4 +1,4 @@
-//! A result row; its bytes are read in place.
+//! A result row. Its values are read from the received bytes without a copy.
 
 use std::cell::{Cell, OnceCell};
 use std::error::Error as StdError;
@@ -10,21 +10,23 @@ use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::store::Row;
 use linchpin_core::validate::MAX_INTEGER;
 use linchpin_core::{Error, Result, Value, ValueRef};
-use linchpin_sql::kept::Kept;
+use linchpin_sql::replaced::ReplacedField;
 
 /// The columns of an entity, in field order.
 ///
-/// Other programs can write to the database. Values that this store cannot have written are noted
-/// while the row is read, and [`PgRow::sound`] returns an error for them.
+/// Other programs can write to the database. A value that this store cannot have written is
+/// remembered while the row is read; [`PgRow::validity`] returns an error for it.
 pub(super) struct PgRow<'a> {
     row: &'a tokio_postgres::Row,
     entity: &'static EntityDesc,
-    /// Lists of strings as JSON text, one cell per field; none for entities without such a field.
+    /// Lists of strings as JSON text, one cell per field. Empty for entities without such a field.
     lists: Box<[OnceCell<String>]>,
-    /// The fields that have an earlier column as well, and their converted values.
-    kept: &'a [Kept],
+    /// The fields that also have an earlier column, and their converted values.
+    replaced: &'a [ReplacedField],
     converted: Box<[OnceCell<Value>]>,
+    /// The error of the conversion of an earlier value.
     refused: Cell<Option<Error>>,
+    /// A field with an invalid value, and the problem.
     fault: Cell<Option<(usize, &'static str)>>,
 }
 
@@ -48,7 +50,7 @@ impl<'a> PgRow<'a> {
     pub(super) fn new(
         row: &'a tokio_postgres::Row,
         entity: &'static EntityDesc,
-        kept: &'a [Kept],
+        replaced: &'a [ReplacedField],
     ) -> Self {
         let listed = entity
             .fields
@@ -61,8 +63,8 @@ impl<'a> PgRow<'a> {
             row,
             entity,
             lists,
-            kept,
-            converted: kept.iter().map(|_| OnceCell::new()).collect(),
+            replaced,
+            converted: replaced.iter().map(|_| OnceCell::new()).collect(),
             refused: Cell::new(None),
             fault: Cell::new(None),
         }
@@ -71,9 +73,9 @@ impl<'a> PgRow<'a> {
     /// Checks that every value read from the row is valid for its field.
     ///
     /// # Errors
-    /// `internal`; the cause names the column and the mistake, but never the value.
+    /// `internal`; the cause names the column and the problem, but never the value.
     /// `schema_pending` if the value of an earlier column cannot be converted.
-    pub(super) fn sound(&self) -> Result<()> {
+    pub(super) fn validity(&self) -> Result<()> {
         if let Some(refused) = self.refused.take() {
             return Err(refused);
         }
@@ -82,7 +84,7 @@ impl<'a> PgRow<'a> {
         };
         let column = self.entity.fields.get(field).map_or("?", |f| f.column);
         Err(Error::internal(format!(
-            "{}.{column} {what}; something else has written to the database",
+            "{}.{column} {what}; another program has written to the database",
             self.entity.storage_name
         )))
     }
@@ -93,20 +95,20 @@ impl<'a> PgRow<'a> {
         ValueRef::Null
     }
 
-    /// The value of a field that has an earlier column as well.
+    /// The value of a field that also has an earlier column.
     #[cold]
     fn converted(&self, number: usize) -> ValueRef<'_> {
-        let kept = &self.kept[number];
-        match self.row.try_get::<_, bool>(kept.at) {
-            Ok(false) => return self.own(kept.field),
+        let replaced = &self.replaced[number];
+        match self.row.try_get::<_, bool>(replaced.at) {
+            Ok(false) => return self.own(replaced.field),
             Ok(true) => {}
-            Err(_) => return self.fault(kept.field, "was not read"),
+            Err(_) => return self.fault(replaced.field, "was not read"),
         }
         let value = self.converted[number].get_or_init(|| {
             let list = OnceCell::new();
-            let of = (kept.kind, kept.columns.optional);
-            let earlier = self.read(kept.field, kept.at + 1, of, Some(&list));
-            kept.converted(earlier).unwrap_or_else(|error| {
+            let column_type = (replaced.kind, replaced.columns.optional);
+            let earlier = self.read(replaced.field, replaced.at + 1, column_type, Some(&list));
+            replaced.converted(earlier).unwrap_or_else(|error| {
                 self.refused.set(Some(error));
                 Value::Null
             })
@@ -114,12 +116,12 @@ impl<'a> PgRow<'a> {
         value.as_ref()
     }
 
-    /// The value of a field's own column.
+    /// The value in the column of a field.
     fn own(&self, field: usize) -> ValueRef<'_> {
         match self.entity.fields.get(field) {
             Some(desc) => {
-                let of = (desc.kind, desc.optional);
-                self.read(field, field, of, self.lists.get(field))
+                let column_type = (desc.kind, desc.optional);
+                self.read(field, field, column_type, self.lists.get(field))
             }
             None => self.fault(field, "was not read"),
         }
@@ -129,12 +131,12 @@ impl<'a> PgRow<'a> {
         &self,
         field: usize,
         bytes: &[u8],
-        place: Option<&'s OnceCell<String>>,
+        json: Option<&'s OnceCell<String>>,
     ) -> ValueRef<'s> {
-        let Some(place) = place else {
+        let Some(json) = json else {
             return self.fault(field, "was not read");
         };
-        let text = place.get_or_init(|| strings(bytes).unwrap_or_default());
+        let text = json.get_or_init(|| strings(bytes).unwrap_or_default());
         if text.is_empty() {
             self.fault(field, "is not a plain list of texts")
         } else {
@@ -158,6 +160,7 @@ fn strings(bytes: &[u8]) -> Option<String> {
         1 => number(12)?,
         _ => return None,
     };
+    // The header: number of dimensions, null flag, element type, length, first index.
     let mut at = 20;
     for i in 0..count {
         let length = usize::try_from(number(at)?).ok()?;
@@ -174,8 +177,11 @@ fn strings(bytes: &[u8]) -> Option<String> {
 
 impl Row for PgRow<'_> {
     fn value(&self, field: usize) -> ValueRef<'_> {
-        if !self.kept.is_empty()
-            && let Some(number) = self.kept.iter().position(|kept| kept.field == field)
+        if !self.replaced.is_empty()
+            && let Some(number) = self
+                .replaced
+                .iter()
+                .position(|replaced| replaced.field == field)
         {
             return self.converted(number);
         }
@@ -184,8 +190,7 @@ impl Row for PgRow<'_> {
 }
 
 impl PgRow<'_> {
-    /// The value in a column, which is read for a field. A list of strings becomes a text in
-    /// `list`.
+    /// Reads a column for a field. A list of strings is stored as JSON text in `list`.
     #[inline]
     fn read<'s>(
         &'s self,
@@ -211,11 +216,11 @@ impl PgRow<'_> {
             },
             Kind::Enum(of) => match std::str::from_utf8(bytes) {
                 Ok(text) if of.variants.contains(&text) => ValueRef::Text(text),
-                _ => self.fault(field, "is no variant of its enum"),
+                _ => self.fault(field, "is not a variant of its enum"),
             },
             Kind::Boolean => match bytes {
                 [byte] => ValueRef::Bool(*byte != 0),
-                _ => self.fault(field, "is no boolean"),
+                _ => self.fault(field, "is not a boolean"),
             },
             Kind::Integer => match bytes.try_into().map(i64::from_be_bytes) {
                 Ok(i) if (-MAX_INTEGER..=MAX_INTEGER).contains(&i) => ValueRef::Int(i),
@@ -235,7 +240,7 @@ impl PgRow<'_> {
                 None => self.fault(field, "is not within the years 1 to 9999"),
             },
             Kind::StringArray => self.list(field, bytes, list),
-            // Version 1 and the text.
+            // The version byte 1, then the text.
             Kind::Json | Kind::Items(_) => match bytes
                 .split_first()
                 .map(|(version, text)| (version, std::str::from_utf8(text)))

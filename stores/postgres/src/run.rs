@@ -13,7 +13,7 @@ use super::{bind, error, render};
 use linchpin_core::entity::Kind;
 use linchpin_core::store::{Plan, Rows, Statement, aggregate_kinds};
 use linchpin_core::{Error, Result, Value};
-use linchpin_sql::kept::Kept;
+use linchpin_sql::replaced::ReplacedField;
 
 /// The reason why a statement failed.
 pub(super) enum Failure {
@@ -21,7 +21,7 @@ pub(super) enum Failure {
     Unsent(tokio_postgres::Error),
     /// The server reported an error, or the connection was lost.
     Server(tokio_postgres::Error),
-    /// The answer was not the expected one.
+    /// An error of this process, such as an unexpected answer of the server.
     Own(Error),
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn run(
         .and_then(|n| n.text(statement, args))
         .map_err(Failure::Own)?;
     match attempt(live, statement, &text, args, rows).await {
-        Err(Failure::Server(error)) if chosen_key_taken(statement, args, &error) => {
+        Err(Failure::Server(error)) if generated_key_taken(statement, args, &error) => {
             // Existing records have keys that the sequence has not reached yet.
             advance(live, statement).await.map_err(Failure::Server)?;
             attempt(live, statement, &text, args, rows).await
@@ -77,10 +77,10 @@ pub(super) async fn run_within(
 
 /// Whether to retry a failed statement after [`repair`], outside of the failed transaction.
 pub(super) fn repairable(statement: &Statement, args: &[Value], failure: &Failure) -> bool {
-    matches!(failure, Failure::Server(error) if chosen_key_taken(statement, args, error))
+    matches!(failure, Failure::Server(error) if generated_key_taken(statement, args, error))
 }
 
-/// Existing records have keys that the sequence has not reached yet: advances it.
+/// Advances the sequence if existing records have keys that it has not reached yet.
 pub(super) async fn repair(live: &Live, statement: &Statement) -> bool {
     advance(live, statement).await.is_ok()
 }
@@ -117,10 +117,10 @@ async fn attempt(
             .await
             .map_err(Failure::Server)?
     );
-    // Read to the end, even if no more rows are needed: a write is done only when the server
-    // reports its end after the rows.
+    // All rows are read, even if no more are needed: the server reports the success of a write only
+    // after the rows.
     let mut wanted = true;
-    let mut sound = Ok(());
+    let mut validity = Ok(());
     let kinds = match &statement.plan {
         Plan::Aggregate {
             groups,
@@ -142,7 +142,7 @@ async fn attempt(
             Plan::Aggregate { .. } => {
                 let row = Computed::new(&row, entity, &kinds);
                 wanted = rows.push(&row);
-                sound = sound.and(row.sound());
+                validity = validity.and(row.validity());
             }
             Plan::Insert => insert(&row, statement, args, rows).map_err(Failure::Own)?,
             Plan::Select { .. }
@@ -153,26 +153,26 @@ async fn attempt(
             | Plan::Delete { .. }
             | Plan::Upsert { .. } => {
                 if let Plan::Upsert { .. } = statement.plan {
-                    let last = entity.fields.len() + Kept::width(&text.kept);
+                    let last = entity.fields.len() + ReplacedField::width(&text.replaced);
                     rows.created = row.try_get(last).map_err(Failure::Server)?;
                 }
-                let row = PgRow::new(&row, entity, &text.kept);
-                // Recording continues to the end.
+                let row = PgRow::new(&row, entity, &text.replaced);
+                // If the rows are recorded for events, all of them are needed.
                 wanted = rows.push(&row) || rows.is_recorded();
-                sound = sound.and(row.sound());
+                validity = validity.and(row.validity());
             }
         }
     }
-    // The caller knows the record, but consumers of events do not.
+    // The caller already has the record, but its events need it.
     if let Plan::Insert = statement.plan
         && !args.get(entity.primary).is_some_and(Value::is_null)
     {
         rows.record(args);
     }
-    sound.map_err(Failure::Own)
+    validity.map_err(Failure::Own)
 }
 
-/// The caller does not know a key that the store chose.
+/// Adds the record to `rows` if the database generated its key.
 fn insert(
     row: &tokio_postgres::Row,
     statement: &Statement,
@@ -188,7 +188,11 @@ fn insert(
     Ok(())
 }
 
-fn chosen_key_taken(statement: &Statement, args: &[Value], error: &tokio_postgres::Error) -> bool {
+fn generated_key_taken(
+    statement: &Statement,
+    args: &[Value],
+    error: &tokio_postgres::Error,
+) -> bool {
     let entity = statement.entity;
     matches!(statement.plan, Plan::Insert | Plan::Upsert { .. })
         && matches!(entity.primary_field().kind, Kind::Integer)
@@ -197,7 +201,8 @@ fn chosen_key_taken(statement: &Statement, args: &[Value], error: &tokio_postgre
             .as_db_error()
             .and_then(|e| e.constraint())
             .is_some_and(|name| {
-                Native::of(statement).is_ok_and(|own| error::is_key(&own.naming, entity, name))
+                Native::of(statement)
+                    .is_ok_and(|native| error::is_key(&native.naming, entity, name))
             })
 }
 

@@ -1,4 +1,4 @@
-//! Renders pages to SQL: an order, a position and a limit, in a form that reads ranges of an index.
+//! Renders pages to SQL: an order, a position and a limit. The SQL reads ranges of an index.
 
 use tokio_postgres::types::Type;
 
@@ -20,15 +20,19 @@ impl Renderer<'_> {
     ) -> Result<String> {
         let (table, columns) = (self.table(), self.columns());
         let condition = self.filter(filter)?;
-        let behind = match after {
+        let after_position = match after {
             None | Some(After::Count(_)) => vec![None],
             Some(After::Keys(keys)) if order.is_empty() || order.len() != keys.len() => {
                 return Err(Error::internal(format!(
-                    "a position of {} keys does not fit its order",
+                    "a position has {} keys, but its order has another number of fields",
                     keys.len()
                 )));
             }
-            Some(After::Keys(keys)) => self.behind(order, keys)?.into_iter().map(Some).collect(),
+            Some(After::Keys(keys)) => self
+                .after_position(order, keys)?
+                .into_iter()
+                .map(Some)
+                .collect(),
         };
         let mut tail = String::new();
         if !order.is_empty() {
@@ -43,16 +47,16 @@ impl Renderer<'_> {
                 self.parameter(Err(*slot), Type::INT8)
             ));
         }
-        let one = |behind: &Option<String>| {
-            let behind = behind
+        let one = |after_position: &Option<String>| {
+            let after_position = after_position
                 .as_ref()
                 .map_or(String::new(), |b| format!(" AND {b}"));
-            format!("SELECT {columns} FROM {table} WHERE {condition}{behind}{tail}")
+            format!("SELECT {columns} FROM {table} WHERE {condition}{after_position}{tail}")
         };
-        Ok(match &behind[..] {
+        Ok(match &after_position[..] {
             [part] => one(part),
-            // Each part is a range of the index with at most a page of records; the first page of
-            // their union is sorted.
+            // Each part reads a range of the index, at most a page of records. The union of the
+            // parts is sorted and cut to one page.
             parts => format!(
                 "{}{tail}",
                 parts
@@ -95,14 +99,14 @@ impl Renderer<'_> {
     }
 
     /// The conditions of the records after a position; no record matches two of them.
-    fn behind(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<Vec<String>> {
+    fn after_position(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<Vec<String>> {
         let entity = self.entity;
         let optional = |o: &Order| entity.fields.get(o.field).is_some_and(|f| f.optional);
         let parts: Vec<String> = stretches(order, keys, optional, true)
             .iter()
             .map(|stretch| self.stretch(order, keys, stretch))
             .collect::<Result<_>>()?;
-        // Nothing is smaller than null.
+        // Null is the smallest value, so in descending order no record follows it.
         Ok(if parts.is_empty() {
             vec!["FALSE".to_owned()]
         } else {
@@ -110,7 +114,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// A range after a position: one seek at any depth.
+    /// The condition of one range after a position. It is one index seek, also for late pages.
     fn stretch(
         &mut self,
         order: &[Order],
@@ -131,15 +135,15 @@ impl Renderer<'_> {
             Next::Present => format!("{} IS NOT NULL", self.column(order[stretch.equal].field)?),
             Next::Beyond(count) => {
                 let run = stretch.equal..stretch.equal + count;
-                self.row_behind(&order[run.clone()], &keys[run])?
+                self.row_after(&order[run.clone()], &keys[run])?
             }
         });
         Ok(conditions.join(" AND "))
     }
 
     /// `(a, b) > ($1, $2)`.
-    fn row_behind(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<String> {
-        let than = if order.first().is_some_and(|o| o.desc) {
+    fn row_after(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<String> {
+        let operator = if order.first().is_some_and(|o| o.desc) {
             "<"
         } else {
             ">"
@@ -156,7 +160,7 @@ impl Renderer<'_> {
             values.push(self.parameter(Err(slot), kind));
         }
         Ok(format!(
-            "({}) {than} ({})",
+            "({}) {operator} ({})",
             columns.join(", "),
             values.join(", ")
         ))

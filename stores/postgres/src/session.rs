@@ -2,10 +2,10 @@
 //! transactions, and so are writes that were stopped by a lock of another transaction.
 //!
 //! Waits for locks follow rules that avoid deadlocks. A transaction of the framework waits briefly,
-//! rolls back, and retries. A transaction of the application runs once and waits as long as
-//! necessary; so the next one begins only after the previous one has ended, waits, or takes long:
-//! two transactions that lock the same records in another order would deadlock. A share of the
-//! connections is reserved for transactions that do not wait for long.
+//! rolls back, and retries. A transaction of the application runs once and waits up to the
+//! statement time limit. The next one begins after the previous one has ended, waits for a lock, or
+//! has run for 100 ms: two transactions that lock the same records in different orders would
+//! deadlock. A quarter of the connections is reserved for transactions that do not wait long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::lane::Live;
 use super::outbox::{Handover, Recorder};
 use super::run::{self, Failure};
 use super::turns::{Turn, Turns};
-use super::{REPEATS, closed, error};
+use super::{MAX_RETRIES, closed, error};
 use linchpin_core::BoxFuture;
 use linchpin_core::event::Entry;
-use linchpin_core::store::{Patience, Plan, Rows, Statement, Transaction};
+use linchpin_core::store::{LockWait, Plan, Rows, Statement, Transaction};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::names::PresentNames;
 
@@ -28,27 +28,27 @@ use linchpin_sql::names::PresentNames;
 /// locks. A statement that waits too long for a lock fails.
 const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = '100ms'";
 
-/// Waits for some time, but less than the second after which the server checks for deadlocks: in a
-/// deadlock, ours is rolled back first.
-const LONG: &str = "BEGIN; SET LOCAL lock_timeout = '500ms'";
+/// Waits up to 500 ms for a lock, less than the second after which the server checks for deadlocks.
+/// In a deadlock, this transaction is therefore rolled back first.
+const BEGIN_LONG: &str = "BEGIN; SET LOCAL lock_timeout = '500ms'";
 
 /// Waits up to the statement time limit.
-const WAIT: &str = "SET LOCAL lock_timeout = 0";
+const NO_LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = 0";
 
 const SAVEPOINT: &str = "SAVEPOINT statement";
 const RELEASE: &str = "RELEASE statement";
-const UNDO: &str = "ROLLBACK TO statement; RELEASE statement";
+const ROLLBACK_TO_SAVEPOINT: &str = "ROLLBACK TO statement; RELEASE statement";
 
 /// The connections for transactions.
 pub(super) struct Sessions {
     connector: Arc<Connector>,
     idle: parking_lot::Mutex<Vec<Live>>,
-    places: Arc<Semaphore>,
-    /// For transactions that may wait for long: fewer than connections.
+    permits: Arc<Semaphore>,
+    /// Permits for transactions that may wait long: three quarters of the connections.
     long: Arc<Semaphore>,
     turns: Turns,
     capacity: usize,
-    /// How long a stopped write waits for a connection.
+    /// A write that was stopped by a lock waits at most this long for a connection.
     wait: Duration,
     recorder: Recorder,
     /// Receives events after the commit.
@@ -56,10 +56,10 @@ pub(super) struct Sessions {
     names: Arc<PresentNames>,
 }
 
-/// The result of a write in a transaction of its own.
+/// The result of a write in a separate transaction.
 pub(super) enum Written {
     Committed,
-    /// It has not been done.
+    /// Nothing was written.
     Failed(Failure),
     /// The connection was lost during the commit: the result is unknown.
     Unknown(tokio_postgres::Error),
@@ -72,14 +72,14 @@ impl Sessions {
         wait: Duration,
         (names, handover): (&Arc<PresentNames>, &Arc<Handover>),
     ) -> Arc<Self> {
-        let places = |count| Arc::new(Semaphore::new(count));
+        let permits = |count| Arc::new(Semaphore::new(count));
         Arc::new(Self {
             idle: parking_lot::Mutex::default(),
-            places: places(capacity),
-            long: places((capacity * 3 / 4).max(1)),
+            permits: permits(capacity),
+            long: permits((capacity * 3 / 4).max(1)),
             turns: Turns::default(),
             capacity,
-            wait: wait.max(connector.patience),
+            wait: wait.max(connector.connect_timeout),
             recorder: Recorder::default(),
             handover: Arc::clone(handover),
             names: Arc::clone(names),
@@ -87,73 +87,73 @@ impl Sessions {
         })
     }
 
-    pub(super) async fn begin(self: &Arc<Self>, patience: Patience) -> Result<Conversation> {
-        // An idle connection may have broken meanwhile: the next one is tried.
+    pub(super) async fn begin(self: &Arc<Self>, lock_wait: LockWait) -> Result<OpenTransaction> {
+        // An idle connection may have broken. The next one is tried then.
         loop {
-            let (conversation, fresh) = self.take(patience).await?;
-            match conversation
+            let (transaction, is_new) = self.take(lock_wait).await?;
+            match transaction
                 .live()?
                 .client
-                .batch_execute(conversation.beginning())
+                .batch_execute(transaction.begin_statement())
                 .await
             {
-                Ok(()) => return Ok(conversation),
-                Err(error) if fresh => return Err(Error::unavailable(error)),
+                Ok(()) => return Ok(transaction),
+                Err(error) if is_new => return Err(Error::unavailable(error)),
                 Err(_) => {}
             }
         }
     }
 
     /// A connection before the start of its transaction, and whether it is new.
-    async fn take(self: &Arc<Self>, patience: Patience) -> Result<(Conversation, bool)> {
-        let wait = if patience == Patience::Long {
+    async fn take(self: &Arc<Self>, lock_wait: LockWait) -> Result<(OpenTransaction, bool)> {
+        let wait = if lock_wait == LockWait::Extended {
             self.wait
         } else {
-            self.connector.patience
+            self.connector.connect_timeout
         };
         let entered = async {
-            let way = if patience == Patience::Once {
+            let turn = if lock_wait == LockWait::UntilTimeout {
                 Some(self.turns.enter().await?)
             } else {
                 None
             };
-            let long = if patience == Patience::Brief {
+            let long = if lock_wait == LockWait::Short {
                 None
             } else {
                 Some(Arc::clone(&self.long).acquire_owned().await?)
             };
             Ok::<_, tokio::sync::AcquireError>((
-                way,
-                [long, Some(Arc::clone(&self.places).acquire_owned().await?)],
+                turn,
+                [long, Some(Arc::clone(&self.permits).acquire_owned().await?)],
             ))
         };
         let entered = tokio::time::timeout(wait, entered)
             .await
             .map_err(|_| Error::unavailable("too many transactions are running"))?;
-        let (way, places) = entered.map_err(|_| closed())?;
+        let (turn, permits) = entered.map_err(|_| closed())?;
         let idle = {
             let mut idle = self.idle.lock();
             idle.retain(|live| !live.client.is_closed());
             idle.pop()
         };
-        let fresh = idle.is_none();
+        let is_new = idle.is_none();
         let live = match idle {
             Some(live) => live,
             None => self.connect().await.map_err(Error::unavailable)?,
         };
         let sessions = Arc::clone(self);
         Ok((
-            Conversation {
+            OpenTransaction {
                 live: Some(live),
-                places,
-                way,
+                permits,
+                turn,
                 sessions,
-                patience,
+                lock_wait,
                 repeats: 0,
                 events: Vec::new(),
                 lost: false,
             },
-            fresh,
+            is_new,
         ))
     }
 
@@ -169,67 +169,68 @@ impl Sessions {
     /// the statement, and COMMIT with the events.
     pub(super) async fn write(
         self: &Arc<Self>,
-        patience: Patience,
+        lock_wait: LockWait,
         statement: &Statement,
         args: &[Value],
         rows: &mut Rows,
     ) -> Written {
         let before = rows.clone();
-        let (conversation, _) = match self.take(patience).await {
+        let (transaction, _) = match self.take(lock_wait).await {
             Ok(taken) => taken,
             Err(error) => return Written::Failed(Failure::Own(error)),
         };
-        let mut outcome = conversation.start(statement, args, rows).await;
-        if let (Err(failure), Some(live)) = (&outcome, &conversation.live)
+        let mut outcome = transaction.start(statement, args, rows).await;
+        if let (Err(failure), Some(live)) = (&outcome, &transaction.live)
             && run::repairable(statement, args, failure)
             && live.client.batch_execute("ROLLBACK").await.is_ok()
             && run::repair(live, statement).await
         {
             rows.clone_from(&before);
-            outcome = conversation.start(statement, args, rows).await;
+            outcome = transaction.start(statement, args, rows).await;
         }
         match outcome {
-            Ok(()) => conversation.finish(rows.entries()).await,
+            Ok(()) => transaction.finish(rows.entries()).await,
             Err(failure) => Written::Failed(failure),
         }
     }
 
-    pub(super) async fn close(&self, patience: Duration) {
+    pub(super) async fn close(&self, time_limit: Duration) {
         let all = u32::try_from(self.capacity).unwrap_or(u32::MAX);
-        let ended = tokio::time::timeout(patience, self.places.acquire_many(all)).await;
+        let ended = tokio::time::timeout(time_limit, self.permits.acquire_many(all)).await;
         if ended.is_err() {
             tracing::warn!("a transaction was still open when the store was closed");
         }
-        for places in [&self.places, &self.long] {
-            places.close();
+        for permits in [&self.permits, &self.long] {
+            permits.close();
         }
         self.turns.close();
         self.idle.lock().clear();
     }
 }
 
-/// A transaction; dropping it rolls back.
-pub(super) struct Conversation {
+/// An open transaction. Dropping it rolls back.
+pub(super) struct OpenTransaction {
     live: Option<Live>,
-    places: [Option<OwnedSemaphorePermit>; 2],
-    /// Its turn: while it holds it, no other transaction of the application may begin.
-    way: Option<Turn>,
+    /// The permit to wait long, and the permit for the connection.
+    permits: [Option<OwnedSemaphorePermit>; 2],
+    /// Its turn. No other transaction of the application begins before the turn ends.
+    turn: Option<Turn>,
     sessions: Arc<Sessions>,
-    patience: Patience,
-    /// The number of retries of the present statement.
+    lock_wait: LockWait,
+    /// The number of retries of the current statement.
     repeats: usize,
-    /// The events of its statements.
+    /// The events of the statements.
     events: Vec<Entry>,
-    /// Whether the transaction is lost.
+    /// Whether the transaction can no longer be used.
     lost: bool,
 }
 
-impl Conversation {
+impl OpenTransaction {
     fn live(&self) -> Result<&Live> {
         self.live
             .as_ref()
             .filter(|_| !self.lost)
-            .ok_or_else(|| Error::unavailable("the transaction was undone"))
+            .ok_or_else(|| Error::unavailable("the transaction was rolled back"))
     }
 
     async fn perform(
@@ -241,9 +242,10 @@ impl Conversation {
         self.repeats = 0;
         let generation = self.sessions.names.generation();
         let live = self.live()?;
-        // A failure here ends the transaction; one that runs once continues after a wait.
-        let holds = matches!(statement.plan, Plan::Hold { .. } | Plan::Lock { .. });
-        if statement.plan.reads() && !(holds && self.patience == Patience::Once) {
+        // Reads run without a savepoint: a failure ends the transaction. In a transaction that is
+        // not retried, locking reads have one, so that it can continue after a lock timeout.
+        let locks_rows = matches!(statement.plan, Plan::Hold { .. } | Plan::Lock { .. });
+        if statement.plan.reads() && !(locks_rows && self.lock_wait == LockWait::UntilTimeout) {
             let outcome = run::run_within(live, statement, args, &mut rows).await;
             self.lost = matches!(outcome, Err(Failure::Unsent(_) | Failure::Server(_)));
             return match outcome {
@@ -251,28 +253,35 @@ impl Conversation {
                 Err(failure) => Err(self.error(failure, statement, generation).await),
             };
         }
-        let mut taken = rows.clone();
-        let (mut outcome, mut kept) = self.apart(live, statement, args, &mut taken).await;
+        let mut result = rows.clone();
+        let (mut outcome, mut can_continue) = self
+            .run_with_savepoint(live, statement, args, &mut result)
+            .await;
         while let Err(failure) = &outcome
-            && kept
-            && self.repeats(statement, args, failure).await
+            && can_continue
+            && self.prepare_retry(statement, args, failure).await
         {
-            taken = rows.clone();
+            result = rows.clone();
             let live = self.live()?;
-            (outcome, kept) = self.apart(live, statement, args, &mut taken).await;
+            (outcome, can_continue) = self
+                .run_with_savepoint(live, statement, args, &mut result)
+                .await;
         }
         if let Err(Failure::Server(e)) = &outcome
-            && error::may_repeat(e)
+            && error::may_retry(e)
         {
-            tracing::debug!(error = %e, "a statement of a transaction was undone in favour of another one");
+            tracing::debug!(
+                error = %e,
+                "a statement was rolled back in favor of another transaction"
+            );
         }
-        self.lost = !kept;
+        self.lost = !can_continue;
         match outcome {
             Ok(()) => {
-                if taken.is_recorded() {
-                    self.events.append(&mut taken.entries());
+                if result.is_recorded() {
+                    self.events.append(&mut result.entries());
                 }
-                Ok(taken)
+                Ok(result)
             }
             Err(failure) => Err(self.error(failure, statement, generation).await),
         }
@@ -290,28 +299,34 @@ impl Conversation {
         names.within_transaction(error, generation).await
     }
 
-    /// The statement that begins it.
-    fn beginning(&self) -> &'static str {
-        if self.patience == Patience::Long {
-            LONG
+    /// The statement that begins the transaction.
+    fn begin_statement(&self) -> &'static str {
+        if self.lock_wait == LockWait::Extended {
+            BEGIN_LONG
         } else {
             "BEGIN"
         }
     }
 
     /// Whether to retry a statement that failed and was rolled back; prepares the retry.
-    async fn repeats(&mut self, statement: &Statement, args: &[Value], failure: &Failure) -> bool {
+    async fn prepare_retry(
+        &mut self,
+        statement: &Statement,
+        args: &[Value],
+        failure: &Failure,
+    ) -> bool {
         let Ok(live) = self.live() else { return false };
-        if self.repeats == REPEATS {
+        if self.repeats == MAX_RETRIES {
             return false;
         }
         let again = if run::repairable(statement, args, failure) {
             run::repair(live, statement).await
-        } else if self.patience == Patience::Once
+        } else if self.lock_wait == LockWait::UntilTimeout
             && let Failure::Server(error) = failure
         {
-            // The other one may be a transaction of the framework that has been rolled back by now.
-            error::is_deadlock(error) || (error::is_held_up(error) && self.wait().await.is_ok())
+            // The other transaction may be one of the framework, which has been rolled back by now.
+            error::is_deadlock(error)
+                || (error::is_lock_timeout(error) && self.allow_long_waits().await.is_ok())
         } else {
             false
         };
@@ -319,18 +334,18 @@ impl Conversation {
         again
     }
 
-    /// From now on statements wait up to the time limit, and other transactions of the application
-    /// may begin.
-    async fn wait(&mut self) -> Result<()> {
-        self.way = None;
-        let set = self.live()?.client.batch_execute(WAIT).await;
-        // The server has ended the transaction: a commit would silently be a rollback.
+    /// Ends the turn. From now on, statements of this transaction wait for locks up to the
+    /// statement time limit.
+    async fn allow_long_waits(&mut self) -> Result<()> {
+        self.turn = None;
+        let set = self.live()?.client.batch_execute(NO_LOCK_TIMEOUT).await;
+        // After an error, the server would silently roll back at the commit.
         self.lost |= set.is_err();
         set.map_err(Error::unavailable)
     }
 
-    /// Runs a write under a savepoint; returns whether the transaction continues.
-    async fn apart(
+    /// Runs a statement under a savepoint. Also returns whether the transaction can continue.
+    async fn run_with_savepoint(
         &self,
         live: &Live,
         statement: &Statement,
@@ -343,7 +358,7 @@ impl Conversation {
         }
         let kept = match outcome {
             Ok(()) => live.client.batch_execute(RELEASE).await,
-            Err(_) => live.client.batch_execute(UNDO).await,
+            Err(_) => live.client.batch_execute(ROLLBACK_TO_SAVEPOINT).await,
         };
         (outcome, kept.is_ok())
     }
@@ -356,7 +371,7 @@ impl Conversation {
         rows: &mut Rows,
     ) -> std::result::Result<(), Failure> {
         let live = self.live().map_err(Failure::Own)?;
-        let (begun, outcome) = tokio::join!(biased; live.client.batch_execute(self.beginning()), run::run_within(live, statement, args, rows));
+        let (begun, outcome) = tokio::join!(biased; live.client.batch_execute(self.begin_statement()), run::run_within(live, statement, args, rows));
         begun.map_err(Failure::Unsent)?;
         outcome
     }
@@ -370,8 +385,8 @@ impl Conversation {
         let mut place = self.sessions.handover.place(events);
         let (recorded, committed) = self.sessions.recorder.commit(live, &mut place).await;
         if let Err(error) = recorded {
-            // If the server refuses the events, it rolls back the rest. If the connection is lost,
-            // the server may have committed everything before.
+            // If the server refuses the events, it rolls back the transaction. If the connection is
+            // lost, the server may have committed everything.
             return if error.code().is_some() {
                 place.undone();
                 Written::Failed(Failure::Server(error))
@@ -386,19 +401,19 @@ impl Conversation {
             return Written::Unknown(error);
         }
         place.committed();
-        self.keep();
+        self.return_connection();
         Written::Committed
     }
 
-    /// The transaction has ended, and the connection can be reused.
-    fn keep(&mut self) {
+    /// Returns the connection to the idle ones after the transaction has ended.
+    fn return_connection(&mut self) {
         if let Some(live) = self.live.take() {
             self.sessions.idle.lock().push(live);
         }
     }
 }
 
-impl Transaction for Conversation {
+impl Transaction for OpenTransaction {
     fn run<'a>(
         &'a mut self,
         statement: &'a Arc<Statement>,
@@ -408,15 +423,15 @@ impl Transaction for Conversation {
         Box::pin(async move { self.perform(statement, &args, rows).await })
     }
 
-    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
+    fn take_advisory_lock(&mut self, key: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            if self.patience == Patience::Once {
-                self.wait().await?;
+            if self.lock_wait == LockWait::UntilTimeout {
+                self.allow_long_waits().await?;
             }
             let taken = self
                 .live()?
                 .client
-                .execute("SELECT pg_advisory_xact_lock($1)", &[&turn])
+                .execute("SELECT pg_advisory_xact_lock($1)", &[&key])
                 .await;
             self.lost |= taken.is_err();
             taken.map(|_| ()).map_err(error::plain)
@@ -439,12 +454,12 @@ impl Transaction for Conversation {
         Box::pin(async move {
             let Some(live) = &self.live else { return };
             let undone = tokio::time::timeout(
-                self.sessions.connector.patience,
+                self.sessions.connector.connect_timeout,
                 live.client.batch_execute("ROLLBACK"),
             )
             .await;
             match undone {
-                Ok(Ok(())) => self.keep(),
+                Ok(Ok(())) => self.return_connection(),
                 // The server rolls back when the connection ends.
                 Ok(Err(_)) | Err(_) => self.live = None,
             }
@@ -452,22 +467,25 @@ impl Transaction for Conversation {
     }
 }
 
-impl Drop for Conversation {
+impl Drop for OpenTransaction {
     fn drop(&mut self) {
-        let (Some(live), places) = (self.live.take(), std::mem::take(&mut self.places)) else {
+        let (Some(live), permits) = (self.live.take(), std::mem::take(&mut self.permits)) else {
             return;
         };
-        let (sessions, patience) = (Arc::clone(&self.sessions), self.sessions.connector.patience);
+        let (sessions, time_limit) = (
+            Arc::clone(&self.sessions),
+            self.sessions.connector.connect_timeout,
+        );
         // Without a runtime the connection ends here, and the server rolls back.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 // If the server does not answer, it rolls back when the connection ends.
                 if let Ok(Ok(())) =
-                    tokio::time::timeout(patience, live.client.batch_execute("ROLLBACK")).await
+                    tokio::time::timeout(time_limit, live.client.batch_execute("ROLLBACK")).await
                 {
                     sessions.idle.lock().push(live);
                 }
-                drop(places);
+                drop(permits);
             });
         }
     }

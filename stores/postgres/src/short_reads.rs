@@ -1,9 +1,9 @@
-//! Short attempts of reads that may take long.
+//! Short attempts of long reads.
 //!
-//! A read that no index covers may examine any number of rows, but mostly examines few: a page of
-//! the records that a caller may see, a filter on a small table. In the slots for long reads it
-//! would wait for reads that do take long. So it starts on a connection with a short statement time
-//! limit. Only if the server stops it there, it runs again in a slot.
+//! A read that no index covers may examine any number of rows, but often examines few: for example,
+//! a filter on a small table. In the slots for long reads it would wait for reads that really take
+//! long. So it first runs on a connection with a statement time limit of 50 ms. If the server
+//! cancels it there, it runs again in a slot for long reads.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,11 +18,11 @@ use linchpin_core::store::{Rows, Statement};
 use linchpin_core::{Result, Value};
 use linchpin_sql::read_slots::ReadSlots;
 
-/// The server's time limit of an attempt: enough for a page, and short for the next caller on the
-/// connection.
-const TIME: Duration = Duration::from_millis(50);
+/// The statement time limit of an attempt. It is enough for a page, and the next caller on the
+/// connection does not wait long.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Connections for attempts; opened when the first read may take long.
+/// Connections for attempts. They are opened for the first read that no index covers.
 pub(super) struct ShortReads {
     connector: Arc<Connector>,
     lane: OnceLock<Lane>,
@@ -34,11 +34,11 @@ pub(super) struct ShortReads {
 impl ShortReads {
     pub(super) fn new(connector: &Connector, options: &PostgresOptions) -> Self {
         let (connections, capacity) = (options.scans, options.in_flight);
-        // For the server zero means no limit, and so does a value that rounds to zero.
+        // For the server, zero milliseconds means no limit.
         let time = if options.statement_timeout.as_millis() == 0 {
-            TIME
+            ATTEMPT_TIMEOUT
         } else {
-            TIME.min(options.statement_timeout)
+            ATTEMPT_TIMEOUT.min(options.statement_timeout)
         };
         let connector = Arc::new(connector.limited(time));
         Self {
@@ -50,7 +50,8 @@ impl ShortReads {
         }
     }
 
-    /// Runs a read while it is short; `None` if it was stopped, or the attempt was not possible.
+    /// Runs a read with the short limit. Returns `None` if the read must run in a slot for long
+    /// reads: the server canceled it, no attempt was made, or the connection failed.
     pub(super) async fn attempt(
         &self,
         native: &Native,
@@ -65,38 +66,41 @@ impl ShortReads {
         let lane = self
             .lane
             .get_or_init(|| Lane::start(&self.connector, self.connections, self.capacity));
-        let own = match self.read_slots.take(caller).await {
-            Ok(own) => own,
+        let slot = match self.read_slots.take(caller).await {
+            Ok(slot) => slot,
             Err(refused) => return Some(Err(refused)),
         };
-        // No waiting for a connection here: the slots have their own.
-        let place = lane.at_once()?;
-        let live = Arc::clone(&place.live);
+        // The read does not wait for a connection here: it can still run in a slot for long reads.
+        let connection = lane.at_once()?;
+        let live = Arc::clone(&connection.live);
         // If the caller stops waiting, the slot becomes free only after the server has finished its
         // statement.
-        let scan = Scan::short(place, own);
+        let scan = Scan::short(connection, slot);
         let mut taken = rows.clone();
-        let Ok(outcome) =
-            tokio::time::timeout(TIME + GRACE, run::run(&live, statement, args, &mut taken)).await
+        let Ok(outcome) = tokio::time::timeout(
+            ATTEMPT_TIMEOUT + GRACE,
+            run::run(&live, statement, args, &mut taken),
+        )
+        .await
         else {
             scan.abandon();
             return None;
         };
-        drop(scan.over());
+        drop(scan.finish());
         match outcome {
             Ok(()) => {
-                native.short_reads.ended(caller);
+                native.short_reads.succeeded(caller);
                 Some(Ok(taken))
             }
-            Err(Failure::Server(failure)) if error::is_ended(&failure) => {
-                native.short_reads.given_up(caller);
+            Err(Failure::Server(failure)) if error::is_canceled(&failure) => {
+                native.short_reads.stopped(caller);
                 None
             }
             // The connection was lost.
             Err(Failure::Unsent(_)) => None,
             Err(Failure::Server(failure))
                 if error::is_lost(&failure)
-                    || error::may_repeat(&failure)
+                    || error::may_retry(&failure)
                     || error::is_missing(&failure) =>
             {
                 None
@@ -117,10 +121,10 @@ impl ShortReads {
         self.read_slots.callers()
     }
 
-    pub(super) async fn close(&self, patience: Duration) {
-        self.read_slots.close(patience).await;
+    pub(super) async fn close(&self, time_limit: Duration) {
+        self.read_slots.close(time_limit).await;
         if let Some(lane) = self.lane.get() {
-            lane.close(patience).await;
+            lane.close(time_limit).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The start of the application's own transactions: one begins at a time.
+//! Turns: transactions of the application begin one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// How long others wait for one that has begun. It is enough for a transaction that only writes. If
-/// a transaction waits for something else, the next ones run concurrently after this time.
-const TURN: Duration = Duration::from_millis(100);
+/// The time limit of a turn. It is enough for a transaction that only writes. If a transaction
+/// takes longer, the next one begins after this time and runs concurrently.
+const TURN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A transaction waits here until the previous one has ended, waits itself, or takes long.
+/// A transaction waits here until the previous one has ended, waits for a lock, or has run for 100
+/// ms.
 pub(super) struct Turns(Arc<Semaphore>);
 
 impl Default for Turns {
@@ -25,7 +26,7 @@ impl Turns {
         let turn = Arc::new(Mutex::new(Some(Arc::clone(&self.0).acquire_owned().await?)));
         let ending = Arc::clone(&turn);
         let timer = tokio::spawn(async move {
-            tokio::time::sleep(TURN).await;
+            tokio::time::sleep(TURN_TIMEOUT).await;
             ending.lock().take();
         });
         Ok(Turn { turn, timer })

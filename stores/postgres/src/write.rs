@@ -1,27 +1,27 @@
-//! Writes: on a shared connection as long as they need not wait for a lock, else on a connection of
-//! their own.
+//! Writes run on a shared connection. A write that must wait for a lock is repeated on a separate
+//! connection.
 
 use std::time::Instant;
 
 use super::session::Written;
-use super::{Failure, PostgresStore, REPEATS, error};
-use linchpin_core::store::{Patience, Rows, Statement};
+use super::{Failure, MAX_RETRIES, PostgresStore, error};
+use linchpin_core::store::{LockWait, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
 use linchpin_queues::{self as queues, Attempts};
 
 impl PostgresStore {
     /// Runs a write.
     ///
-    /// On a shared connection, later statements wait for it. So it waits for a lock only briefly
-    /// there, and longer on a connection of its own. It never waits for long while it holds locks,
-    /// because that could cause a deadlock.
+    /// On a shared connection, later statements wait for the write. It therefore waits at most 50
+    /// ms for a lock there, and longer on a separate connection. A write never waits long while it
+    /// holds locks, because that could cause a deadlock.
     pub(super) async fn write(
         &self,
         statement: &std::sync::Arc<Statement>,
         args: &[Value],
         rows: Rows,
     ) -> Result<Rows> {
-        let (of, began) = (
+        let (store_and_table, began) = (
             (
                 std::ptr::from_ref(self).addr(),
                 statement.entity.storage_name,
@@ -30,26 +30,26 @@ impl PostgresStore {
         );
         let mut attempts = Attempts::new(
             queues::queue(statement),
-            of,
+            store_and_table,
             queues::record(statement, args),
         );
         let (mut lost, mut renamed) = (0, false);
         loop {
-            let patience = self.in_time(began, attempts.begin()).await?;
+            let lock_wait = self.in_time(began, attempts.begin()).await?;
             let done = if attempts.count() == 0 && lost == 0 && !rows.is_recorded() {
                 self.send(&self.writes, None, statement, args, rows.clone())
                     .await
                     .map_err(Ended::from)
             } else {
-                self.record(patience, statement, args, rows.clone()).await
+                self.record(lock_wait, statement, args, rows.clone()).await
             };
             attempts.end();
             match done {
                 Ok(rows) => return Ok(rows),
-                Err(Ended::For(error)) => return Err(error),
+                Err(Ended::Final(error)) => return Err(error),
                 Err(Ended::Lost(error)) => {
                     lost += 1;
-                    if lost > REPEATS {
+                    if lost > MAX_RETRIES {
                         return Err(error);
                     }
                 }
@@ -58,36 +58,36 @@ impl PostgresStore {
                         return Err(error);
                     }
                 }
-                Err(Ended::HeldUp) => self.in_time(began, attempts.pause()).await?,
+                Err(Ended::Blocked) => self.in_time(began, attempts.pause()).await?,
             }
         }
     }
 
-    /// Waits up to the time limit of a statement since it `began`.
+    /// Waits at most until the time limit of a statement, counted from `began`.
     async fn in_time<T>(&self, began: Instant, wait: impl Future<Output = T>) -> Result<T> {
-        if self.time.is_zero() {
+        if self.statement_timeout.is_zero() {
             return Ok(wait.await);
         }
-        tokio::time::timeout(self.time.saturating_sub(began.elapsed()), wait)
+        tokio::time::timeout(self.statement_timeout.saturating_sub(began.elapsed()), wait)
             .await
-            .map_err(|_| error::ended())
+            .map_err(|_| error::canceled())
     }
 
-    /// Runs a write as a transaction of its own, with its events.
+    /// Runs a write as a separate transaction, with its events.
     async fn record(
         &self,
-        patience: Patience,
+        lock_wait: LockWait,
         statement: &Statement,
         args: &[Value],
         rows: Rows,
     ) -> Result<Rows, Ended> {
-        // Refused at once while there is no connection to the server.
-        drop(self.writes.place().await.map_err(Ended::For)?);
+        // The write is refused immediately while the server cannot be reached.
+        drop(self.writes.connection().await.map_err(Ended::Final)?);
         let mut taken = rows;
         let generation = self.names.generation();
         let written = tokio::time::timeout(
-            self.patience,
-            self.recorded.write(patience, statement, args, &mut taken),
+            self.answer_timeout,
+            self.recorded.write(lock_wait, statement, args, &mut taken),
         )
         .await;
         let failure = match written {
@@ -95,21 +95,25 @@ impl PostgresStore {
             Ok(Written::Failed(failure)) => failure,
             Ok(Written::Unknown(error)) => {
                 let error = Failure::Server(error).into_error(statement);
-                return Err(Ended::For(error));
+                return Err(Ended::Final(error));
             }
             Err(_) => {
-                return Err(Ended::For(Error::unavailable(
+                return Err(Ended::Final(Error::unavailable(
                     "the database does not answer",
                 )));
             }
         };
         if failure.is_missing() {
             let error = failure.into_error(statement);
-            let changed = self.names.refreshed(generation).await.map_err(Ended::For)?;
+            let changed = self
+                .names
+                .refreshed(generation)
+                .await
+                .map_err(Ended::Final)?;
             return Err(if changed {
                 Ended::Renamed(error)
             } else {
-                Ended::For(error)
+                Ended::Final(error)
             });
         }
         // Nothing has been committed: it can be retried, even if the connection is lost.
@@ -127,24 +131,24 @@ impl PostgresStore {
     }
 }
 
-/// The result of a write that was not done.
+/// The reason why a write was not done.
 enum Ended {
-    /// It is not retried.
-    For(Error),
-    /// The connection was lost before the write was sent.
+    /// An error after which the write is not retried.
+    Final(Error),
+    /// The connection was lost, and nothing was committed.
     Lost(Error),
     /// The names of tables or columns have changed.
     Renamed(Error),
-    /// It was stopped by a lock of another transaction.
-    HeldUp,
+    /// The write was stopped by a lock of another transaction.
+    Blocked,
 }
 
 impl From<Error> for Ended {
     fn from(error: Error) -> Self {
         if error.is_conflicting_write() {
-            Self::HeldUp
+            Self::Blocked
         } else {
-            Self::For(error)
+            Self::Final(error)
         }
     }
 }

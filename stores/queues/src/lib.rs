@@ -1,8 +1,8 @@
 //! In-process queues for statements that would block each other.
 //!
-//! Two statements that each lock several records that the other needs wait for each other until one
-//! of them is stopped: for example, two updates that exchange the unique values of two records. Of
-//! the statements on one entity that have conflicted before, only one runs at a time.
+//! Two statements that lock the same records in different orders wait for each other until the
+//! database stops one of them: for example, two updates that exchange the unique values of two
+//! records. Of the statements on one entity that have conflicted before, only one runs at a time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -14,15 +14,16 @@ use tokio::sync::{Mutex as Queued, OwnedMutexGuard};
 
 use linchpin_core::Value;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
-use linchpin_core::store::{Patience, Plan, Statement};
+use linchpin_core::store::{LockWait, Plan, Statement};
 
-/// The longest pause of a statement outside of the queue, as a power of two of milliseconds.
-const BESIDE: usize = 6;
+/// The number of conflicts after which pauses no longer double. Outside of the queue, a pause is
+/// then shorter than 2^6 ms.
+const MAX_EXPONENT: usize = 6;
 /// The longest pause of a statement in the queue.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// The factor between the duration of an attempt and the pause after it, so that the queue is free
 /// for others most of the time.
-const REST: u32 = 4;
+const PAUSE_FACTOR: u32 = 4;
 
 /// The condition for a statement to wait in the queue of its entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +39,8 @@ pub enum Queue {
 }
 
 impl Queue {
-    /// Attempts without a queue.
-    fn free(self) -> usize {
+    /// The number of attempts before the statement waits in the queue.
+    fn unqueued_attempts(self) -> usize {
         match self {
             Self::Never => usize::MAX,
             Self::Late => 4,
@@ -51,18 +52,19 @@ impl Queue {
 
 type Key = u64;
 
-static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+/// Hashes the name of a queue to its key.
+static KEY_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 /// All queues in use.
 static ALL: LazyLock<Mutex<HashMap<Key, Arc<Queued<()>>>>> = LazyLock::new(Mutex::default);
 
 /// A reference to a queue; the queue exists as long as there is a reference.
-struct Interest {
+struct QueueReference {
     key: Key,
     /// `None` once it is dropped.
     queue: Option<Arc<Queued<()>>>,
 }
 
-impl Drop for Interest {
+impl Drop for QueueReference {
     fn drop(&mut self) {
         let mut all = ALL.lock();
         // Under the lock, so that of two references dropped at the same time the later one sees
@@ -81,26 +83,26 @@ impl Drop for Interest {
 /// the reference.
 pub struct Place {
     _first: OwnedMutexGuard<()>,
-    _interest: Interest,
+    _reference: QueueReference,
 }
 
 /// Waits for the first position in a queue.
-pub async fn first(of: impl Hash) -> Place {
-    let key = KEYS.hash_one(of);
+pub async fn first(name: impl Hash) -> Place {
+    let key = KEY_HASHER.hash_one(name);
     let queue = Arc::clone(ALL.lock().entry(key).or_default());
-    let interest = Interest {
+    let reference = QueueReference {
         key,
         queue: Some(Arc::clone(&queue)),
     };
     Place {
         _first: queue.lock_owned().await,
-        _interest: interest,
+        _reference: reference,
     }
 }
 
 /// Whether a queue is not in use.
-pub fn is_free(of: impl Hash) -> bool {
-    !ALL.lock().contains_key(&KEYS.hash_one(of))
+pub fn is_free(name: impl Hash) -> bool {
+    !ALL.lock().contains_key(&KEY_HASHER.hash_one(name))
 }
 
 /// The attempts of one write, each of which may conflict with others.
@@ -109,28 +111,28 @@ pub fn is_free(of: impl Hash) -> bool {
 /// transaction locks the record, only one of them waits for it at a time.
 pub struct Attempts {
     queue: Queue,
-    /// The location and the name of the entity.
-    of: (usize, &'static str),
+    /// The address of the store, and the name of the entity in it.
+    entity: (usize, &'static str),
     record: Option<Key>,
     count: usize,
     began: Instant,
     /// The position in the queue of its record, until the end.
-    own: Option<Place>,
+    record_place: Option<Place>,
     /// The position in the queue of its entity, for an attempt.
-    turn: Option<Place>,
+    entity_place: Option<Place>,
 }
 
 impl Attempts {
-    /// Creates the attempts of a write to the entity `of`, and to one `record` of it if known.
-    pub fn new(queue: Queue, of: (usize, &'static str), record: Option<Key>) -> Self {
+    /// Creates the attempts of a write to an entity, and to one `record` of it if known.
+    pub fn new(queue: Queue, entity: (usize, &'static str), record: Option<Key>) -> Self {
         Self {
             queue,
-            of,
+            entity,
             record,
             count: 0,
             began: Instant::now(),
-            own: None,
-            turn: None,
+            record_place: None,
+            entity_place: None,
         }
     }
 
@@ -140,43 +142,43 @@ impl Attempts {
     }
 
     fn is_queued(&self) -> bool {
-        self.count >= self.queue.free()
+        self.count >= self.queue.unqueued_attempts()
     }
 
     /// Begins an attempt; returns how long it may wait for locks.
-    pub async fn begin(&mut self) -> Patience {
+    pub async fn begin(&mut self) -> LockWait {
         self.began = Instant::now();
         if !self.is_queued() {
             return if self.count == 0 {
-                Patience::Brief
+                LockWait::Short
             } else {
-                Patience::Long
+                LockWait::Extended
             };
         }
-        if let (None, Some(record)) = (&self.own, self.record) {
-            self.own = Some(first((self.of, record)).await);
+        if let (None, Some(record)) = (&self.record_place, self.record) {
+            self.record_place = Some(first((self.entity, record)).await);
             self.began = Instant::now();
         }
-        // Batches are long, and wait among themselves.
-        self.turn = Some(first((self.of, self.queue == Queue::Late)).await);
-        Patience::Brief
+        // Writes of many records are long, so they have a separate queue.
+        self.entity_place = Some(first((self.entity, self.queue == Queue::Late)).await);
+        LockWait::Short
     }
 
-    /// It is over.
+    /// Ends an attempt: releases its position in the queue of the entity.
     pub fn end(&mut self) {
-        self.turn = None;
+        self.entity_place = None;
     }
 
-    /// The attempt had a conflict: waits before the next one.
+    /// Waits before the next attempt, after an attempt with a conflict.
     pub async fn pause(&mut self) {
-        let exponent = self.count.min(BESIDE);
+        let exponent = self.count.min(MAX_EXPONENT);
         // A new random state for each call.
         let random = RandomState::new().hash_one(self.count);
         let pause = if self.is_queued() {
             // The wait for the lock counts: longer waits make longer pauses.
-            let rest = (self.began.elapsed() * REST)
+            let rest = (self.began.elapsed() * PAUSE_FACTOR)
                 .max(Duration::from_millis(4 << exponent))
-                .min(LONGEST);
+                .min(MAX_PAUSE);
             rest * (768 + u32::try_from(random % 256).unwrap_or_default()) / 1024
         } else {
             Duration::from_micros(random % (1000 << exponent))
@@ -187,8 +189,8 @@ impl Attempts {
 }
 
 /// The queue of a statement. A statement that writes unique values of existing records may deadlock
-/// with another one. Two statements that select some unlocked records would leave fewer records to
-/// each other.
+/// with another one. Two statements that skip locked records at the same time would each find fewer
+/// records, so only one of them runs at a time.
 pub fn queue(statement: &Statement) -> Queue {
     let one = |filter: &Filter| pinned(filter, statement.entity.primary).is_some();
     match &statement.plan {
@@ -214,9 +216,9 @@ pub fn queue(statement: &Statement) -> Queue {
     }
 }
 
-/// The one record that it writes, if it says so by a key.
+/// The hash of the keys of the only record that a statement writes, if the statement names it.
 pub fn record(statement: &Statement, args: &[Value]) -> Option<Key> {
-    let mut hasher = KEYS.build_hasher();
+    let mut hasher = KEY_HASHER.build_hasher();
     let mut hash = |value: &Value| match value {
         Value::Int(n) => n.hash(&mut hasher),
         other => other.as_text().hash(&mut hasher),
@@ -242,10 +244,10 @@ fn pinned(filter: &Filter, field: usize) -> Option<&Source> {
     match filter {
         Filter::All(parts) => parts.iter().find_map(|part| pinned(part, field)),
         Filter::Cond {
-            field: of,
+            field: compared,
             op: Op::Eq,
             value: Operand::One(source),
-        } if *of == field => Some(source),
+        } if *compared == field => Some(source),
         _ => None,
     }
 }
@@ -264,37 +266,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_queue_is_there_as_long_as_somebody_is_in_it() {
-        let of = ("queues", "tests", 1);
-        assert!(is_free(of));
-        let place = first(of).await;
-        assert!(!is_free(of) && is_free(("queues", "tests", 2)));
-        let mut next = Box::pin(first(of));
+    async fn a_queue_exists_while_it_has_members() {
+        let name = ("queues", "tests", 1);
+        assert!(is_free(name));
+        let place = first(name).await;
+        assert!(!is_free(name) && is_free(("queues", "tests", 2)));
+        let mut next = Box::pin(first(name));
         assert!(waits(next.as_mut()));
-        let mut leaves = Box::pin(first(of));
-        assert!(waits(leaves.as_mut()));
-        drop(leaves);
+        let mut canceled = Box::pin(first(name));
+        assert!(waits(canceled.as_mut()));
+        drop(canceled);
         drop(place);
         let next = next.await;
-        assert!(!is_free(of));
+        assert!(!is_free(name));
         drop(next);
-        assert!(is_free(of));
+        assert!(is_free(name));
     }
 
     #[tokio::test]
-    async fn one_of_a_record_waits_among_those_of_its_entity() {
+    async fn a_record_queue_waits_for_the_entity_queue() {
         let attempts = |record| Attempts {
             count: 1,
             ..Attempts::new(Queue::Soon, (1, "tests"), Some(record))
         };
-        let (mut met, mut same, mut other) = (attempts(1), attempts(1), attempts(2));
-        met.begin().await;
-        assert!(met.own.is_some() && met.turn.is_some());
+        let (mut leader, mut same, mut other) = (attempts(1), attempts(1), attempts(2));
+        leader.begin().await;
+        assert!(leader.record_place.is_some() && leader.entity_place.is_some());
         // While it pauses, the entity is free for others, and the record is not.
-        met.end();
-        assert_eq!(other.begin().await, Patience::Brief);
+        leader.end();
+        assert_eq!(other.begin().await, LockWait::Short);
         assert!(waits(std::pin::pin!(same.begin())));
-        drop(met);
+        drop(leader);
         other.end();
         same.begin().await;
     }
@@ -308,7 +310,7 @@ mod tests {
             attempts.end();
             let before = tokio::time::Instant::now();
             attempts.pause().await;
-            assert!(before.elapsed() <= LONGEST);
+            assert!(before.elapsed() <= MAX_PAUSE);
         }
         assert!(
             began.elapsed() > Duration::from_secs(5),

@@ -2,9 +2,9 @@
 //! declarations.
 //!
 //! A read that an index covers examines no more rows than it returns, whatever the size of the
-//! table. So it may run on the caller's thread, or share a connection with others. Every other read
-//! may scan the table and runs separately. The tests of the embedded store compare each decision
-//! with the behavior of SQLite.
+//! table. Such a read may run on the caller's thread, or share a connection with other reads. Every
+//! other read may scan the table: it needs a slot for long reads. The tests of the embedded store
+//! compare each decision with the behavior of SQLite.
 
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
@@ -19,14 +19,14 @@ pub enum Reach {
     /// At most one.
     One,
     /// At most its limit, through this access path.
-    Page(Way),
+    Page(AccessPath),
     /// Possibly all rows.
     Scan,
 }
 
 /// An access path into a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum AccessPath {
     /// The primary key.
     Key,
     /// An index.
@@ -36,7 +36,7 @@ pub enum Way {
 /// The part of a condition on a field that an index can use.
 #[derive(Clone, Copy, Debug)]
 pub enum Fact<'a> {
-    /// The field has this value; `None`: it is null.
+    /// The field has this value. `None` means null.
     Pin {
         /// The field.
         field: usize,
@@ -45,7 +45,7 @@ pub enum Fact<'a> {
         /// Whether the value is never null.
         certain: bool,
     },
-    /// The field is on this side of a value, and so not null.
+    /// The field is less or greater than a value, so it is not null.
     Range {
         /// The field.
         field: usize,
@@ -65,7 +65,7 @@ pub enum Fact<'a> {
     Rest,
 }
 
-/// The conditions that must all be true.
+/// Splits a filter into the conditions that must all be true.
 pub fn conjuncts(filter: &Filter) -> Vec<&Filter> {
     match filter {
         Filter::All(list) => list.iter().flat_map(conjuncts).collect(),
@@ -110,7 +110,7 @@ impl<'a> Fact<'a> {
         }
     }
 
-    /// Whether it is the start bound of a field for an order of this direction.
+    /// Whether this is the start bound of a field in an order of this direction.
     pub fn begins(&self, at: usize, desc: bool) -> bool {
         matches!(self, Self::Range { field, op, .. } if *field == at && matches!(op, Op::Lt | Op::Lte) == desc)
     }
@@ -123,7 +123,7 @@ impl<'a> Fact<'a> {
         matches!(self, Self::Range { field, .. } | Self::Present { field } if *field == at)
     }
 
-    /// Whether other facts imply it: a range excludes null.
+    /// Whether another fact implies this one: a range implies that the field is not null.
     pub fn implied(&self, facts: &[Self]) -> bool {
         match self {
             Self::Present { field } => facts
@@ -134,14 +134,14 @@ impl<'a> Fact<'a> {
     }
 }
 
-/// The number of leading keys of an order that have one value in all matching records, and so do
-/// not affect the order.
-pub fn settled(facts: &[Fact<'_>], order: &[Order]) -> usize {
+/// The number of leading sort keys whose value is fixed by the filter. They do not affect the
+/// order.
+pub fn fixed_sort_keys(facts: &[Fact<'_>], order: &[Order]) -> usize {
     let pinned = order
         .iter()
         .take_while(|key| facts.iter().any(|f| f.pins(key.field)))
         .count();
-    // An order that is completely fixed keeps its last key.
+    // At least one sort key remains.
     pinned.min(order.len().saturating_sub(1))
 }
 
@@ -149,33 +149,34 @@ pub fn settled(facts: &[Fact<'_>], order: &[Order]) -> usize {
 pub fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order]) -> Reach {
     let all = conjuncts(filter);
     let live = all.iter().any(|f| layout::is_live(entity, f));
-    // Expired records are removed within a minute: the index need not include the expiry.
-    let counted = |f: &&&Filter| !layout::is_unexpired(entity, f) && !layout::is_live(entity, f);
-    let all: Vec<Fact<'_>> = all.iter().filter(counted).map(|f| Fact::of(f)).collect();
+    // Expired records are removed within a minute, so an index without the expiry field is
+    // sufficient.
+    let relevant = |f: &&&Filter| !layout::is_unexpired(entity, f) && !layout::is_live(entity, f);
+    let all: Vec<Fact<'_>> = all.iter().filter(relevant).map(|f| Fact::of(f)).collect();
     let facts: Vec<Fact<'_>> = all.iter().filter(|f| !f.implied(&all)).copied().collect();
     if facts.iter().any(|f| matches!(f, Fact::Never)) {
         return Reach::One;
     }
     if names_one(entity, &facts, live) {
-        return if by_key(filter) {
+        return if relates_by_key(filter) {
             Reach::One
         } else {
             Reach::Scan
         };
     }
-    let settled = settled(&facts, order);
-    let order = &order[settled..];
+    let fixed_sort_keys = fixed_sort_keys(&facts, order);
+    let order = &order[fixed_sort_keys..];
     paths(entity)
         .find(|path| path.covers(&facts, live, order))
-        .map_or(Reach::Scan, |path| Reach::Page(path.way))
+        .map_or(Reach::Scan, |path| Reach::Page(path.read_by))
 }
 
-/// Whether all related records of a condition are found by their keys; then it reads one record per
-/// link.
-fn by_key(filter: &Filter) -> bool {
+/// Whether a condition finds all related records by their primary keys. It then reads one record
+/// per relation.
+fn relates_by_key(filter: &Filter) -> bool {
     match filter {
-        Filter::All(list) | Filter::Any(list) => list.iter().all(by_key),
-        Filter::Linked(linked) => linked.at == linked.of.primary && by_key(&linked.filter),
+        Filter::All(list) | Filter::Any(list) => list.iter().all(relates_by_key),
+        Filter::Linked(linked) => linked.at == linked.of.primary && relates_by_key(&linked.filter),
         Filter::Cond { .. } | Filter::Item { .. } | Filter::Given(_) => true,
     }
 }
@@ -194,7 +195,7 @@ pub fn key_of<'a>(entity: &EntityDesc, filter: &'a Filter) -> Option<&'a Source>
         })
 }
 
-/// Whether the primary key or all fields of a unique have a value.
+/// Whether the filter fixes the primary key or all fields of a unique constraint.
 fn names_one(entity: &EntityDesc, facts: &[Fact<'_>], live: bool) -> bool {
     let named = |at: usize| {
         let optional = entity.fields.get(at).is_none_or(|f| f.optional);
@@ -219,38 +220,38 @@ struct Path {
     keys: Vec<(usize, bool)>,
     /// Whether all entries are distinct.
     distinct: bool,
-    /// Contains live records only.
+    /// Whether the index contains only live records (not marked as deleted).
     live: bool,
-    /// Contains only records in which this field is null.
+    /// The field that is null in all records of the index, if there is one.
     null: Option<usize>,
-    way: Way,
+    read_by: AccessPath,
 }
 
-/// The primary key, the uniques and the indexes of an entity.
+/// The primary key, the unique constraints and the indexes of an entity.
 fn paths(entity: &EntityDesc) -> impl Iterator<Item = Path> {
     let primary = Path {
         keys: vec![(entity.primary, false)],
         distinct: true,
         live: false,
         null: None,
-        way: Way::Key,
+        read_by: AccessPath::Key,
     };
     let indexes = layout::indexes(entity).into_iter().map(move |index| Path {
-        // A unique treats nulls as distinct: there may be any number of them.
+        // A unique constraint treats nulls as distinct: any number of records may have null.
         distinct: !index.unique || index.keys.iter().all(|k| !entity.fields[k.field].optional),
         live: index.live,
         null: index.null,
         keys: index.keys.iter().map(|k| (k.field, k.desc)).collect(),
-        way: Way::Index(index),
+        read_by: AccessPath::Index(index),
     });
     std::iter::once(primary).chain(indexes)
 }
 
 impl Path {
-    /// Whether the matching records are adjacent and in this order.
+    /// Whether the matching records are adjacent in the index and in this order.
     fn covers(&self, facts: &[Fact<'_>], live: bool, order: &[Order]) -> bool {
-        // An index on all records has deleted records in between. An index on live records only
-        // serves reads of live records only.
+        // An index on all records also contains deleted records between the live ones. An index on
+        // live records is used only for reads of live records.
         if self.live != live {
             return false;
         }
@@ -317,7 +318,7 @@ pub enum Span {
     Keyed {
         /// The slot of the values.
         values: usize,
-        /// Rows of each value.
+        /// The maximum number of rows for each value.
         limit: Option<Source>,
     },
     /// Possibly all rows.
@@ -335,7 +336,7 @@ impl Span {
                 limit,
             } => match (reach(entity, filter, order), limit) {
                 (Reach::One, _) => Self::One,
-                // It reads the rows that it skips.
+                // A page number makes the database read all skipped rows.
                 _ if matches!(after, Some(After::Count(_))) => Self::Any,
                 (Reach::Page(_), Some(limit)) => Self::Limited(limit.clone()),
                 _ => Self::Any,
@@ -374,15 +375,15 @@ impl Span {
         }
     }
 
-    /// Whether it is at most this number.
+    /// Whether the span is at most this number of rows.
     ///
     /// # Errors
     /// If an argument is missing.
-    pub fn within(&self, most: i64, args: &[Value]) -> Result<bool> {
+    pub fn within(&self, max_rows: i64, args: &[Value]) -> Result<bool> {
         Ok(match self {
             Self::One => true,
-            Self::Limited(limit) => rows(limit, args)? <= most,
-            Self::Keyed { values, limit } => keyed(*values, limit.as_ref(), args)? <= most,
+            Self::Limited(limit) => rows(limit, args)? <= max_rows,
+            Self::Keyed { values, limit } => keyed(*values, limit.as_ref(), args)? <= max_rows,
             Self::Any => false,
         })
     }
@@ -395,7 +396,7 @@ impl Span {
 pub fn keyed(values: usize, limit: Option<&Source>, args: &[Value]) -> Result<i64> {
     let count = match args.get(values) {
         Some(Value::Strings(list)) => list.len(),
-        // Whole numbers.
+        // Integer keys, as a JSON array.
         Some(Value::Json(text)) => text.bytes().filter(|b| *b == b',').count() + 1,
         _ => return Err(Error::internal("a statement lacks its values")),
     };

@@ -1,8 +1,8 @@
-//! Custom SQL within a generated statement: a condition, an order.
+//! Custom SQL within a generated statement: a condition and an order.
 //!
-//! The texts are static, and values are never part of them. But a text must not end early, or the
-//! rest of the statement, above all the row-level filter, would be ignored. So each text is
-//! tokenized like the database does it, and refused unless it stays within its parentheses.
+//! The texts are static and contain no values. But a text that closes its parentheses early could
+//! disable the rest of the statement, such as the row-level filter. Each text is therefore
+//! tokenized like in the database, and refused unless it stays within its parentheses.
 
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::CustomSql;
@@ -13,14 +13,14 @@ use crate::statement::COLUMN;
 /// The parameter syntax of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// `?1`; names may be in brackets or backticks, and parameters may have other forms.
+    /// SQLite: `?1`. Names may be in brackets or backticks, and parameters have other forms too.
     Sqlite,
-    /// `$1`.
+    /// Postgres: `$1`.
     Postgres,
 }
 
-/// Both texts, ready to be embedded. `column` returns the column of a field by the name of the
-/// field, in quotes, for `{column:name}`.
+/// Prepares the condition and the order for embedding. `column` returns the quoted column of the
+/// field with this name, for `{column:name}`.
 ///
 /// # Errors
 /// `internal` if a text leaves its parentheses, or names parameters or fields that do not exist.
@@ -38,9 +38,9 @@ pub fn embedded(
             None
         }
     };
-    let mut named = vec![false; sql.kinds.len()];
+    let mut used = vec![false; sql.kinds.len()];
     let mut read = |text: &'static str| {
-        embed(text, dialect, &mut named, column).map_err(|why| {
+        embed(text, dialect, &mut used, column).map_err(|why| {
             refused.take().unwrap_or_else(|| {
                 Error::internal(format!(
                     "the SQL `{text}` of a handler of `{}` {why}",
@@ -51,12 +51,12 @@ pub fn embedded(
     };
     if sql.condition.trim().is_empty() {
         return Err(Error::internal(format!(
-            "a handler of `{}` asks for records without a condition",
+            "a handler of `{}` selects records without a condition: add one",
             entity.name
         )));
     }
     let texts = (read(sql.condition)?, read(sql.order)?);
-    match named.iter().position(|named| !named) {
+    match used.iter().position(|used| !used) {
         Some(at) => Err(Error::internal(format!(
             "the SQL of a handler of `{}` does not use `${}`",
             entity.name,
@@ -66,84 +66,85 @@ pub fn embedded(
     }
 }
 
-/// The reason why a text cannot be part of a statement.
-type Refused<T> = std::result::Result<T, &'static str>;
+/// A result whose error is the reason why a text cannot be part of a statement.
+type EmbedResult<T> = std::result::Result<T, &'static str>;
 
-/// The text with its parameters in the dialect's form; marks the parameters that it uses.
+/// Returns the text with its parameters in the syntax of the dialect, and marks the used
+/// parameters.
 ///
 /// # Errors
 /// The reason why it cannot be part of a statement.
 fn embed(
     text: &'static str,
     dialect: Dialect,
-    named: &mut [bool],
+    used: &mut [bool],
     column: &dyn Fn(&str) -> Option<String>,
-) -> Refused<String> {
+) -> EmbedResult<String> {
     let mut out = String::with_capacity(text.len());
     let mut open = Vec::new();
-    let (mut rest, mut before) = (text, ' ');
+    let (mut rest, mut previous) = (text, ' ');
     while let Some(c) = rest.chars().next() {
         // The meaning of a quote or a dollar depends on the previous character.
         let within_word =
-            before.is_alphanumeric() || !before.is_ascii() || matches!(before, '_' | '$');
+            previous.is_alphanumeric() || !previous.is_ascii() || matches!(previous, '_' | '$');
         let taken = match c {
-            // `E'\''` and similar forms end at another quote than it seems.
-            '\'' | '"' if within_word || before == '&' => {
-                return Err(
-                    "have a quote right behind a letter, a digit or `&`: put a space between",
-                );
+            // In Postgres, a letter before a quote can change where the string ends, as in `E'\''`.
+            '\'' | '"' if within_word || previous == '&' => {
+                return Err("has a quote directly after a letter, a digit or `&`: insert a space");
             }
             '\'' | '"' => quoted(rest, c)?,
             '{' if rest.starts_with(COLUMN) => {
-                let (field, behind) = rest[COLUMN.len()..]
+                let (field, after_name) = rest[COLUMN.len()..]
                     .split_once('}')
-                    .ok_or("have a `{column:` that nothing closes")?;
+                    .ok_or("has a `{column:` without `}`")?;
                 let column = column(field);
-                out.push_str(&column.ok_or("name a column that no field has")?);
-                // Like a quoted name: nothing may continue it.
-                (rest, before) = (behind, '"');
+                out.push_str(&column.ok_or("uses `{column:..}` with an unknown field")?);
+                // The column is a quoted name, so the last character is a quote.
+                (rest, previous) = (after_name, '"');
                 continue;
             }
-            '$' if within_word => return Err("have a `$` within a name"),
+            '$' if within_word => return Err("has a `$` within a name"),
             '$' => {
                 let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
-                let place = rest[1..=digits]
+                let used_flag = rest[1..=digits]
                     .parse::<usize>()
                     .ok()
-                    .and_then(|number| named.get_mut(number.checked_sub(1)?));
-                *place.ok_or("have a `$` that begins no parameter with a value")? = true;
+                    .and_then(|number| used.get_mut(number.checked_sub(1)?));
+                *used_flag
+                    .ok_or("has a `$` that is not followed by the number of a bound parameter")? =
+                    true;
                 out.push(dialect.mark());
                 out.push_str(&rest[1..=digits]);
-                (rest, before) = (&rest[1 + digits..], '$');
+                (rest, previous) = (&rest[1 + digits..], '$');
                 continue;
             }
             _ => {
-                dialect.plain(before, c, &mut open)?;
+                dialect.plain(previous, c, &mut open)?;
                 c.len_utf8()
             }
         };
         out.push_str(&rest[..taken]);
-        (rest, before) = (&rest[taken..], c);
+        (rest, previous) = (&rest[taken..], c);
     }
     if open.is_empty() {
         Ok(out)
     } else {
-        Err("open what they do not close")
+        Err("has an unclosed bracket")
     }
 }
 
 /// The length in bytes of a quoted text or name; a doubled quote inside is one quote.
-fn quoted(text: &str, quote: char) -> Refused<usize> {
+fn quoted(text: &str, quote: char) -> EmbedResult<usize> {
     let mut chars = text.char_indices().skip(1).peekable();
     while let Some((at, c)) = chars.next() {
         match c {
-            '\0' => return Err("hold a NUL"),
+            '\0' => return Err("contains a NUL"),
             c if c != quote => {}
             _ if chars.next_if(|(_, next)| *next == quote).is_some() => {}
             _ => return Ok(at + 1),
         }
     }
-    Err("have a quote that nothing closes")
+    Err("has an unclosed quote")
 }
 
 impl Dialect {
@@ -165,16 +166,16 @@ impl Dialect {
 
     /// Checks a character outside of quotes; `open` contains the closing brackets that are
     /// expected.
-    fn plain(self, before: char, c: char, open: &mut Vec<char>) -> Refused<()> {
-        match (before, c) {
-            (_, '\0') => Err("hold a NUL"),
-            (_, ';') => Err("hold a `;`"),
-            ('-', '-') | ('/', '*') => Err("hold a comment"),
+    fn plain(self, previous: char, c: char, open: &mut Vec<char>) -> EmbedResult<()> {
+        match (previous, c) {
+            (_, '\0') => Err("contains a NUL"),
+            (_, ';') => Err("contains a `;`"),
+            ('-', '-') | ('/', '*') => Err("contains a comment"),
             (_, '{' | '}' | '`' | '\\') => {
-                Err("hold a `{`, a backtick or a backslash outside of quotes")
+                Err("contains a `{`, a backtick or a backslash outside of quotes")
             }
             (_, c) if self.own().contains(&c) => {
-                Err("hold a bracket or a parameter that is not `$1`, `$2` and so on")
+                Err("contains a bracket or a parameter that is not `$1`, `$2` and so on")
             }
             (_, '(') => {
                 open.push(')');
@@ -184,7 +185,9 @@ impl Dialect {
                 open.push(']');
                 Ok(())
             }
-            (_, ')' | ']') if open.pop() != Some(c) => Err("close what they have not opened"),
+            (_, ')' | ']') if open.pop() != Some(c) => {
+                Err("has a closing bracket without an opening one")
+            }
             _ => Ok(()),
         }
     }
@@ -194,7 +197,7 @@ impl Dialect {
 mod tests {
     use super::*;
 
-    fn both(text: &'static str, values: usize) -> [Refused<String>; 2] {
+    fn both(text: &'static str, values: usize) -> [EmbedResult<String>; 2] {
         [Dialect::Sqlite, Dialect::Postgres]
             .map(|dialect| embed(text, dialect, &mut vec![false; values], &column))
     }
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_its_place_is_taken() {
+    fn self_contained_sql_is_accepted() {
         for (text, values) in [
             ("owner = 'it''s (' OR a - -1 > 2", 0),
             ("\"odd ) name\" IS NOT NULL AND (a / 2) * (b) >= 1.5e3", 0),
@@ -236,7 +239,7 @@ mod tests {
             ["a=?1 AND(?2>b OR a<>?1)", "a=$1 AND($2>b OR a<>$1)"].map(|t| Ok(t.to_owned()))
         );
         assert_eq!(both("$12 = $2", 12)[0], Ok("?12 = ?2".to_owned()));
-        // Syntax that only one of them accepts.
+        // Syntax that only one of the two databases accepts.
         for text in [
             "a @> ARRAY['x'] AND b::text ~ '^[a-z]+$' AND c ? 'd'",
             "tags[1] = 'a' AND b #>> '{c,d}' = 'e'",
@@ -246,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_is_refused() {
+    fn sql_that_escapes_its_parentheses_is_refused() {
         for (text, why) in [
-            ("a = 1) OR (1 = 1", "close"),
-            ("a = 1) --", "close"),
+            ("a = 1) OR (1 = 1", "closing"),
+            ("a = 1) --", "closing"),
             ("a = 1 --", "comment"),
             ("a = 1 /* (", "comment"),
-            ("(a = 1", "open"),
+            ("(a = 1", "unclosed"),
             ("a = 1; DROP TABLE b", "`;`"),
             ("a = 'b", "quote"),
             ("a = 'b''", "quote"),

@@ -10,7 +10,7 @@ use linchpin_core::store::Order;
 /// next key follows it in the order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The number of leading keys that equal the position's.
+    /// The number of leading keys that are equal to those of the position.
     pub equal: usize,
     /// The condition on the next keys.
     pub next: Next,
@@ -19,8 +19,8 @@ pub struct Stretch {
 /// The condition on the keys after the equal ones.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// This number of keys, all in one direction and without nulls, follow the position's keys in a
-    /// row comparison.
+    /// This number of keys is compared with the keys of the position in one row comparison. They
+    /// have the same direction and no nulls.
     Beyond(usize),
     /// The key is null, the smallest value of all.
     Null,
@@ -30,10 +30,10 @@ pub enum Next {
     All,
 }
 
-/// The ranges after a position, nearest first; none if nothing can follow.
+/// Returns the ranges after a position, nearest first. The list is empty if no record can follow.
 ///
-/// `keys` are the position's values, `None` for a null. `optional` says which fields may be null in
-/// these records, `rows` whether row comparisons of several keys are available.
+/// `keys` are the values of the position, `None` for a null. `optional` returns whether a field may
+/// be null in these records. `rows` allows row comparisons of several keys.
 pub fn stretches(
     order: &[Order],
     keys: &[Option<usize>],
@@ -42,8 +42,8 @@ pub fn stretches(
 ) -> Vec<Stretch> {
     let mut all = Vec::new();
     let mut end = order.len().min(keys.len());
-    // If no record has a null, none equals the position's null.
-    let alone = order[..end]
+    // If no record has null in a field, no record is equal to a position with null there.
+    let unmatched_null = order[..end]
         .iter()
         .zip(keys)
         .position(|(key, value)| value.is_none() && !optional(key));
@@ -51,7 +51,7 @@ pub fn stretches(
         let desc = order[last].desc;
         let mut start = last;
         if keys[last].is_none() {
-            // Nothing is smaller than null.
+            // Null is the smallest value, so in descending order no value follows it.
             if !desc {
                 all.push(Stretch {
                     equal: last,
@@ -81,7 +81,9 @@ pub fn stretches(
         }
         end = start;
     }
-    all.retain(|stretch| alone.is_none_or(|alone| stretch.equal <= alone));
+    all.retain(|stretch| {
+        unmatched_null.is_none_or(|unmatched_null| stretch.equal <= unmatched_null)
+    });
     all
 }
 
@@ -90,9 +92,9 @@ mod tests {
     use super::{Next, Stretch, stretches};
     use linchpin_core::store::Order;
 
-    /// Directions as signs, with the suffix `?` for keys that may be null; the position's values,
-    /// `0` for a null.
-    fn shape(order: &str, keys: &str, rows: bool) -> Vec<Stretch> {
+    /// `order` has a sign per key for its direction, followed by `?` if the key may be null. `keys`
+    /// has a digit per value of the position; `0` is null.
+    fn ranges(order: &str, keys: &str, rows: bool) -> Vec<Stretch> {
         let mut fields = Vec::new();
         let mut optional = Vec::new();
         for c in order.chars() {
@@ -120,13 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn one_direction_is_one_seek() {
-        assert_eq!(shape("++", "11", true), [beyond(0, 2)]);
-        assert_eq!(shape("--", "11", false), [beyond(1, 1), beyond(0, 1)]);
-        // Nulls of the first key alone come before all other values, or after them.
-        assert_eq!(shape("+?+", "11", true), [beyond(0, 2)]);
+    fn a_single_sort_direction_needs_one_seek() {
+        assert_eq!(ranges("++", "11", true), [beyond(0, 2)]);
+        assert_eq!(ranges("--", "11", false), [beyond(1, 1), beyond(0, 1)]);
+        // Nulls of the first key come before all other values (ascending) or after them
+        // (descending).
+        assert_eq!(ranges("+?+", "11", true), [beyond(0, 2)]);
         assert_eq!(
-            shape("-?-", "11", true),
+            ranges("-?-", "11", true),
             [
                 beyond(0, 2),
                 Stretch {
@@ -136,7 +139,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            shape("+?+", "01", true),
+            ranges("+?+", "01", true),
             [
                 beyond(1, 1),
                 Stretch {
@@ -145,39 +148,39 @@ mod tests {
                 }
             ]
         );
-        assert_eq!(shape("-?-", "01", true), [beyond(1, 1)]);
-        assert_eq!(shape("-?", "0", true), []);
-        // A position at a null that no record has.
+        assert_eq!(ranges("-?-", "01", true), [beyond(1, 1)]);
+        assert_eq!(ranges("-?", "0", true), []);
+        // The position is a null that no record has.
         assert_eq!(
-            shape("++", "01", true),
+            ranges("++", "01", true),
             [Stretch {
                 equal: 0,
                 next: Next::All
             }]
         );
-        assert_eq!(shape("--", "01", true), []);
+        assert_eq!(ranges("--", "01", true), []);
     }
 
     #[test]
-    fn each_turn_begins_another_seek() {
-        assert_eq!(shape("-+", "11", true), [beyond(1, 1), beyond(0, 1)]);
-        assert_eq!(shape("--+", "111", true), [beyond(2, 1), beyond(0, 2)]);
-        assert_eq!(shape("-++", "111", true), [beyond(1, 2), beyond(0, 1)]);
+    fn each_change_of_sort_direction_needs_another_seek() {
+        assert_eq!(ranges("-+", "11", true), [beyond(1, 1), beyond(0, 1)]);
+        assert_eq!(ranges("--+", "111", true), [beyond(2, 1), beyond(0, 2)]);
+        assert_eq!(ranges("-++", "111", true), [beyond(1, 2), beyond(0, 1)]);
     }
 
     #[test]
-    fn nulls_behind_the_first_key_have_stretches_of_their_own() {
+    fn nulls_after_the_first_key_have_separate_stretches() {
         let null = |equal| Stretch {
             equal,
             next: Next::Null,
         };
         assert_eq!(
-            shape("--?-", "111", true),
+            ranges("--?-", "111", true),
             [beyond(1, 2), null(1), beyond(0, 1)]
         );
-        assert_eq!(shape("--?-", "101", true), [beyond(2, 1), beyond(0, 1)]);
+        assert_eq!(ranges("--?-", "101", true), [beyond(2, 1), beyond(0, 1)]);
         assert_eq!(
-            shape("++?+", "101", true),
+            ranges("++?+", "101", true),
             [
                 beyond(2, 1),
                 Stretch {

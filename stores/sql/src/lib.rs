@@ -3,15 +3,15 @@
 
 pub mod access;
 pub mod custom_sql;
-pub mod kept;
 pub mod keyset;
 pub mod names;
 pub mod read_slots;
+pub mod replaced;
 pub mod short_reads;
 pub mod statement;
 
 /// Whether an error may be temporary: no answer from the server, or no free connection.
-pub fn is_passing(error: &sqlx::Error) -> bool {
+pub fn is_transient(error: &sqlx::Error) -> bool {
     matches!(
         error,
         sqlx::Error::Io(_)

@@ -1,7 +1,8 @@
-//! Statements under the present names of tables and columns.
+//! Statements with the current names of tables and columns, which a migration may change at run
+//! time.
 //!
-//! A statement is rendered with the names that the store had then, and rendered anew when they
-//! change. The check costs one atomic load per call.
+//! A statement is rendered with the current names, and rendered again after they have changed. The
+//! check costs one atomic load per call.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ use linchpin_core::schema::check_name;
 use linchpin_core::store::{Filler, Names, Pending, RefreshNames, Replaced, TableNames};
 use linchpin_core::{Error, Result};
 
-use crate::kept::Kept;
+use crate::replaced::ReplacedField;
 
 /// The names with which a statement is rendered.
 #[derive(Debug, Default)]
@@ -25,13 +26,14 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The number of the rendering: it grows with each change of the names.
+    /// The generation of the names: it grows with each change of the names.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
+    /// The current names of an entity, if they may differ from the declared ones.
     fn of(&self, entity: &EntityDesc) -> Option<&TableNames> {
-        // Nearly always there are no other names.
+        // Names rarely differ from the declared ones.
         if self.names.tables.is_empty() {
             return None;
         }
@@ -54,40 +56,42 @@ impl Naming {
     /// The column of a field, by the name of the field.
     ///
     /// # Errors
-    /// `internal` if there is no such field, `schema_pending` if its column does not have its
-    /// values alone: see [`apart`](Self::apart).
+    /// `internal` if there is no such field, `schema_pending` if the field also has an earlier
+    /// column: see [`refuse_replaced`](Self::refuse_replaced).
     pub fn column_named<'a>(&'a self, entity: &EntityDesc, field: &str) -> Result<&'a str> {
-        let of = |f: &&FieldDesc| f.name == field;
-        let Some(field) = entity.fields.iter().find(of) else {
+        let has_name = |f: &&FieldDesc| f.name == field;
+        let Some(field) = entity.fields.iter().find(has_name) else {
             return Err(Error::internal(format!(
-                "`{{column:{field}}}` names no field of `{}`",
+                "`{{column:{field}}}` uses an unknown field of `{}`",
                 entity.name
             )));
         };
-        self.apart(entity, field)?;
+        self.refuse_replaced(entity, field)?;
         Ok(self.column(entity, field))
     }
 
-    /// The earlier column of a field that has another type than before, while binaries with the
-    /// earlier type may serve as well.
+    /// The earlier column of a field whose type has changed, while binaries with the earlier type
+    /// may still run.
     pub fn replaced(&self, entity: &EntityDesc, field: &FieldDesc) -> Option<&Replaced> {
         self.of(entity)?.replaced.get(field.name)
     }
 
     /// The fields with an earlier column, in the order of the fields.
-    pub fn kept(&self, entity: &'static EntityDesc) -> Box<[Kept]> {
+    pub fn replaced_fields(&self, entity: &'static EntityDesc) -> Box<[ReplacedField]> {
         match self.of(entity) {
-            Some(names) if !names.replaced.is_empty() => Kept::all(entity, &names.replaced),
+            Some(names) if !names.replaced.is_empty() => {
+                ReplacedField::all(entity, &names.replaced)
+            }
             _ => Box::default(),
         }
     }
 
-    /// Refuses to compare, sort or compute by a field with an earlier column. Its values in some
-    /// records are known only to a function of the app, not to the database.
+    /// Refuses to compare, sort or compute by a field with an earlier column. For some records only
+    /// a conversion function of the app can compute its value, not the database.
     ///
     /// # Errors
     /// `schema_pending`.
-    pub fn apart(&self, entity: &EntityDesc, field: &FieldDesc) -> Result<()> {
+    pub fn refuse_replaced(&self, entity: &EntityDesc, field: &FieldDesc) -> Result<()> {
         if self.replaced(entity, field).is_none() {
             return Ok(());
         }
@@ -98,7 +102,7 @@ impl Naming {
         )))
     }
 
-    /// The columns that new records fill although no field has them.
+    /// The columns without a field that new records must fill.
     pub fn fillers(&self, entity: &EntityDesc) -> &[Filler] {
         self.of(entity).map_or(&[], |names| &names.fillers)
     }
@@ -106,7 +110,7 @@ impl Naming {
     /// Whether statements may name the indexes of an entity. While a migration renames its table or
     /// its columns, its indexes may still have their earlier names.
     pub fn knows_indexes(&self, entity: &EntityDesc) -> bool {
-        // No index has a field with an earlier column.
+        // A field with an earlier column has no index.
         let same = |names: &TableNames| {
             let mut columns = names.columns.keys();
             names.table == entity.storage_name
@@ -129,14 +133,14 @@ impl Naming {
         self.pending(entity, column).is_some()
     }
 
-    /// The values that a column takes, if its constraint still refuses values that the declaration
-    /// allows.
+    /// The values that a column accepts, if its constraint still refuses values that the
+    /// declaration allows.
     pub fn pending(&self, entity: &EntityDesc, column: &str) -> Option<&Pending> {
         let mut all = self.of(entity)?.pending.iter();
         all.find(|pending| pending.column == column)
     }
 
-    /// Whether a `CHECK` is that of a column whose constraint still refuses values that the
+    /// Whether a `CHECK` constraint belongs to a column that still refuses values that the
     /// declaration allows. `check` is the name of the constraint, or its text if it has no name.
     pub fn is_pending_check(&self, entity: &EntityDesc, check: &str) -> bool {
         let Some(names) = self.of(entity) else {
@@ -152,15 +156,15 @@ impl Naming {
     }
 }
 
-/// The names that a store uses now.
+/// The current names of a store.
 #[derive(Default)]
 pub struct PresentNames {
     generation: AtomicU64,
     naming: RwLock<Arc<Naming>>,
-    /// Whether names have ever differed from the declared ones, so that they may change again.
+    /// Whether the names have ever differed from the declared ones. Then they may change again.
     watched: AtomicBool,
     refresh: RwLock<Option<RefreshNames>>,
-    /// Held while the names are read anew.
+    /// Held while the names are read again.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -178,18 +182,18 @@ impl PresentNames {
         Arc::clone(&self.naming.read())
     }
 
-    /// The number of the present rendering.
+    /// The generation of the current names.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether the names may change during a statement. Then its arguments are kept, for a second
+    /// Whether the names may change during a statement. Its arguments are then kept for a second
     /// run.
     pub fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed)
     }
 
-    /// Sets the names. Names of an earlier epoch than the present ones are ignored.
+    /// Sets the names. Names of an epoch before the current one are ignored.
     pub fn set(&self, names: Arc<Names>) {
         let mut naming = self.naming.write();
         if names.epoch < naming.names.epoch {
@@ -208,13 +212,13 @@ impl PresentNames {
         self.replace(&mut naming, names, false);
     }
 
-    /// Sets the function that reads the names anew.
+    /// Sets the function that reads the names again.
     pub fn on_stale(&self, refresh: RefreshNames) {
         *self.refresh.write() = Some(refresh);
     }
 
-    /// From now on statements name no indexes, because the database did not find one of them. It
-    /// does nothing if the statement was rendered for another generation.
+    /// Stops index hints in all statements after the database did not find an index. Does nothing
+    /// if the statement was rendered for another generation.
     pub fn without_hints(&self, generation: u64) {
         let mut naming = self.naming.write();
         if naming.generation == generation && !naming.without_hints {
@@ -233,11 +237,11 @@ impl PresentNames {
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// Reads the names anew after a statement of a generation failed because of them. Returns
-    /// whether the names have changed since then. Concurrent callers share one reading.
+    /// Reads the names again after a statement of this generation failed because of them. Returns
+    /// whether the names have changed since then. Concurrent callers share one read.
     ///
     /// # Errors
-    /// The error of the reading.
+    /// The error of the read.
     pub async fn refreshed(&self, generation: u64) -> Result<bool> {
         let Some(refresh) = self.refresh.read().clone() else {
             return Ok(self.generation() != generation);
@@ -255,7 +259,7 @@ impl PresentNames {
     /// if the names have changed, else the error itself.
     pub async fn within_transaction(&self, error: Error, generation: u64) -> Error {
         match self.refreshed(generation).await {
-            // A transaction of the framework begins again.
+            // The framework retries transactions that it has started.
             Ok(true) => Error::schema_pending(error).conflicting_write(),
             Ok(false) | Err(_) => error,
         }
@@ -269,8 +273,8 @@ pub struct Prepared<T> {
     first: Form<T>,
 }
 
-/// The form of a statement for one generation of names, and the following forms. Names change a
-/// few times in the life of a process, so forms are kept as long as the statement.
+/// The form of a statement for one generation of names, and a link to the next form. Names change
+/// only a few times in a process, so forms are kept as long as the statement.
 #[derive(Debug)]
 struct Form<T> {
     generation: u64,
@@ -279,7 +283,7 @@ struct Form<T> {
 }
 
 impl<T> Prepared<T> {
-    /// Renders a statement with the present names.
+    /// Renders a statement with the current names.
     ///
     /// # Errors
     /// The error of `render`.
@@ -298,7 +302,7 @@ impl<T> Prepared<T> {
         })
     }
 
-    /// The form for the present names; renders it if the names have changed.
+    /// The form for the current names; renders it if the names have changed.
     ///
     /// # Errors
     /// The error of `render`.
@@ -340,7 +344,7 @@ impl<T> Prepared<T> {
                 }),
                 (None, None) => return Err(Error::internal("a statement was not rendered")),
             };
-            // Another thread may have added a form of another generation meanwhile.
+            // Another thread may have added a form of another generation in the meantime.
             rendered = last.next.set(new).err();
         }
     }
@@ -368,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_is_rendered_once_per_change_of_names() {
+    fn a_statement_is_rendered_once_per_rename() {
         let present = Arc::new(PresentNames::default());
         let prepared = Prepared::new(&present, |naming| Ok(table(naming))).expect("rendered");
         let unrendered = |_: &Arc<Naming>| panic!("rendered again");

@@ -1,8 +1,8 @@
-//! Slots for reads that may take long: each slot runs one read at a time.
+//! Slots for long reads: each slot runs one read at a time.
 //!
-//! If all slots are taken, a read waits for a bounded time in a bounded queue, and is then refused.
-//! No caller gets all slots: a caller who requests one slow page after the other only slows down
-//! callers who do the same.
+//! If all slots are taken, a read waits in a bounded queue for at most 5 seconds, and is then
+//! refused with `unavailable`. With two or more slots, one caller can take all but one of them, so
+//! a caller of many long reads does not block other callers.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -16,7 +16,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use linchpin_core::{Error, Result};
 
 /// The time limit for a read that waits for a slot.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The slots of a store.
 pub struct ReadSlots {
@@ -45,12 +45,15 @@ impl ReadSlots {
         }
     }
 
-    /// Takes a slot, after a slot of the caller's own share.
+    /// Takes a slot from the caller's share, then a slot of the store.
     ///
     /// # Errors
-    /// `unavailable` if the queue is full, or no slot becomes free in time.
+    /// `unavailable` if the queue is full, no slot becomes free within 5 seconds, or the store is
+    /// closed.
     pub async fn take(&self, caller: Option<NonZeroU64>) -> Result<ReadSlot> {
-        let share = caller.map(|caller| self.shares.of(caller)).transpose()?;
+        let share = caller
+            .map(|caller| self.shares.add_read(caller))
+            .transpose()?;
         let own = |share: &Share| Arc::clone(&share.slots);
         let at_once = || {
             let of_caller = share
@@ -68,7 +71,7 @@ impl ReadSlots {
             });
         }
         let _waiting = Waiting::enter(&self.queue)
-            .ok_or_else(|| Error::unavailable("too many long reads wait"))?;
+            .ok_or_else(|| Error::unavailable("too many long reads are waiting"))?;
         let in_turn = async {
             let of_caller = match &share {
                 Some(share) => Some(own(share).acquire_owned().await?),
@@ -76,7 +79,7 @@ impl ReadSlots {
             };
             Ok::<_, AcquireError>((of_caller, Arc::clone(&self.all).acquire_owned().await?))
         };
-        match tokio::time::timeout(PATIENCE, in_turn).await {
+        match tokio::time::timeout(QUEUE_TIMEOUT, in_turn).await {
             Ok(Ok((of_caller, slot))) => Ok(ReadSlot {
                 _of_all: slot,
                 _of_caller: of_caller,
@@ -90,10 +93,11 @@ impl ReadSlots {
     }
 
     /// Waits for accepted reads to end, up to a time limit; after that no slot is available.
-    pub async fn close(&self, patience: Duration) {
-        // All slots at once are free only when no read runs; reads that already wait run before.
+    pub async fn close(&self, time_limit: Duration) {
+        // All slots are free only if no read runs. The semaphore is fair: reads that already wait
+        // get their slots first.
         let all = u32::try_from(self.size).unwrap_or(u32::MAX);
-        if tokio::time::timeout(patience, self.all.acquire_many(all))
+        if tokio::time::timeout(time_limit, self.all.acquire_many(all))
             .await
             .is_err()
         {
@@ -139,12 +143,13 @@ struct Shares {
     slots: usize,
     /// The number of waiting reads per caller, in addition to its slots.
     queue: usize,
+    /// The slots of each caller, and the number of its reads that run or wait.
     callers: Mutex<HashMap<NonZeroU64, (Arc<Semaphore>, usize)>>,
 }
 
 impl Shares {
     /// Adds a read of a caller.
-    fn of(self: &Arc<Self>, caller: NonZeroU64) -> Result<Share> {
+    fn add_read(self: &Arc<Self>, caller: NonZeroU64) -> Result<Share> {
         let mut callers = self.callers.lock();
         let (slots, reads) = callers
             .entry(caller)

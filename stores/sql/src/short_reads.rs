@@ -1,8 +1,8 @@
-//! Decides whether a read that may scan any number of rows, but mostly reads few, is first tried
-//! with a short limit.
+//! Decides whether a read that may scan any number of rows, but mostly reads few, first runs with a
+//! short limit.
 //!
-//! The past of a statement is kept for each caller. A caller for whom a list is slow, because few
-//! of its records are visible to them, does not slow it down for others.
+//! The history of a statement is kept per caller. A list can be slow for a caller who sees few of
+//! its records; the history of this caller does not affect other callers.
 
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of runs without a short attempt after the first failed attempt; it doubles after each
 /// further failure.
-const FIRST: u32 = 16;
-const DOUBLINGS: u32 = 8;
+const FIRST_SKIP: u32 = 16;
+const MAX_DOUBLINGS: u32 = 8;
 
 /// The number of cells for callers; callers in the same cell share their history.
 const CELLS: usize = 64;
@@ -22,14 +22,14 @@ pub struct ShortReads(OnceLock<Box<[Cell; CELLS]>>);
 
 #[derive(Debug, Default)]
 struct Cell {
-    /// The number of next runs without an attempt.
+    /// The number of following runs without an attempt.
     skip: AtomicU32,
     /// The number of failed attempts since the last successful one.
     missed: AtomicU32,
 }
 
-/// The cell of a caller; the application's own calls also have a cell.
-fn at(caller: Option<NonZeroU64>) -> usize {
+/// The cell of a caller. Calls without a caller share a cell.
+fn cell_number(caller: Option<NonZeroU64>) -> usize {
     // Caller ids are hashes already. Their last bit has no information: it only keeps them from
     // being zero.
     usize::try_from((caller.map_or(0, NonZeroU64::get) >> 1) % CELLS as u64).unwrap_or_default()
@@ -41,9 +41,8 @@ impl ShortReads {
         let Some(cells) = self.0.get() else {
             return true;
         };
-        // Two callers that see the last one at the same time both make an attempt; this is
-        // harmless.
-        cells[at(caller)]
+        // Two concurrent runs may both make an attempt; this is harmless.
+        cells[cell_number(caller)]
             .skip
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                 left.checked_sub(1)
@@ -52,17 +51,22 @@ impl ShortReads {
     }
 
     /// An attempt was successful.
-    pub fn ended(&self, caller: Option<NonZeroU64>) {
+    pub fn succeeded(&self, caller: Option<NonZeroU64>) {
         if let Some(cells) = self.0.get() {
-            cells[at(caller)].missed.store(0, Ordering::Relaxed);
+            cells[cell_number(caller)]
+                .missed
+                .store(0, Ordering::Relaxed);
         }
     }
 
     /// An attempt was stopped.
-    pub fn given_up(&self, caller: Option<NonZeroU64>) {
-        let cell = &self.cells()[at(caller)];
-        let missed = cell.missed.fetch_add(1, Ordering::Relaxed).min(DOUBLINGS);
-        cell.skip.store(FIRST << missed, Ordering::Relaxed);
+    pub fn stopped(&self, caller: Option<NonZeroU64>) {
+        let cell = &self.cells()[cell_number(caller)];
+        let missed = cell
+            .missed
+            .fetch_add(1, Ordering::Relaxed)
+            .min(MAX_DOUBLINGS);
+        cell.skip.store(FIRST_SKIP << missed, Ordering::Relaxed);
     }
 
     fn cells(&self) -> &[Cell; CELLS] {
@@ -93,23 +97,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_long_for_one_is_tried_for_another() {
-        let (tries, greedy, modest) = (
+    fn short_reads_are_tracked_per_statement() {
+        let (history, slow_caller, fast_caller) = (
             ShortReads::default(),
             NonZeroU64::new(65),
             NonZeroU64::new(67),
         );
-        assert!(tries.due(greedy) && tries.due(modest));
-        tries.given_up(greedy);
+        assert!(history.due(slow_caller) && history.due(fast_caller));
+        history.stopped(slow_caller);
         for _ in 0..16 {
-            assert!(!tries.due(greedy) && tries.due(modest) && tries.due(None));
+            assert!(!history.due(slow_caller) && history.due(fast_caller) && history.due(None));
         }
-        assert!(tries.due(greedy));
-        tries.given_up(greedy);
-        assert_eq!((0..40).take_while(|_| !tries.due(greedy)).count(), 32);
+        assert!(history.due(slow_caller));
+        history.stopped(slow_caller);
+        assert_eq!(
+            (0..40).take_while(|_| !history.due(slow_caller)).count(),
+            32
+        );
         // After a successful attempt the count starts again.
-        tries.ended(greedy);
-        tries.given_up(greedy);
-        assert_eq!((0..40).take_while(|_| !tries.due(greedy)).count(), 16);
+        history.succeeded(slow_caller);
+        history.stopped(slow_caller);
+        assert_eq!(
+            (0..40).take_while(|_| !history.due(slow_caller)).count(),
+            16
+        );
     }
 }

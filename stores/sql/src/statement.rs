@@ -1,4 +1,4 @@
-//! SQL of functions of custom operations: the row-level filter is inserted into their texts.
+//! SQL statements of custom operations: the row-level filter is inserted into their text.
 
 use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::filter::Filter;
@@ -7,15 +7,15 @@ use linchpin_core::{Error, Result, Value};
 
 use crate::names::Naming;
 
-/// A text and the values of its parameters.
+/// A statement and the values of its parameters.
 pub type Rendered = (String, Vec<(Value, Kind)>);
 
-/// How a store writes names: the names that its database has now, and its quotes.
+/// The names in a database and their quoting.
 #[derive(Clone, Copy, Debug)]
 pub struct Spelling<'a> {
-    /// The names.
+    /// The current names of tables and columns.
     pub naming: &'a Naming,
-    /// Writes a name in SQL.
+    /// Quotes a name for SQL.
     pub quote: fn(&str) -> String,
 }
 
@@ -24,8 +24,7 @@ impl Spelling<'_> {
         (self.quote)(self.naming.table(entity))
     }
 
-    /// Replaces `{table}` and `{column:name}`, which are the table of the entity and the column of
-    /// one of its fields.
+    /// Replaces `{table}` by the table of the entity, and `{column:name}` by the column of a field.
     ///
     /// # Errors
     /// `internal` if the entity has no such field.
@@ -56,7 +55,7 @@ pub fn render(
     spelling: Spelling<'_>,
     condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<Rendered>,
 ) -> Result<Rendered> {
-    bound(&query)?;
+    check_parameters(&query)?;
     let SqlQuery {
         entity,
         text,
@@ -73,32 +72,32 @@ pub fn render(
             entity.name
         )));
     }
-    let text = named(&spelling.spell(text, entity)?, &visible, &table)
+    let text = replace_visible(&spelling.spell(text, entity)?, &visible, &table)
         .replace("{guard}", &format!("({filter})"));
     Ok((text, values.into_iter().chain(further).collect()))
 }
 
-/// Returns the whole statement of a text for a check of the database: the text itself, or a
-/// statement around a condition. Every record is visible to it.
+/// Returns a whole statement for a check in the database: the text itself, or a `SELECT` with the
+/// text as its condition. The row-level filter is empty.
 ///
 /// # Errors
-/// `internal` if a parameter has a number that no statement can have, or a column no field.
+/// `internal` if the number of a parameter is above 65,535, or a column has no field.
 pub fn checked(
     entity: &'static EntityDesc,
     text: &'static str,
     spelling: Spelling<'_>,
     condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<Rendered>,
 ) -> Result<String> {
-    let most = parameters(text).into_iter().max().unwrap_or_default();
-    if most > MOST_PARAMETERS {
+    let highest = parameters(text).into_iter().max().unwrap_or_default();
+    if highest > MAX_PARAMETERS {
         return Err(Error::internal(format!(
-            "`${most}` is beyond what a statement may name"
+            "`${highest}` is above {MAX_PARAMETERS}, the maximum number of parameters"
         )));
     }
     let query = SqlQuery {
         entity,
         text,
-        values: vec![(Value::Null, Kind::String); most],
+        values: vec![(Value::Null, Kind::String); highest],
         filter: Filter::TRUE,
     };
     let first = text
@@ -112,19 +111,19 @@ pub fn checked(
     if is_statement || text.contains("{visible}") || text.contains("{guard}") {
         return Ok(render(query, spelling, condition)?.0);
     }
-    bound(&query)?;
+    check_parameters(&query)?;
     let (table, text) = (spelling.table(entity), spelling.spell(text, entity)?);
     Ok(format!("SELECT 1 FROM {table} WHERE ({text})"))
 }
 
-/// Refuses parameters without numbers, because the parameters of the filter would shift them.
+/// Refuses `?` parameters: they have no number, so the parameters of the filter would shift them.
 ///
 /// # Errors
-/// `internal` if there is one.
-pub fn numbered(text: &str) -> Result<()> {
+/// `internal` if the text contains `?`.
+pub fn refuse_unnumbered(text: &str) -> Result<()> {
     if text.contains('?') {
         return Err(Error::internal(
-            "the parameters of a statement are `$1`, `$2` and so on, whatever the store",
+            "write parameters as `$1`, `$2` and so on, in every store",
         ));
     }
     Ok(())
@@ -132,13 +131,14 @@ pub fn numbered(text: &str) -> Result<()> {
 
 /// Checks that each parameter has a value and each value a parameter: a parameter without a value
 /// would take the first value of the filter.
-fn bound(query: &SqlQuery) -> Result<()> {
+fn check_parameters(query: &SqlQuery) -> Result<()> {
     let entity = query.entity.name;
     let mut named = vec![false; query.values.len()];
     for number in parameters(query.text) {
         let Some(seen) = number.checked_sub(1).and_then(|at| named.get_mut(at)) else {
             return Err(Error::internal(format!(
-                "a statement on `{entity}` names `${number}` and has {} values: `.bind(..)` adds the next",
+                "a statement on `{entity}` uses `${number}` but has {} values: add one with \
+                 `.bind(..)`",
                 query.values.len()
             )));
         };
@@ -146,7 +146,7 @@ fn bound(query: &SqlQuery) -> Result<()> {
     }
     match named.iter().position(|named| !named) {
         Some(at) => Err(Error::internal(format!(
-            "a statement on `{entity}` does not name `${}`",
+            "a statement on `{entity}` does not use `${}`",
             at + 1
         ))),
         None => Ok(()),
@@ -154,7 +154,7 @@ fn bound(query: &SqlQuery) -> Result<()> {
 }
 
 /// The maximum number of parameters of a statement, as in Postgres.
-const MOST_PARAMETERS: usize = 65_535;
+const MAX_PARAMETERS: usize = 65_535;
 
 /// The first words of statements; any other text is the condition of a statement.
 const STATEMENTS: &[&str] = &[
@@ -162,7 +162,7 @@ const STATEMENTS: &[&str] = &[
 ];
 
 /// Keywords that may follow a table name; any other word there is an alias.
-const BEHIND_TABLES: &[&str] = &[
+const KEYWORDS_AFTER_TABLE: &[&str] = &[
     "WHERE",
     "JOIN",
     "LEFT",
@@ -193,17 +193,17 @@ const BEHIND_TABLES: &[&str] = &[
     "DO",
 ];
 
-/// Replaces `{visible}` in a statement by the records that the caller sees: with the alias that
-/// follows it, else with the name of the table.
-fn named(text: &str, visible: &str, table: &str) -> String {
+/// Replaces `{visible}` in a statement by a subquery of the records that the caller may read. Its
+/// alias is the one that follows, or else the name of the table.
+fn replace_visible(text: &str, visible: &str, table: &str) -> String {
     let mut parts = text.split("{visible}");
     let mut out = parts.next().unwrap_or_default().to_owned();
-    for behind in parts {
-        let next = behind.trim_start();
+    for following in parts {
+        let next = following.trim_start();
         let word: String = next.chars().take_while(|c| is_of_word(*c)).collect();
-        let named = next.len() < behind.len()
+        let named = next.len() < following.len()
             && !word.is_empty()
-            && !BEHIND_TABLES
+            && !KEYWORDS_AFTER_TABLE
                 .iter()
                 .any(|known| known.eq_ignore_ascii_case(&word));
         out.push_str(visible);
@@ -211,7 +211,7 @@ fn named(text: &str, visible: &str, table: &str) -> String {
             out.push_str(" AS ");
             out.push_str(table);
         }
-        out.push_str(behind);
+        out.push_str(following);
     }
     out
 }
@@ -223,7 +223,7 @@ fn parameters(text: &str) -> Vec<usize> {
     let (mut rest, mut before, mut earlier) = (text, ' ', ' ');
     while let Some(c) = rest.chars().next() {
         let skipped = match c {
-            // The letter is a token of its own: in `date'..'` it ends a word.
+            // `E` must be a separate token: in `date'..'` it is the end of a word.
             '\'' if matches!(before, 'e' | 'E') && !is_of_word(earlier) => escaped(rest),
             '\'' | '"' => rest[1..].find(c).map(|end| end + 2),
             '-' if rest.starts_with("--") => rest.find('\n'),
@@ -263,10 +263,10 @@ fn escaped(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{named, parameters};
+    use super::{parameters, replace_visible};
 
     #[test]
-    fn the_name_behind_the_records_is_theirs() {
+    fn an_alias_after_visible_is_kept() {
         for (text, expected) in [
             ("SELECT 1 FROM {visible}", "SELECT 1 FROM (v) AS \"t\""),
             (
@@ -295,12 +295,12 @@ mod tests {
                 "id IN (SELECT id FROM (v) AS \"t\") AND b",
             ),
         ] {
-            assert_eq!(named(text, "(v)", "\"t\""), expected, "{text}");
+            assert_eq!(replace_visible(text, "(v)", "\"t\""), expected, "{text}");
         }
     }
 
     #[test]
-    fn parameters_stand_outside_of_quotes_and_comments() {
+    fn parameters_in_quotes_and_comments_are_ignored() {
         for (text, found) in [
             ("SELECT 1", vec![]),
             ("a = $1 AND b IN ($2, $12)", vec![1, 2, 12]),

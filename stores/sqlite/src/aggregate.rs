@@ -39,8 +39,11 @@ impl Renderer<'_> {
         ))
     }
 
-    /// The same, with each group also divided by the values of further fields: one statement, so
-    /// that all numbers are from the same instant.
+    /// Like `aggregate`, but each group is also divided by the values of further fields. One
+    /// statement reads everything, so that all numbers are from the same instant.
+    ///
+    /// The first column is the number of the part that a row belongs to: 0 for the groups, n for
+    /// the groups divided by the nth further field.
     pub(super) fn divided(
         &mut self,
         filter: &Filter,
@@ -104,21 +107,21 @@ impl Renderer<'_> {
             filter,
         }: &Compute,
     ) -> Result<String> {
-        let of = match function {
+        let operand = match function {
             Function::Count => "*".to_owned(),
             _ => self.column(*field)?,
         };
-        let only = if *filter == Filter::TRUE {
+        let filter_clause = if *filter == Filter::TRUE {
             String::new()
         } else {
             format!(" FILTER (WHERE {})", self.filter(filter)?)
         };
         Ok(match function {
-            Function::Count => format!("COUNT({of}){only}"),
-            Function::Sum => format!("COALESCE(SUM({of}){only}, 0)"),
-            Function::Avg => format!("AVG({of}){only}"),
-            Function::Min => format!("MIN({of}){only}"),
-            Function::Max => format!("MAX({of}){only}"),
+            Function::Count => format!("COUNT({operand}){filter_clause}"),
+            Function::Sum => format!("COALESCE(SUM({operand}){filter_clause}, 0)"),
+            Function::Avg => format!("AVG({operand}){filter_clause}"),
+            Function::Min => format!("MIN({operand}){filter_clause}"),
+            Function::Max => format!("MAX({operand}){filter_clause}"),
         })
     }
 
@@ -129,13 +132,13 @@ impl Renderer<'_> {
             return Ok(column);
         };
         // `%` keeps the sign of the dividend.
-        let within = |millis: i64, from: i64| {
-            format!("((({column} - {from}) % {millis}) + {millis}) % {millis}")
+        let remainder = |millis: i64, origin: i64| {
+            format!("((({column} - {origin}) % {millis}) + {millis}) % {millis}")
         };
-        let floor = |millis: i64, from: i64| format!("{column} - {}", within(millis, from));
-        let start = |of: &str| {
+        let floor = |millis: i64, origin: i64| format!("{column} - {}", remainder(millis, origin));
+        let start = |unit: &str| {
             format!(
-                "unixepoch(({}) / 1000, 'unixepoch', 'start of {of}') * 1000",
+                "unixepoch(({}) / 1000, 'unixepoch', 'start of {unit}') * 1000",
                 floor(86_400_000, 0)
             )
         };
@@ -170,11 +173,12 @@ impl<'a, 's> Computed<'a, 's> {
     ///
     /// # Errors
     /// `internal`: another program has written to the database.
-    pub(super) fn sound(&self, entity: &EntityDesc) -> Result<()> {
+    pub(super) fn validity(&self, entity: &EntityDesc) -> Result<()> {
         if self.fault.get() {
             let table = entity.storage_name;
             return Err(Error::internal(format!(
-                "{table} holds what no field holds; something else has written to the database"
+                "{table} contains a value that no field can have; another program has written to \
+                 the database"
             )));
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::render::{Bind, Form};
 use linchpin_core::filter::eval::fold;
 use linchpin_core::{Error, Result, Value};
 
-/// A value in SQLite's form.
+/// A value in the form that SQLite stores.
 pub(super) struct Bound<'a>(pub(super) &'a Value);
 
 impl ToSql for Bound<'_> {
@@ -21,7 +21,7 @@ impl ToSql for Bound<'_> {
             Value::Strings(_) => {
                 let mut json = Vec::new();
                 linchpin_core::json::write_value(self.0.as_ref(), &mut json);
-                // The written text is JSON made of valid strings.
+                // The text is JSON that was written from valid strings, so it is valid UTF-8.
                 ToSqlOutput::Owned(rusqlite::types::Value::Text(
                     String::from_utf8_lossy(&json).into_owned(),
                 ))
@@ -31,6 +31,9 @@ impl ToSql for Bound<'_> {
 }
 
 /// Binds every parameter of a statement.
+///
+/// # Errors
+/// If an argument is missing; the inner error is that of the database.
 pub(super) fn bind(
     statement: &mut rusqlite::CachedStatement<'_>,
     binds: &[Bind],
@@ -45,8 +48,8 @@ pub(super) fn bind(
         };
         let earlier;
         let value = match &bind.earlier {
-            Some(kept) => {
-                earlier = kept.earlier(value)?;
+            Some(replaced) => {
+                earlier = replaced.earlier(value)?;
                 &earlier
             }
             None => value,

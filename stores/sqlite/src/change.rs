@@ -4,17 +4,17 @@ use super::render::{Form, Renderer, member};
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::{Assign, AssignValue, Order, Pick, layout};
 use linchpin_core::{Error, Result, Value};
-use linchpin_sql::kept::Kept;
+use linchpin_sql::replaced::ReplacedField;
 
-/// A name that no table or column has.
-const FIGURE: &str = "\"linchpin figure\"";
+/// An alias for the aggregate of other records. Names of tables and columns contain no spaces.
+const AGGREGATE: &str = "\"linchpin figure\"";
 
 impl Renderer<'_> {
     pub(super) fn assignments(&mut self, set: &[Assign]) -> Result<String> {
         let mut parts = Vec::with_capacity(set.len());
         for Assign { field, value } in set {
-            if let Some(kept) = Kept::find(&self.kept, *field).cloned() {
-                parts.push(self.assigned_twice(&kept, value)?);
+            if let Some(replaced) = ReplacedField::find(&self.replaced, *field).cloned() {
+                parts.push(self.assigned_twice(&replaced, value)?);
                 continue;
             }
             let column = self.column(*field)?;
@@ -48,7 +48,7 @@ impl Renderer<'_> {
                     format!("(SELECT json_group_array(json(value) ORDER BY key) {others})")
                 }
                 AssignValue::ChangeItem { key, id, members } => {
-                    let (own, id) = (member(key), self.source(id, Form::Plain)?);
+                    let (key_path, id) = (member(key), self.source(id, Form::Plain)?);
                     let mut changed = String::from("json_set(value");
                     for (name, source) in members {
                         changed.push_str(&format!(
@@ -58,11 +58,11 @@ impl Renderer<'_> {
                         ));
                     }
                     let item = format!(
-                        "CASE WHEN json_extract(value, {own}) = {id} THEN {changed}) ELSE json(value) END"
+                        "CASE WHEN json_extract(value, {key_path}) = {id} THEN {changed}) ELSE json(value) END"
                     );
                     format!("(SELECT json_group_array({item} ORDER BY key) FROM json_each({list}))")
                 }
-                AssignValue::Figure(_) => format!("{FIGURE}.{FIGURE}"),
+                AssignValue::Figure(_) => format!("{AGGREGATE}.{AGGREGATE}"),
                 AssignValue::Pull(source) => {
                     let value = self.source(source, Form::Plain)?;
                     format!(
@@ -75,27 +75,27 @@ impl Renderer<'_> {
         Ok(parts.join(", "))
     }
 
-    /// An assignment to a field that has an earlier column as well.
-    fn assigned_twice(&mut self, kept: &Kept, value: &AssignValue) -> Result<String> {
+    /// An assignment to a field that also has an earlier column.
+    fn assigned_twice(&mut self, replaced: &ReplacedField, value: &AssignValue) -> Result<String> {
         let AssignValue::Set(source) = value else {
-            return self.column(kept.field);
+            return self.column(replaced.field);
         };
         let new = self.source(source, Form::Plain)?;
         let given = match source {
             Source::Arg { index, .. } => Err(*index),
             Source::Value(value) => Ok(value.clone()),
-            _ => return self.column(kept.field),
+            _ => return self.column(replaced.field),
         };
-        let earlier = self.earlier(given, kept);
-        let (old, source) = self.earlier_columns(kept);
-        let column = &self.names()[kept.field];
+        let earlier = self.earlier(given, replaced);
+        let (old, source) = self.earlier_columns(replaced);
+        let column = &self.names()[replaced.field];
         Ok(format!(
             "{column} = {new}, {old} = {earlier}, {source} = {earlier}"
         ))
     }
 
-    /// The texts before, within and at the end of an update that stores an aggregate of other
-    /// records.
+    /// The parts of an update that stores an aggregate of other records: the `WITH` and `FROM`
+    /// clauses, and the end of the condition.
     pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
         let Some(figure) = set.iter().find_map(|a| a.value.figure()) else {
             return Ok(None);
@@ -109,35 +109,35 @@ impl Renderer<'_> {
                 1,
             )
         });
-        let with = format!("WITH {FIGURE}({FIGURE}) AS ({}) ", select?);
+        let with = format!("WITH {AGGREGATE}({AGGREGATE}) AS ({}) ", select?);
         let (least, most) = &figure.within;
         let mut bound = |value: &Value| self.source(&Source::Value(value.clone()), Form::Plain);
         let within = format!(
-            "{FIGURE}.{FIGURE} BETWEEN {} AND {}",
+            "{AGGREGATE}.{AGGREGATE} BETWEEN {} AND {}",
             bound(least)?,
             bound(most)?
         );
         let null = if figure.optional {
-            format!("{FIGURE}.{FIGURE} IS NULL OR ")
+            format!("{AGGREGATE}.{AGGREGATE} IS NULL OR ")
         } else {
             String::new()
         };
         Ok(Some([
             with,
-            format!(" FROM {FIGURE}"),
+            format!(" FROM {AGGREGATE}"),
             format!(" AND ({null}{within})"),
         ]))
     }
 
-    /// An insert of one record, also with values of columns that no field has any more.
+    /// Renders an insert of one record. It also fills required columns without a field.
     pub(super) fn insert(&mut self) -> String {
         let mut columns = self.names();
         let mut values: Vec<String> = (0..self.entity.fields.len())
             .map(|i| self.parameter(Err(i), Form::Plain))
             .collect();
-        for kept in self.kept.clone() {
-            let (old, source) = self.earlier_columns(&kept);
-            let earlier = self.earlier(Err(kept.field), &kept);
+        for replaced in self.replaced.clone() {
+            let (old, source) = self.earlier_columns(&replaced);
+            let earlier = self.earlier(Err(replaced.field), &replaced);
             columns.extend([old, source]);
             values.extend([earlier.clone(), earlier]);
         }
@@ -166,19 +166,19 @@ impl Renderer<'_> {
                 .first()
                 .ok_or_else(|| Error::internal("an upsert without keys"))?,
         )?;
-        // Without an assignment the statement would return nothing.
+        // `DO UPDATE` needs an assignment, and `DO NOTHING` would return no row.
         let set = if set.is_empty() {
             format!("{first} = {first}")
         } else {
             self.assignments(set)?
         };
         let condition = self.filter(filter)?;
-        let own: Vec<String> = keys
+        let key_columns: Vec<String> = keys
             .iter()
             .map(|k| self.column(*k))
             .collect::<Result<_>>()?;
-        let mut targets = vec![format!("({})", own.join(", "))];
-        let indexes = layout::apart(self.entity, keys);
+        let mut targets = vec![format!("({})", key_columns.join(", "))];
+        let indexes = layout::upsert_indexes(self.entity, keys);
         if !indexes.is_empty() {
             targets.clear();
         }
@@ -188,7 +188,11 @@ impl Renderer<'_> {
                 .iter()
                 .map(|k| self.column(k.field))
                 .collect::<Result<_>>()?;
-            targets.push(format!("({}){}", keys.join(", "), self.only(index)));
+            targets.push(format!(
+                "({}){}",
+                keys.join(", "),
+                self.index_condition(index)
+            ));
         }
         let conflicts: Vec<String> = targets
             .iter()
@@ -200,7 +204,7 @@ impl Renderer<'_> {
         ))
     }
 
-    /// The condition of a write: all matches, or the first in an order.
+    /// The condition of a write: all matching records, or the first ones in an order.
     pub(super) fn picked(&mut self, filter: &Filter, pick: Option<&Pick>) -> Result<String> {
         let condition = self.filter(filter)?;
         let Some(pick) = pick else {

@@ -1,5 +1,5 @@
-//! The application's own statements on the pool: the row-level filter as text, bound values, result
-//! rows, converted errors.
+//! Helpers for the application's own SQL on the `sqlx` pool: the row-level filter as SQL text,
+//! binding of values, reading of rows, conversion of errors.
 
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, Row as _, ValueRef as _};
@@ -11,10 +11,11 @@ use linchpin_core::filter::eval::fold;
 use linchpin_core::{Error, Result, Timestamp, Value};
 use linchpin_sql::names::Naming;
 
-/// A condition with its values, which follow `before` other values.
+/// Renders a filter as SQL, with its values. The first parameter is `$before + 1`, because `before`
+/// other values come first.
 ///
 /// # Errors
-/// If the condition cannot be part of the application's own text.
+/// If the filter cannot be part of the application's own SQL.
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
@@ -26,14 +27,14 @@ pub(super) fn condition(
         (Ok(Value::Text(text)), render::Form::Folded) => {
             Ok((Value::Text(fold(&text)), Kind::String))
         }
-        // Null is written as SQL text, so the kind does not matter.
+        // `arguments` ignores the kind, so any kind is correct here.
         (Ok(value), _) => Ok((value, Kind::String)),
         (Err(_), _) => Err(Error::internal("the row-level filter lacks a value")),
     };
     Ok((text, binds.into_iter().map(value).collect::<Result<_>>()?))
 }
 
-/// Values in the form of the pool.
+/// Binds values as arguments of `sqlx`.
 ///
 /// # Errors
 /// If a value cannot be bound.
@@ -56,7 +57,7 @@ pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<SqliteArguments> {
     Ok(arguments)
 }
 
-/// A column of a row as a value of a kind.
+/// Reads a column of a row as a value of a kind.
 ///
 /// # Errors
 /// If the column does not exist, or has another kind of value.
@@ -86,7 +87,7 @@ pub(super) fn read(row: &SqliteRow, column: &str, kind: Kind) -> Result<Value> {
 /// Converts an error of sqlx into one of the framework.
 pub(super) fn failed(naming: &Naming, entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
-        return if linchpin_sql::is_passing(&failure) {
+        return if linchpin_sql::is_transient(&failure) {
             Error::unavailable(failure)
         } else {
             Error::internal(failure)
@@ -100,8 +101,8 @@ pub(super) fn failed(naming: &Naming, entity: &EntityDesc, failure: sqlx::Error)
     if error::is_pending(naming, entity, db.message()) {
         return Error::schema_pending(failure);
     }
-    // Extended codes; the low byte is the plain one: busy, locked, read-only, I/O, full, cannot
-    // open.
+    // The code is an extended one; its low byte is the primary result code. These are: busy,
+    // locked, read-only, I/O, full, cannot open.
     let plain = db
         .code()
         .and_then(|code| code.parse::<u32>().ok())

@@ -1,4 +1,4 @@
-//! SQL of functions of custom operations, on the pool.
+//! Runs the SQL of custom operations on the pool.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ fn spelling(naming: &Naming) -> Spelling<'_> {
     }
 }
 
-/// A statement whose names are those of the database now.
+/// Renders a statement with the current names of the database.
 fn render(query: SqlQuery, naming: &Naming) -> Result<Rendered> {
     let condition = |entity, filter: &_, before| condition(entity, filter, naming, before);
     statement::render(query, spelling(naming), condition)
 }
 
-/// Whether a statement failed because of a name.
+/// Whether a statement failed because a table or a column does not exist.
 fn is_missing(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<sqlx::Error>());
     matches!(cause, Some(sqlx::Error::Database(db)) if missing(db.message()).is_some())
@@ -62,7 +62,8 @@ impl SqlSession for Session {
     }
 }
 
-/// Runs a statement on the pool, or on the connection of a transaction.
+/// Runs a statement on the pool, or on the connection of a transaction. With `rows` it returns the
+/// rows, otherwise the number of changed rows.
 async fn run<'c>(
     on: impl sqlx::SqliteExecutor<'c>,
     entity: &'static EntityDesc,
@@ -83,7 +84,8 @@ async fn run<'c>(
 }
 
 impl SqlDriver for Driver {
-    // It takes the write lock at the start, so it cannot fail in the middle for lack of it.
+    // The transaction takes the write lock at its start. A later statement then cannot fail because
+    // it does not get the lock.
     fn begin(&self, entity: &'static EntityDesc) -> BoxFuture<'_, Result<SqlTransaction>> {
         Box::pin(async move {
             let open = self
@@ -101,7 +103,7 @@ impl SqlDriver for Driver {
         text: &'static str,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            statement::numbered(text)?;
+            statement::refuse_unnumbered(text)?;
             let naming = self.names.naming();
             let condition = |entity, filter: &_, before| condition(entity, filter, &naming, before);
             let text = statement::checked(entity, text, spelling(&naming), condition)?;
@@ -122,7 +124,7 @@ impl SqlDriver for Driver {
         rows: bool,
     ) -> BoxFuture<'a, Result<SqlAnswer>> {
         Box::pin(async move {
-            statement::numbered(query.text)?;
+            statement::refuse_unnumbered(query.text)?;
             let (entity, naming) = (query.entity, self.names.naming());
             let Some(open) = within else {
                 let again = self.names.is_watched().then(|| query.clone());

@@ -20,10 +20,14 @@ pub(super) fn of(naming: &Naming, entity: &EntityDesc, error: rusqlite::Error) -
                 None => Error::internal(error),
             }
         }
-        // The error of SUM over integers.
-        ErrorCode::Unknown if message.as_deref() == Some("integer overflow") => Error::invalid(
-            Problem::new("", "range", "a sum is beyond the range of whole numbers"),
-        ),
+        // SQLite returns this error if SUM overflows.
+        ErrorCode::Unknown if message.as_deref() == Some("integer overflow") => {
+            Error::invalid(Problem::new(
+                "",
+                "range",
+                "a sum is outside of the range of 64-bit integers",
+            ))
+        }
         ErrorCode::DiskFull
         | ErrorCode::DatabaseBusy
         | ErrorCode::DatabaseLocked
@@ -35,14 +39,14 @@ pub(super) fn of(naming: &Naming, entity: &EntityDesc, error: rusqlite::Error) -
     }
 }
 
-/// The error of a write whose group was undone because of another write of it, which failed with
-/// `cause`. If that one did not find a name, then each write of the group may run again under the
-/// names of now, so that the error is one of [`missing_in`].
+/// The error of a write whose group was rolled back because another write of the group failed with
+/// `cause`. If `cause` is a missing name, every write of the group may run again with the current
+/// names. [`missing_in`] therefore also recognizes this error.
 pub(super) fn undone(cause: &str) -> Error {
     if missing(cause).is_some() {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
-        let of = rusqlite::Error::SqliteFailure(code, Some(cause.to_owned()));
-        return Error::unavailable(of);
+        let missing_name = rusqlite::Error::SqliteFailure(code, Some(cause.to_owned()));
+        return Error::unavailable(missing_name);
     }
     Error::unavailable(format!("the group of writes was not committed: {cause}"))
 }
@@ -65,7 +69,7 @@ fn code(error: &Error) -> Option<ErrorCode> {
     cause.and_then(rusqlite::Error::sqlite_error_code)
 }
 
-/// Whether a constraint refused a value that it allows only after the open migration.
+/// Whether a constraint refused a value that it accepts only after the open migration.
 pub(super) fn is_pending(naming: &Naming, entity: &EntityDesc, message: &str) -> bool {
     if let Some(column) = message.strip_prefix("NOT NULL constraint failed: ") {
         let column = column
@@ -101,7 +105,7 @@ pub(super) fn missing(message: &str) -> Option<Missing> {
     }
 }
 
-/// The kind of name that a statement of the fast lane did not find.
+/// The kind of name that a generated statement did not find.
 pub(super) fn missing_in(error: &Error) -> Option<Missing> {
     let cause = std::error::Error::source(error)?.downcast_ref::<rusqlite::Error>()?;
     match cause {

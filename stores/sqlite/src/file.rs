@@ -1,17 +1,17 @@
-//! The file of the store: checks before it is used, and checks that it still exists.
+//! The database file: checks before it is used, and checks that it still exists.
 //!
-//! The file is checked by name only. To open and close it outside of SQLite would release the locks
-//! that connections of this process hold on it.
+//! The file is checked by its name only. Opening and closing it outside of SQLite would release the
+//! POSIX locks of all connections of this process.
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{BUSY, Durability, reader};
+use super::{BUSY_TIMEOUT, Durability, reader};
 use linchpin_core::{Error, Result};
 
-/// The number of bytes that must fit on the disk for the store to be ready.
-const ROOM: usize = 256 << 10;
+/// The free space that the store needs to be ready, in bytes (256 KiB).
+const MIN_FREE_BYTES: usize = 256 << 10;
 
 fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::unavailable(format!(
@@ -24,9 +24,9 @@ fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
 /// one.
 ///
 /// # Errors
-/// If the file cannot serve as a database, in one sentence that names it.
+/// If the file cannot be used as a database. The message is one sentence with the name of the file.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection> {
-    // SQLite would not treat these names as a file.
+    // SQLite does not read these names as file names.
     if path.as_os_str().is_empty()
         || path.starts_with(":memory:")
         || path.as_os_str().as_encoded_bytes().starts_with(b"file:")
@@ -50,21 +50,21 @@ pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection> {
     connect(path, durability).map_err(|error| match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => refused(
             path,
-            "it is not a SQLite database, or one of a newer format",
+            "it is not a SQLite database, or it has a newer format",
         ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             refused(path, "another process has locked it")
         }
         Some(ErrorCode::ReadOnly) => refused(
             path,
-            "it is read-only, or of a newer format that may only be read",
+            "it is read-only, or it has a newer format that this version can only read",
         ),
         _ => refused(path, error),
     })
 }
 
-/// Creates a missing file, accessible only to its owner, because it contains private data. SQLite
-/// gives its other files the same mode.
+/// Creates a missing file that only its owner can access, because it contains private data. SQLite
+/// gives the same mode to its log files.
 pub(super) fn create(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -81,8 +81,8 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> 
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY)?;
-    // The first access to the file.
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // SQLite reads the file only at the first statement.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     // SQLite opens a read-only file without an error.
     if connection.is_readonly("main")? {
@@ -104,6 +104,7 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> 
 #[derive(Debug)]
 pub(super) struct Identity {
     path: PathBuf,
+    /// The device, and the number of the file on it.
     #[cfg(unix)]
     number: (u64, u64),
 }
@@ -135,19 +136,19 @@ impl Identity {
     }
 
     /// Checks that the disk has room for the next writes: writes a file in the same directory and
-    /// removes it at once.
+    /// removes it immediately.
     ///
     /// # Errors
-    /// A sentence if the disk is full, the quota is used up, or the disk is read-only. Other
-    /// failures with that file do not affect the database and are ignored.
-    pub(super) fn room(&self) -> std::result::Result<(), String> {
+    /// If the disk is full, the quota is used up, or the disk is read-only. The error is a
+    /// sentence. Other failures with that file do not affect the database and are ignored.
+    pub(super) fn check_free_space(&self) -> std::result::Result<(), String> {
         use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-        let mut beside = self.path.clone().into_os_string();
-        beside.push("-room");
-        // Not zeros, because some file systems store them without using space.
-        let written = std::fs::write(&beside, vec![0x5a; ROOM]);
-        // If it remains, it does no harm: the next check overwrites it.
-        drop(std::fs::remove_file(&beside));
+        let mut probe_file = self.path.clone().into_os_string();
+        probe_file.push("-room");
+        // The bytes are not zero, because some file systems store zeros without using space.
+        let written = std::fs::write(&probe_file, vec![0x5a; MIN_FREE_BYTES]);
+        // If the file cannot be removed, the next check overwrites it.
+        drop(std::fs::remove_file(&probe_file));
         match written {
             Err(error)
                 if matches!(
@@ -156,7 +157,7 @@ impl Identity {
                 ) =>
             {
                 Err(format!(
-                    "no room for the database {}: {error}",
+                    "the database {} cannot grow: {error}",
                     self.path.display()
                 ))
             }
@@ -165,6 +166,7 @@ impl Identity {
     }
 }
 
+/// The device of a file, and its number on it.
 #[cfg(unix)]
 fn number(path: &Path) -> std::io::Result<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;

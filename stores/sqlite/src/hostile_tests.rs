@@ -1,5 +1,5 @@
-//! Faults around a file: it disappears, its disk is full, other processes lock it or write invalid
-//! data into it.
+//! Tests of faults of the file: it disappears, its disk is full, other processes lock it or write
+//! invalid data into it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -55,14 +55,14 @@ async fn is_there(store: &SqliteStore, id: &str) -> Result<bool> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_vanishes_refuses_writes_and_still_answers_reads() {
+async fn after_the_file_was_deleted_writes_are_refused_and_reads_are_answered() {
     for replaced in [false, true] {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Arc::new(open(&folder));
         create_tables(&*store, &[&THING]).await.expect("created");
         insert(&store, "before").await.expect("stored");
         assert!(is_there(&store, "before").await.expect("an answer"));
-        // Under load: every write that was reported as done was done before the file disappeared.
+        // The file disappears under load. Each writer stops at its first refused write.
         let writers: Vec<_> = (0..4)
             .map(|w| {
                 let store = Arc::clone(&store);
@@ -102,7 +102,7 @@ async fn a_file_that_vanishes_refuses_writes_and_still_answers_reads() {
 }
 
 /// A store whose file is limited to this number of pages.
-async fn small(folder: &tempfile::TempDir, pages: u32) -> SqliteStore {
+async fn open_limited(folder: &tempfile::TempDir, pages: u32) -> SqliteStore {
     let options = SqliteOptions::new(path(folder));
     let connection = file::open(&options.path, options.durability).expect("a fresh file opens");
     let store = open(folder);
@@ -117,21 +117,21 @@ async fn small(folder: &tempfile::TempDir, pages: u32) -> SqliteStore {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = small(&folder, 60).await;
-    let put = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let store = open_limited(&folder, 60).await;
+    let insert_statement = store.prepare(&THING, Plan::Insert).expect("a plan");
     let large = |id: &str| {
         let mut values = thing(id, id);
         values[2] = Value::Text("x".repeat(2000));
         values
     };
-    // In groups and alone, until the file is full.
+    // Groups of writes, until the file is full.
     let mut stored = Vec::new();
     let mut refused = 0;
     for round in 0..20 {
         let replies: Vec<_> = (0..10)
             .map(|i| {
                 let id = format!("{round}-{i}");
-                (store.run(&put, large(&id), Rows::count()), id)
+                (store.run(&insert_statement, large(&id), Rows::count()), id)
             })
             .collect();
         for (reply, id) in replies {
@@ -150,14 +150,17 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
         stored.len()
     );
     // A group needs more room than a single write, which may still fit.
-    let mut alone = 0;
+    let mut single = 0;
     let (code, cause) = loop {
-        let id = format!("alone-{alone}");
-        match store.run(&put, large(&id), Rows::count()).await {
+        let id = format!("single-{single}");
+        match store
+            .run(&insert_statement, large(&id), Rows::count())
+            .await
+        {
             Ok(_) => stored.push(id),
             refused => break refusal(refused),
         }
-        alone += 1;
+        single += 1;
     };
     assert!(
         code == Code::Unavailable && cause.contains("full"),
@@ -168,11 +171,11 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
         assert!(is_there(&store, id).await.expect("reads go on"), "{id}");
     }
     assert!(
-        !is_there(&store, &format!("alone-{alone}"))
+        !is_there(&store, &format!("single-{single}"))
             .await
             .expect("reads go on")
     );
-    // There is room again, and all writes work.
+    // After deletes there is room again, and writes work.
     let delete = store
         .prepare(
             &THING,
@@ -193,56 +196,57 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
         );
     }
     store
-        .run(&put, large("later"), Rows::count())
+        .run(&insert_statement, large("later"), Rows::count())
         .await
         .expect("there is room");
     store.close().await;
     let connection = Connection::open(path(&folder)).expect("the file");
-    let sound: String = connection
+    let integrity: String = connection
         .query_row("PRAGMA integrity_check", [], |r| r.get(0))
         .expect("an answer");
     let count: i64 = connection
         .query_row("SELECT count(*) FROM conformance_things", [], |r| r.get(0))
         .expect("a number");
     assert_eq!(
-        (sound.as_str(), count),
+        (integrity.as_str(), count),
         ("ok", i64::try_from(stored.len()).expect("few") + 1)
     );
 }
 
-/// Whether a writer that waits for the lock may give up: set after all writes of a round are in the
+/// Whether the writer stops waiting for the lock. It is set after all writes of a round are in the
 /// queue.
 static ENQUEUED: AtomicBool = AtomicBool::new(false);
-/// The number of times it gave up.
-static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
+/// The number of times that the writer stopped waiting.
+static LOCK_TIMEOUTS: AtomicUsize = AtomicUsize::new(0);
 
-/// SQLite calls this while the lock is held elsewhere; `false` gives up.
-fn patient(_: i32) -> bool {
+/// The busy handler: SQLite calls it while another connection holds the lock. It returns whether to
+/// wait longer.
+fn busy_handler(_: i32) -> bool {
     std::thread::sleep(Duration::from_millis(1));
     if ENQUEUED.load(Ordering::SeqCst) {
-        GIVEN_UP.fetch_add(1, Ordering::SeqCst);
+        LOCK_TIMEOUTS.fetch_add(1, Ordering::SeqCst);
         return false;
     }
     true
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_held_elsewhere_is_waited_for_once() {
+async fn all_waiting_writes_share_one_wait_for_the_lock_of_another_process() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = SqliteOptions::new(path(&folder));
     let connection = file::open(&options.path, options.durability).expect("a fresh file opens");
-    connection.busy_handler(Some(patient)).expect("set");
+    connection.busy_handler(Some(busy_handler)).expect("set");
     let store = SqliteStore::start(connection, options).expect("started");
     create_tables(&store, &[&THING]).await.expect("created");
-    let put = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let insert_statement = store.prepare(&THING, Plan::Insert).expect("a plan");
     let other = Connection::open(path(&folder)).expect("the file");
-    for (round, many) in [1, 2, 1000].into_iter().enumerate() {
+    for (round, count) in [1, 2, 1000].into_iter().enumerate() {
         other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
-        let before = GIVEN_UP.load(Ordering::SeqCst);
-        let replies: Vec<_> = (0..many)
+        let before = LOCK_TIMEOUTS.load(Ordering::SeqCst);
+        let replies: Vec<_> = (0..count)
             .map(|i| {
                 let id = format!("{round}-{i}");
-                store.run(&put, thing(&id, &id), Rows::count())
+                store.run(&insert_statement, thing(&id, &id), Rows::count())
             })
             .collect();
         ENQUEUED.store(true, Ordering::SeqCst);
@@ -253,11 +257,11 @@ async fn a_lock_held_elsewhere_is_waited_for_once() {
                 "{cause}"
             );
         }
-        // A thousand writes are at least four groups; the groups do not wait one after the other.
+        // A thousand writes are at least four groups. All of them share one wait for the lock.
         assert_eq!(
-            GIVEN_UP.load(Ordering::SeqCst) - before,
+            LOCK_TIMEOUTS.load(Ordering::SeqCst) - before,
             1,
-            "waits for {many} writes"
+            "waits for {count} writes"
         );
         ENQUEUED.store(false, Ordering::SeqCst);
         // Readers do not wait for writers.
@@ -269,7 +273,11 @@ async fn a_lock_held_elsewhere_is_waited_for_once() {
     }
     // A lock that is released in time causes no error.
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
-    let reply = store.run(&put, thing("patient", "patient"), Rows::count());
+    let reply = store.run(
+        &insert_statement,
+        thing("patient", "patient"),
+        Rows::count(),
+    );
     tokio::time::sleep(Duration::from_millis(50)).await;
     other.execute_batch("COMMIT").expect("free");
     reply.await.expect("stored");
@@ -277,7 +285,7 @@ async fn a_lock_held_elsewhere_is_waited_for_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_that_could_not_have_been_written_here_are_an_error() {
+async fn invalid_values_of_another_program_are_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
     create_tables(&store, &[&THING]).await.expect("created");
@@ -338,10 +346,10 @@ async fn values_that_could_not_have_been_written_here_are_an_error() {
             "-9223372036854775808",
             "is not within the years 1 to 9999",
         ),
-        ("slug", "'a' || char(0) || 'b'", "holds a NUL"),
+        ("slug", "'a' || char(0) || 'b'", "contains a NUL character"),
         ("slug", "CAST(x'ff41' AS TEXT)", "is not UTF-8"),
-        ("status", "'lost'", "is no variant of its enum"),
-        ("status", "''", "is no variant of its enum"),
+        ("status", "'lost'", "is not a variant of its enum"),
+        ("status", "''", "is not a variant of its enum"),
         ("tags", "'{}'", "is not a JSON array"),
         ("tags", "'[\"a\"'", "is not JSON"),
         ("meta", "''", "is not JSON"),
@@ -349,7 +357,7 @@ async fn values_that_could_not_have_been_written_here_are_an_error() {
         ("meta", "'NaN'", "is not JSON"),
         ("meta", "CAST(x'22ff22' AS TEXT)", "is not UTF-8"),
     ];
-    for (column, value, what) in cases {
+    for (column, value, problem) in cases {
         insert(&store, "good").await.expect("stored");
         insert(&store, "odd").await.expect("stored");
         let changed = other.execute(
@@ -357,7 +365,7 @@ async fn values_that_could_not_have_been_written_here_are_an_error() {
             [],
         );
         assert_eq!(changed, Ok(1), "{column} {value}");
-        let expected = format!("conformance_things.{column} of the record \"odd\" {what}");
+        let expected = format!("conformance_things.{column} of the record \"odd\" {problem}");
         for rows in [Rows::json(&json), Rows::records(&THING)] {
             let (code, cause) = refusal(store.run(&get, vec![text("odd")], rows).await);
             assert!(
@@ -406,7 +414,7 @@ async fn a_damaged_file_is_an_error() {
     }
     store.close().await;
     let mut bytes = std::fs::read(path(&folder)).expect("bytes");
-    // All but the first page, which contains the schema.
+    // Everything except the first page, which contains the schema.
     bytes[4096..].fill(0xa5);
     std::fs::write(path(&folder), &bytes).expect("written");
     let store = open(&folder);

@@ -1,4 +1,4 @@
-//! Rendered statements, for tests that count the rows that a statement examines.
+//! Access to rendered statements, for tests that count the rows that a statement examines.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use linchpin_core::{Result, Value};
 use crate::render::{Native, Runs, render};
 use crate::{bind, reader};
 
-/// A statement in the form that SQLite runs.
+/// A statement as SQLite runs it.
 #[derive(Debug)]
 pub struct Rendered(Native);
 
@@ -27,12 +27,12 @@ impl Rendered {
         &self.0.sql
     }
 
-    /// Whether it reads at most one row, on the caller's thread.
+    /// Whether the statement reads at most one row, on the caller's thread.
     pub fn is_inline(&self) -> bool {
         matches!(self.0.runs, Runs::Inline)
     }
 
-    /// Whether it reads at most as many rows as its limit.
+    /// Whether the statement reads at most as many rows as its limit.
     pub fn is_limited(&self) -> bool {
         matches!(self.0.runs, Runs::Limited(_))
     }

@@ -1,8 +1,9 @@
 //! The embedded store: one SQLite file, accessed in two ways.
 //!
-//! The fast lane runs generated statements: reads inline on a connection of the calling thread,
-//! writes on one writer thread with group commits. The conversation pool is a small `sqlx` pool on
-//! the same file, for schema set-up, inspection and the application's own SQL.
+//! Generated statements are short reads, which run on a connection of the calling thread, and
+//! writes, which run on one writer thread with group commits. A small `sqlx` pool on the same file,
+//! the conversation pool, runs reads of the outbox and the application's own SQL. Schema sessions
+//! have separate connections.
 
 #[cfg(test)]
 mod access_tests;
@@ -55,43 +56,44 @@ use linchpin_core::{Error, Result, Value};
 use linchpin_sql::names::{Prepared, PresentNames};
 use render::{Native, Runs};
 
-/// How long a connection waits for a file lock that another process holds.
-const BUSY: Duration = Duration::from_secs(5);
+/// A connection waits at most this long for a file lock of another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long closing waits for running work.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Closing the store waits at most this long for running work.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The moment at which a write counts as done.
+/// When a write returns: after it is on disk, or earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The write is on disk (`synchronous=FULL`).
     #[default]
     Full,
     /// The operating system has the write (`synchronous=NORMAL`): a power failure may lose the last
-    /// moments.
+    /// writes.
     Normal,
 }
 
 /// The options of the store.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
-    /// The file; created if missing. Its directory must exist.
+    /// The path of the file. A missing file is created; its directory must exist.
     pub path: PathBuf,
-    /// When a write counts as done.
+    /// When a write returns. The default is [`Durability::Full`].
     pub durability: Durability,
-    /// The maximum number of waiting writes; further ones are refused with 503.
+    /// The maximum number of waiting writes. Further writes are refused with 503 (`unavailable`).
     pub queue: usize,
     /// The number of concurrent long reads. Reads that an index covers do not count: they run on
     /// the calling thread.
     pub scans: usize,
-    /// The maximum number of waiting long reads; further ones are refused with 503.
+    /// The maximum number of waiting long reads. Further ones are refused with 503 (`unavailable`).
     pub scan_queue: usize,
 }
 
 impl SqliteOptions {
-    /// A file with full durability, queues of 4096 writes and 256 long reads, and as many
-    /// concurrent long reads as cores plus one (3 to 8). No caller gets all of these slots, so one
-    /// caller may keep every core busy, and another one still finds a free slot.
+    /// The defaults for a file: full durability, queues of 4,096 writes and 256 long reads, and as
+    /// many concurrent long reads as cores plus one (3 to 8). One caller gets at most all but one
+    /// of these slots. So a caller may keep every core busy, and another caller still finds a free
+    /// slot.
     pub fn new(path: impl AsRef<Path>) -> Self {
         let scans =
             std::thread::available_parallelism().map_or(3, |cores| (cores.get() + 1).clamp(3, 8));
@@ -112,8 +114,8 @@ pub struct SqliteStore {
     pool: sqlx::SqlitePool,
     schema: schema::SqliteSchema,
     /// Receives events after their commit.
-    told: Arc<outbox::Told>,
-    /// This process among those that deliver events.
+    commit_receiver: Arc<outbox::CommitReceiver>,
+    /// This process as a candidate for the delivery of events.
     leader: outbox::Leader,
     /// The names of tables and columns in the file.
     names: Arc<PresentNames>,
@@ -130,7 +132,7 @@ impl std::fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file and starts the writer thread. It needs a tokio runtime.
+    /// Opens the file and starts the writer thread. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// If the file cannot be opened as a database; the message names it.
@@ -149,23 +151,29 @@ impl SqliteStore {
         let connect = SqliteConnectOptions::new()
             .filename(&path)
             .synchronous(synchronous)
-            .busy_timeout(BUSY);
+            .busy_timeout(BUSY_TIMEOUT);
         let pool = SqlitePoolOptions::new()
             .max_connections(4)
             .min_connections(0)
             .test_before_acquire(false)
             .connect_lazy_with(connect);
         let names = Arc::<PresentNames>::default();
-        let told = Arc::<outbox::Told>::default();
+        let commit_receiver = Arc::<outbox::CommitReceiver>::default();
         let (queue, present) = (options.queue, Arc::clone(&names));
-        let writer = writer::Writer::start(connection, file, queue, present, Arc::clone(&told))
-            .map_err(Error::unavailable)?;
+        let writer = writer::Writer::start(
+            connection,
+            file,
+            queue,
+            present,
+            Arc::clone(&commit_receiver),
+        )
+        .map_err(Error::unavailable)?;
         let scans = pool::Pool::new(path.clone(), options.scans, options.scan_queue);
         Ok(Self {
             readers: reader::Readers::new(path.clone(), scans, Arc::clone(&names)),
             writer,
             pool,
-            told,
+            commit_receiver,
             leader: outbox::Leader::new(&path),
             schema: schema::SqliteSchema::shared(path),
             names,
@@ -177,30 +185,36 @@ impl SqliteStore {
     async fn finish(&self) {
         self.readers.refuse();
         self.writer.refuse();
-        self.readers.pool.close(PATIENCE).await;
+        self.readers.pool.close(CLOSE_TIMEOUT).await;
         let connection = self.writer.close().await;
-        if tokio::time::timeout(PATIENCE, self.pool.close())
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.pool.close())
             .await
             .is_err()
         {
             tracing::warn!("a connection of the pool was still in use when the store was closed");
         }
-        // Last, because now nothing writes any more.
+        // The checkpoint is last: nothing writes any more.
         let Some(connection) = connection else { return };
         let checkpoint =
             move || connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         match tokio::task::spawn_blocking(checkpoint).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the log was not written back when the store was closed");
+                tracing::warn!(
+                    %error,
+                    "the checkpoint of the write-ahead log failed when the store was closed"
+                );
             }
             Err(error) => {
-                tracing::warn!(%error, "the log was not written back when the store was closed");
+                tracing::warn!(
+                    %error,
+                    "the checkpoint of the write-ahead log failed when the store was closed"
+                );
             }
         }
     }
 
-    /// The conversation pool, for the application's own transactions and statements.
+    /// The `sqlx` pool for the application's own transactions and statements.
     pub fn pool(&self) -> &sqlx::SqlitePool {
         &self.pool
     }
@@ -210,7 +224,7 @@ fn closed() -> Error {
     Error::unavailable("the store is closed")
 }
 
-/// The native form of a statement that this store has prepared, under the present names.
+/// The native form of a statement that this store has prepared, with the current names.
 fn native(statement: &Statement) -> Result<&Native> {
     let prepared: &Prepared<Native> = statement
         .native
@@ -241,7 +255,7 @@ impl Store for SqliteStore {
 
     fn may_take_long(&self, statement: &Statement) -> bool {
         native(statement).is_ok_and(|native| {
-            matches!(native.runs, render::Runs::Apart | render::Runs::Limited(_))
+            matches!(native.runs, render::Runs::InPool | render::Runs::Limited(_))
         })
     }
 

@@ -33,14 +33,15 @@ fn open(folder: &tempfile::TempDir) -> SqliteStore {
     SqliteStore::open(options).expect("a fresh file opens")
 }
 
-/// The statements that keep in the database whether the names are the declared ones.
+/// Statements that restore the declared names, and store this in the table `switch`.
 fn switched() -> Vec<String> {
     let mut all = contracted(&[&THING]);
     all.push("UPDATE switch SET done = 1".to_owned());
     all
 }
 
-/// A store with other names of [`THING`], which reads in the database whether they are gone.
+/// A store with other names of [`THING`]. It reads from the database whether the declared names are
+/// in use.
 async fn switching(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
     let store = Arc::new(open(folder));
     create_tables(&*store, &[&THING]).await.expect("created");
@@ -49,11 +50,11 @@ async fn switching(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
     statements.push("INSERT INTO switch VALUES (0)".to_owned());
     execute(&store, statements).await.expect("renamed");
     store.set_names(Arc::new(names));
-    let of = Arc::downgrade(&store);
+    let weak = Arc::downgrade(&store);
     store.on_stale_names(Arc::new(move || {
-        let of = of.clone();
+        let weak = weak.clone();
         Box::pin(async move {
-            let Some(store) = of.upgrade() else {
+            let Some(store) = weak.upgrade() else {
                 return Ok(());
             };
             let done: i64 = sqlx::query_scalar("SELECT done FROM switch")
@@ -116,17 +117,18 @@ async fn names_change_under_load_without_a_failed_request() {
     let scan = store
         .prepare(&THING, by_key(Filter::eq_arg(2, 0)))
         .expect("a plan");
-    let (over, done) = (
+    let (stopped, done) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicUsize::new(0)),
     );
     let load: Vec<_> = (0..4)
         .map(|task| {
-            let (store, over, done) = (Arc::clone(&store), Arc::clone(&over), Arc::clone(&done));
+            let (store, stopped, done) =
+                (Arc::clone(&store), Arc::clone(&stopped), Arc::clone(&done));
             let (insert, read, scan) = (insert.clone(), read.clone(), scan.clone());
             tokio::spawn(async move {
                 let mut number = 0;
-                while !over.load(Ordering::Relaxed) {
+                while !stopped.load(Ordering::Relaxed) {
                     let key = format!("{task}-{number}");
                     number += 1;
                     let record = thing(&key, &key);
@@ -142,18 +144,18 @@ async fn names_change_under_load_without_a_failed_request() {
             })
         })
         .collect();
-    let more = |than: usize| {
+    let wait_for = |count: usize| {
         let done = Arc::clone(&done);
         async move {
-            while done.load(Ordering::Relaxed) < than {
+            while done.load(Ordering::Relaxed) < count {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
     };
-    more(20).await;
+    wait_for(20).await;
     execute(&store, switched()).await.expect("switched");
-    more(done.load(Ordering::Relaxed) + 20).await;
-    over.store(true, Ordering::Relaxed);
+    wait_for(done.load(Ordering::Relaxed) + 20).await;
+    stopped.store(true, Ordering::Relaxed);
     for task in load {
         task.await.expect("no request failed");
     }
@@ -162,7 +164,7 @@ async fn names_change_under_load_without_a_failed_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_meets_the_change_of_names_is_not_repeated() {
+async fn a_transaction_is_not_repeated_after_a_rename() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = switching(&folder).await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
@@ -186,27 +188,27 @@ async fn a_transaction_that_meets_the_change_of_names_is_not_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_in_a_transaction_of_its_own_is_repeated_under_the_new_names() {
+async fn a_single_write_is_repeated_under_the_new_names() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = switching(&folder).await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     execute(&store, switched()).await.expect("switched");
-    // A write that keeps its records is such a transaction, as one with events is.
-    let kept = Rows::count().witnessing(&THING);
+    // A write that records its rows runs in a transaction, like a write with events.
+    let kept = Rows::count().with_changed_records(&THING);
     let mut rows = store
         .run(&insert, thing("a", "a"), kept)
         .await
         .expect("stored");
-    let records = rows.witnessed();
+    let records = rows.take_changed_records();
     assert_eq!(records.len(), 1);
     assert_eq!(records[0][0], Value::Text("a".to_owned()));
     store.close().await;
 }
 
-/// The column of one field is renamed while writes wait. An update of another field is carried out,
-/// but its record cannot be read under the former name, and the group is undone.
+/// The column of one field is renamed while writes wait. An update of another field succeeds, but
+/// its record cannot be read with the former name, so the group is rolled back.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_of_writes_that_meets_the_change_of_names_is_repeated() {
+async fn a_write_group_is_repeated_after_a_rename() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Arc::new(open(&folder));
     create_tables(&*store, &[&THING]).await.expect("created");
@@ -219,9 +221,9 @@ async fn a_group_of_writes_that_meets_the_change_of_names_is_repeated() {
         epoch: 1,
         tables: [("conformance_things".to_owned(), table)].into(),
     }));
-    let of = Arc::downgrade(&store);
+    let weak = Arc::downgrade(&store);
     store.on_stale_names(Arc::new(move || {
-        if let Some(store) = of.upgrade() {
+        if let Some(store) = weak.upgrade() {
             store.set_names(Arc::new(Names {
                 epoch: 2,
                 ..Names::default()
@@ -249,7 +251,7 @@ async fn a_group_of_writes_that_meets_the_change_of_names_is_repeated() {
     };
     let update = store.prepare(&THING, update).expect("a plan");
 
-    // The first write waits for the lock of another process, and the others wait behind it.
+    // The first write waits for the lock of another connection, and the others wait in the queue.
     let other = rusqlite::Connection::open(folder.path().join("test.db")).expect("opened");
     let rename = "BEGIN IMMEDIATE; ALTER TABLE conformance_things RENAME COLUMN former TO meta";
     other.execute_batch(rename).expect("renamed");
@@ -269,7 +271,7 @@ async fn a_group_of_writes_that_meets_the_change_of_names_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_column_that_no_change_of_names_explains_is_internal() {
+async fn a_missing_column_without_a_rename_is_an_internal_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = switching(&folder).await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
@@ -287,7 +289,7 @@ async fn a_missing_column_that_no_change_of_names_explains_is_internal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_column_without_a_field_gets_its_filler() {
+async fn a_required_column_without_a_field_is_filled() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = switching(&folder).await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
@@ -306,12 +308,12 @@ async fn a_column_without_a_field_gets_its_filler() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_the_database_does_not_take_yet_is_schema_pending() {
+async fn a_value_that_the_database_does_not_accept_yet_is_schema_pending() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
     create_tables(&store, &[&THING]).await.expect("created");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    let with = |status: Value| {
+    let insert_with = |status: Value| {
         let mut values = thing("a", "a");
         values[7] = status;
         store.run(&insert, values, Rows::count())
@@ -319,25 +321,27 @@ async fn a_value_that_the_database_does_not_take_yet_is_schema_pending() {
     let code = |outcome: Result<Rows>| outcome.map(|_| ()).map_err(|error| error.code());
     let new = || Value::Text("new".to_owned());
     for status in [Value::Null, new()] {
-        assert_eq!(code(with(status).await), Err(Code::Internal));
+        assert_eq!(code(insert_with(status).await), Err(Code::Internal));
     }
     let mut names = Names::default();
-    let mut own = TableNames::new("conformance_things");
-    own.pending.push(linchpin_core::store::Pending {
+    let mut table_names = TableNames::new("conformance_things");
+    table_names.pending.push(linchpin_core::store::Pending {
         column: "status".to_owned(),
         null: false,
         values: Some(vec!["draft".to_owned()]),
     });
-    names.tables.insert("conformance_things".to_owned(), own);
+    names
+        .tables
+        .insert("conformance_things".to_owned(), table_names);
     store.set_names(Arc::new(names));
     for status in [Value::Null, new()] {
-        assert_eq!(code(with(status).await), Err(Code::SchemaPending));
+        assert_eq!(code(insert_with(status).await), Err(Code::SchemaPending));
     }
     store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sql_of_a_handler_has_the_present_names() {
+async fn sql_of_a_handler_has_the_current_names() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = switching(&folder).await;
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
@@ -385,7 +389,7 @@ async fn sql_of_a_handler_has_the_present_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_does_without_the_name_of_an_index_that_is_missing() {
+async fn a_read_omits_the_hint_of_a_missing_index() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
     create_tables(&store, &[&THING]).await.expect("created");
@@ -413,7 +417,7 @@ async fn a_read_does_without_the_name_of_an_index_that_is_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_of_another_type_has_both_columns_up_to_date() {
+async fn a_field_with_a_new_type_is_written_to_both_columns() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
     keeps_both_columns(&store, execute).await;

@@ -6,11 +6,11 @@ use linchpin_sql::names::PresentNames;
 
 use super::error::{Missing, missing_in};
 
-/// The maximum number of further runs: after a change of names, and without the names of indexes.
-const REPEATS: usize = 2;
+/// The maximum number of further runs: one after a change of names, and one without index hints.
+const MAX_RETRIES: usize = 2;
 
-/// Runs a statement once more after it failed because of a name, if the names have changed since
-/// the `generation` that it was rendered for.
+/// Runs a statement again after it failed because of a name, if the names have changed since the
+/// `generation` that it was rendered for.
 pub(super) async fn repeat<F: Future<Output = Result<Rows>>>(
     names: &PresentNames,
     generation: u64,
@@ -18,10 +18,10 @@ pub(super) async fn repeat<F: Future<Output = Result<Rows>>>(
     run: impl Fn() -> F,
 ) -> Result<Rows> {
     let (mut generation, mut failure) = (generation, failure);
-    for _ in 0..REPEATS {
+    for _ in 0..MAX_RETRIES {
         let changed = match missing_in(&failure) {
             None => false,
-            // The statement is the same without the name of the index.
+            // The statement runs again without the index hint.
             Some(Missing::Index) => {
                 names.without_hints(generation);
                 names.generation() != generation

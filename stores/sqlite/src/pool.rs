@@ -1,5 +1,5 @@
-//! Reads that may take long: a limited number at a time, outside of the threads that serve
-//! requests. If the caller stops waiting, its statement is interrupted.
+//! Long reads run on threads that serve no requests, a limited number at a time. If the caller
+//! stops waiting, its statement is interrupted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rusqlite::{Connection, InterruptHandle};
 
-use super::{BUSY, native, reader};
+use super::{BUSY_TIMEOUT, native, reader};
 use linchpin_core::store::{Rows, Statement};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::read_slots::ReadSlots;
@@ -17,7 +17,7 @@ use linchpin_sql::read_slots::ReadSlots;
 /// The connections of long reads.
 pub(super) struct Pool {
     path: PathBuf,
-    pub(super) places: ReadSlots,
+    pub(super) slots: ReadSlots,
     /// The connections that are not in use.
     idle: Mutex<Vec<Connection>>,
     closed: AtomicBool,
@@ -27,26 +27,26 @@ impl Pool {
     pub(super) fn new(path: PathBuf, size: usize, queue: usize) -> Self {
         Self {
             path,
-            places: ReadSlots::new(size, queue),
+            slots: ReadSlots::new(size, queue),
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
         }
     }
 
-    /// Runs a read on a thread of its own.
+    /// Runs a read on a separate thread.
     pub(super) async fn run(
         self: Arc<Self>,
         statement: Arc<Statement>,
         args: Vec<Value>,
         mut rows: Rows,
     ) -> Result<Rows> {
-        let place = self.places.take(rows.caller).await?;
+        let slot = self.slots.take(rows.caller).await?;
         let job = Arc::new(Job::default());
         let _caller = Caller(Arc::clone(&job));
         let pool = Arc::clone(&self);
         let work = move || {
-            // Released when the read ends, even if its caller has stopped waiting.
-            let _place = place;
+            // The slot is released when the read ends, even if its caller has stopped waiting.
+            let _slot = slot;
             let connection = pool.connection()?;
             let outcome = if job.begin(connection.get_interrupt_handle()) {
                 native(&statement)
@@ -55,7 +55,7 @@ impl Pool {
                     })
                     .map(|()| rows)
             } else {
-                Err(Error::unavailable("the caller has gone"))
+                Err(Error::unavailable("the caller has stopped waiting"))
             };
             job.end();
             pool.keep(connection);
@@ -69,7 +69,7 @@ impl Pool {
     fn connection(&self) -> Result<Connection> {
         let idle = self.idle.lock().pop();
         idle.map_or_else(
-            || reader::connect(&self.path, BUSY).map_err(Error::unavailable),
+            || reader::connect(&self.path, BUSY_TIMEOUT).map_err(Error::unavailable),
             Ok,
         )
     }
@@ -82,8 +82,8 @@ impl Pool {
     }
 
     /// Waits for accepted reads to end, up to a time limit, and closes their connections.
-    pub(super) async fn close(&self, patience: Duration) {
-        self.places.close(patience).await;
+    pub(super) async fn close(&self, time_limit: Duration) {
+        self.slots.close(time_limit).await;
         self.closed.store(true, Ordering::Release);
         self.idle.lock().clear();
     }

@@ -1,4 +1,4 @@
-//! The facts of the store, and how an app opens it.
+//! The capabilities of the store, and the provider that opens it for an app.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use linchpin_vocabulary::store::SQLITE;
 use super::schema::SqliteSchema;
 use super::{Durability, SqliteOptions, SqliteStore};
 
-/// The facts of the store.
+/// The capabilities of the store.
 pub static KIND: StoreKind = StoreKind::new(SQLITE.name, &["sqlite"], "sqlite:<file>")
     .granting(SQLITE.grants)
     .alone();
@@ -19,11 +19,11 @@ pub static KIND: StoreKind = StoreKind::new(SQLITE.name, &["sqlite"], "sqlite:<f
 /// Opens the file that a URL names: `sqlite:<file>`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SqliteProvider {
-    /// The moment at which a write counts as done.
+    /// When a write returns.
     pub durability: Durability,
 }
 
-/// The file of a URL, empty if it names none.
+/// The file of a URL. It is empty if the URL names no file.
 fn path(url: &DatabaseUrl) -> &str {
     url.rest().strip_prefix("//").unwrap_or(url.rest())
 }
@@ -48,7 +48,7 @@ impl StoreProvider for SqliteProvider {
     }
 
     fn schema(&self, url: &DatabaseUrl) -> Result<Option<Arc<dyn SchemaStore>>> {
-        Ok(Some(Arc::new(SqliteSchema::alone(path(url).into()))))
+        Ok(Some(Arc::new(SqliteSchema::unshared(path(url).into()))))
     }
 
     fn open(&self, url: &DatabaseUrl) -> Result<Arc<dyn Store>> {

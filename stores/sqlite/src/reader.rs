@@ -1,8 +1,8 @@
-//! Reads: inline, on a connection of the calling thread.
+//! Short reads run inline: on a connection of the calling thread.
 //!
 //! A short read takes less time than a switch to another thread. A read that may examine any number
-//! of rows uses the [`Pool`] instead, so that it cannot block the workers; it is [attempted
-//! here](super::short) first if it was short the last time.
+//! of rows uses the [`Pool`] instead, so that it cannot block the threads that serve requests. If
+//! it was short the last time, it is first [attempted on the calling thread](super::short_reads).
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -30,14 +30,17 @@ use linchpin_sql::names::PresentNames;
 /// The number of cached statements per connection.
 const CACHED: usize = 512;
 /// The maximum number of rows read inline; each takes less than a microsecond.
-const INLINE: i64 = 500;
-/// How long an inline read waits for a lock. WAL readers meet a lock only while another process
-/// recovers the file.
-const INLINE_BUSY: Duration = Duration::from_millis(50);
+const MAX_INLINE_ROWS: i64 = 500;
+/// An inline read waits at most this long for a lock. With a write-ahead log, a read waits only
+/// while another process recovers the file.
+const INLINE_BUSY_TIMEOUT: Duration = Duration::from_millis(50);
 
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// The id of the next store.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
+    /// The connections of this thread, each with the id of its store and a link that is dead after
+    /// the store is dropped.
     static CONNECTIONS: RefCell<Vec<(u64, Weak<()>, Connection)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -45,7 +48,7 @@ thread_local! {
 pub(super) struct Readers {
     id: u64,
     path: PathBuf,
-    /// Lives as long as the store: after that, the connections of threads are closed.
+    /// It exists as long as the store. After that, the threads close their connections.
     alive: Arc<()>,
     closed: AtomicBool,
     pub(super) pool: Arc<Pool>,
@@ -62,7 +65,7 @@ impl std::fmt::Debug for Readers {
 
 impl Readers {
     pub(super) fn new(path: PathBuf, pool: Pool, names: Arc<PresentNames>) -> Self {
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         Self {
             id,
             path,
@@ -83,26 +86,26 @@ impl Readers {
     ) -> Reply<'a> {
         let inline = match &native.runs {
             Runs::Inline => Ok(true),
-            Runs::Limited(limit) => access::rows(limit, &args).map(|rows| rows <= INLINE),
+            Runs::Limited(limit) => access::rows(limit, &args).map(|rows| rows <= MAX_INLINE_ROWS),
             Runs::Keyed { values, limit } => {
-                access::keyed(*values, limit.as_ref(), &args).map(|rows| rows <= INLINE)
+                access::keyed(*values, limit.as_ref(), &args).map(|rows| rows <= MAX_INLINE_ROWS)
             }
-            Runs::Apart | Runs::Writer => Ok(false),
+            Runs::InPool | Runs::Writer => Ok(false),
         };
         match inline {
             Ok(true) => {
                 let read =
                     |connection: &_| read(connection, statement.entity, native, &args, &mut rows);
-                match self.with(read).flatten() {
+                match self.with_connection(read).flatten() {
                     Ok(()) => Reply::Ready(Ok(rows)),
                     Err(error) => self.failed(error, statement, native, args, rows),
                 }
             }
             Ok(false) if self.closed.load(Ordering::Acquire) => Reply::Ready(Err(super::closed())),
             Ok(false)
-                if matches!(native.runs, Runs::Apart) && native.short_reads.due(rows.caller) =>
+                if matches!(native.runs, Runs::InPool) && native.short_reads.due(rows.caller) =>
             {
-                let begun = self.with(|connection| {
+                let begun = self.with_connection(|connection| {
                     let read = || {
                         let mut taken = rows.clone();
                         read(connection, statement.entity, native, &args, &mut taken)?;
@@ -113,16 +116,17 @@ impl Readers {
                 match begun {
                     Ok(Some(Ok(rows))) => Reply::Ready(Ok(rows)),
                     Ok(Some(Err(error))) => self.failed(error, statement, native, args, rows),
-                    Ok(None) => self.apart(statement, args, rows),
+                    Ok(None) => self.run_in_pool(statement, args, rows),
                     Err(error) => Reply::Ready(Err(error)),
                 }
             }
-            Ok(false) => self.apart(statement, args, rows),
+            Ok(false) => self.run_in_pool(statement, args, rows),
             Err(error) => Reply::Ready(Err(error)),
         }
     }
 
-    /// The error of a read on this thread; or the read again, if it failed because of a name.
+    /// Returns the error of a read on this thread. If the read failed because of a name, it runs
+    /// again.
     #[cold]
     fn failed<'a>(
         &'a self,
@@ -136,13 +140,13 @@ impl Readers {
             return Reply::Ready(Err(error));
         }
         let generation = native.naming.generation();
-        let read = move || self.long(statement, &args, &rows);
+        let read = move || self.run_once_in_pool(statement, &args, &rows);
         Reply::Later(Box::pin(async move {
             repeat(&self.names, generation, error, read).await
         }))
     }
 
-    fn apart<'a>(
+    fn run_in_pool<'a>(
         &'a self,
         statement: &'a Arc<Statement>,
         args: Vec<Value>,
@@ -150,9 +154,9 @@ impl Readers {
     ) -> Reply<'a> {
         Reply::Later(Box::pin(async move {
             let generation = self.names.generation();
-            match self.long(statement, &args, &rows).await {
+            match self.run_once_in_pool(statement, &args, &rows).await {
                 Err(error) if error::missing_in(&error).is_some() => {
-                    let read = move || self.long(statement, &args, &rows);
+                    let read = move || self.run_once_in_pool(statement, &args, &rows);
                     repeat(&self.names, generation, error, read).await
                 }
                 outcome => outcome,
@@ -161,7 +165,7 @@ impl Readers {
     }
 
     /// Runs a read on a thread for long reads.
-    fn long(
+    fn run_once_in_pool(
         &self,
         statement: &Arc<Statement>,
         args: &[Value],
@@ -171,7 +175,7 @@ impl Readers {
     }
 
     pub(super) fn ping(&self) -> Result<()> {
-        self.with(|c| {
+        self.with_connection(|c| {
             c.query_row("SELECT 1", [], |_| Ok(()))
                 .map_err(Error::unavailable)
         })
@@ -183,7 +187,8 @@ impl Readers {
         self.closed.store(true, Ordering::Release);
     }
 
-    fn with<T>(&self, work: impl FnOnce(&Connection) -> T) -> Result<T> {
+    /// Runs work with the connection of this thread; opens it if needed.
+    fn with_connection<T>(&self, work: impl FnOnce(&Connection) -> T) -> Result<T> {
         if self.closed.load(Ordering::Acquire) {
             return Err(super::closed());
         }
@@ -192,7 +197,8 @@ impl Readers {
                 return Ok(work(connection));
             }
             connections.retain(|(_, alive, _)| alive.strong_count() > 0);
-            let connection = connect(&self.path, INLINE_BUSY).map_err(Error::unavailable)?;
+            let connection =
+                connect(&self.path, INLINE_BUSY_TIMEOUT).map_err(Error::unavailable)?;
             let done = work(&connection);
             connections.push((self.id, Arc::downgrade(&self.alive), connection));
             Ok(done)
@@ -209,14 +215,15 @@ pub(super) fn connect(path: &Path, busy: Duration) -> rusqlite::Result<Connectio
     Ok(connection)
 }
 
-/// Prepares a connection of the fast lane.
+/// Prepares a connection for generated statements.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(CACHED);
     // Plans must not depend on bound values: otherwise SQLite would parse and plan a statement
     // again for each new value of `LIMIT ?` or of a range, which costs a third of a list of twenty
     // records.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // Otherwise SQLite would take a column in double quotes for a string after it was renamed.
+    // With this setting, SQLite reports a renamed column in double quotes as missing. Otherwise it
+    // would read the name as a string.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
@@ -250,16 +257,16 @@ pub(super) fn read(
             if !rows.push(&row) {
                 break;
             }
-            row.sound(entity)?;
+            row.validity(entity)?;
         }
         return Ok(());
     }
     while let Some(row) = found.next().map_err(failed)? {
-        let row = SqliteRow::new(row, entity, &native.kept);
+        let row = SqliteRow::new(row, entity, &native.replaced);
         if !rows.push(&row) {
             break;
         }
-        row.sound()?;
+        row.validity()?;
     }
     Ok(())
 }

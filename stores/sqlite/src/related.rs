@@ -22,7 +22,7 @@ impl Renderer<'_> {
                 values: slot,
                 limit: limit.cloned(),
             },
-            Reach::Scan => Runs::Apart,
+            Reach::Scan => Runs::InPool,
         };
         // An index must cover the read for one value.
         let reach = access::reach(
@@ -40,15 +40,15 @@ impl Renderer<'_> {
             let runs = if field == self.entity.primary {
                 runs(&reach)
             } else {
-                Runs::Apart
+                Runs::InPool
             };
             let sql = format!(
                 "SELECT {columns} FROM {table} WHERE {column} IN (SELECT value FROM json_each({values})) AND {condition} ORDER BY {all}"
             );
             return Ok((sql, runs));
         };
-        let way = if let Reach::Page(way) = &reach {
-            self.named(way)
+        let hint = if let Reach::Page(path) = &reach {
+            self.index_hint(path)
         } else {
             String::new()
         };
@@ -61,11 +61,10 @@ impl Renderer<'_> {
         } else {
             format!(" ORDER BY {}", self.order(order)?)
         };
-        // A join with the first records of each value: later records are never read, whatever their
-        // number.
+        // A join reads only the first records of each value, whatever the number of its records.
         let sql = format!(
             "SELECT {columns} FROM (SELECT DISTINCT value AS linchpin_value FROM json_each({values})) AS linchpin_values \
-             CROSS JOIN {table} WHERE {key} IN (SELECT {key} FROM {table}{way} \
+             CROSS JOIN {table} WHERE {key} IN (SELECT {key} FROM {table}{hint} \
              WHERE {column} = linchpin_values.linchpin_value AND {condition}{first} LIMIT {limit}) ORDER BY {all}"
         );
         Ok((sql, runs(&reach)))

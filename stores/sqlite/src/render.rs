@@ -7,31 +7,31 @@ use linchpin_core::filter::{Filter, Linked, Op, Operand, Source};
 use linchpin_core::store::layout::{self, StoredIndex};
 use linchpin_core::store::{After, Plan, aggregate_kinds};
 use linchpin_core::{Error, Result, Value};
-use linchpin_sql::access::{self, Reach, Way};
-use linchpin_sql::kept::Kept;
+use linchpin_sql::access::{self, AccessPath, Reach};
 use linchpin_sql::names::Naming;
+use linchpin_sql::replaced::ReplacedField;
 use linchpin_sql::short_reads::ShortReads;
 
 /// A rendered statement.
 #[derive(Debug)]
 pub(super) struct Native {
-    /// Returns the entity's columns as rows.
+    /// The statement. It returns the columns of the entity.
     pub(super) sql: Box<str>,
-    /// The same write without rows, for callers that only count.
+    /// The same write without `RETURNING`, for calls that only count.
     pub(super) counting: Option<Box<str>>,
     /// Reads the record after a write of one record.
-    pub(super) again: Option<ReadBack>,
-    /// Checks whether a record exists that an upsert would meet.
-    pub(super) meets: Option<Box<Self>>,
+    pub(super) read_back: Option<ReadBack>,
+    /// Checks whether the record that an upsert would update exists.
+    pub(super) existing_check: Option<Box<Self>>,
     pub(super) binds: Box<[Bind]>,
     pub(super) runs: Runs,
     /// The history of short attempts on the caller's thread.
     pub(super) short_reads: ShortReads,
-    /// The kinds of the result columns, if they are not those of the entity.
+    /// The kinds of the result columns, if they differ from those of the entity.
     pub(super) columns: Option<Box<[Kind]>>,
-    /// The fields that have an earlier column as well.
-    pub(super) kept: Box<[Kept]>,
-    /// The names that it is rendered with.
+    /// The fields that also have an earlier column.
+    pub(super) replaced: Box<[ReplacedField]>,
+    /// The names with which the statement is rendered.
     pub(super) naming: Arc<Naming>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct ReadBack {
     pub(super) key: Bind,
 }
 
-/// The place where a statement runs.
+/// The thread on which a statement runs.
 #[derive(Debug)]
 pub(super) enum Runs {
     /// On the writer thread.
@@ -54,23 +54,25 @@ pub(super) enum Runs {
     Inline,
     /// On the caller's thread if the limit is small: it examines at most that number of rows.
     Limited(Source),
-    /// On the caller's thread if there are few values in a slot: for each of them it examines at
-    /// most this number of rows, or one.
+    /// On the caller's thread if there are few values in a slot. For each value it examines at most
+    /// `limit` rows; without a limit, one row.
     Keyed {
         values: usize,
         limit: Option<Source>,
     },
-    /// On a thread for long reads, unless a short attempt succeeds.
-    Apart,
+    /// On a thread of the [`Pool`](super::pool::Pool) for long reads, unless a short attempt
+    /// succeeds.
+    InPool,
 }
 
 /// The source of a parameter: a value, or the argument at a slot.
 #[derive(Debug)]
 pub(super) struct Bind {
+    /// `Err` is the slot of an argument.
     pub(super) value: std::result::Result<Value, usize>,
     pub(super) form: Form,
     /// The field whose earlier value is bound instead of the value.
-    pub(super) earlier: Option<Box<Kept>>,
+    pub(super) earlier: Option<Box<ReplacedField>>,
 }
 
 /// The form in which a value is bound.
@@ -91,7 +93,7 @@ pub(super) fn render(
     naming: &Arc<Naming>,
 ) -> Result<Native> {
     let mut r = Renderer::new(entity, naming, '?', 0);
-    let (mut own, mut again, mut meets) = (None, None, None);
+    let (mut aggregate_columns, mut read_back, mut existing_check) = (None, None, None);
     let table = r.table();
     let columns = r.columns();
     let (sql, counting, runs) = match plan {
@@ -103,17 +105,19 @@ pub(super) fn render(
             limit,
         } => {
             let reach = access::reach(entity, filter, order);
-            let (way, runs) = match (reach, limit) {
+            let (hint, runs) = match (reach, limit) {
                 (Reach::One, _) => (String::new(), Runs::Inline),
-                // It reads the rows that it skips.
-                (Reach::Page(way), Some(_)) if matches!(after, Some(After::Count(_))) => {
-                    (r.named(&way), Runs::Apart)
+                // A page number makes SQLite read all skipped rows.
+                (Reach::Page(path), Some(_)) if matches!(after, Some(After::Count(_))) => {
+                    (r.index_hint(&path), Runs::InPool)
                 }
-                (Reach::Page(way), Some(limit)) => (r.named(&way), Runs::Limited(limit.clone())),
-                _ => (String::new(), Runs::Apart),
+                (Reach::Page(path), Some(limit)) => {
+                    (r.index_hint(&path), Runs::Limited(limit.clone()))
+                }
+                _ => (String::new(), Runs::InPool),
             };
             (
-                r.select(&way, filter, order, after.as_ref(), limit.as_ref())?,
+                r.select(&hint, filter, order, after.as_ref(), limit.as_ref())?,
                 None,
                 runs,
             )
@@ -136,18 +140,18 @@ pub(super) fn render(
         } => (
             r.chosen(filter, sql, order, limit.as_ref())?,
             None,
-            Runs::Apart,
+            Runs::InPool,
         ),
         // A transaction is the only writer, so no lock is needed.
         Plan::Exists { filter } | Plan::Hold { filter } => {
-            let (way, runs) = match access::reach(entity, filter, &[]) {
+            let (hint, runs) = match access::reach(entity, filter, &[]) {
                 Reach::One => (String::new(), Runs::Inline),
-                Reach::Page(way) => (r.named(&way), Runs::Inline),
-                Reach::Scan => (String::new(), Runs::Apart),
+                Reach::Page(path) => (r.index_hint(&path), Runs::Inline),
+                Reach::Scan => (String::new(), Runs::InPool),
             };
             (
                 format!(
-                    "SELECT 1 FROM {table}{way} WHERE {} LIMIT 1",
+                    "SELECT 1 FROM {table}{hint} WHERE {} LIMIT 1",
                     r.filter(filter)?
                 ),
                 None,
@@ -163,7 +167,7 @@ pub(super) fn render(
                     r.picked(filter, pick.as_ref())?
                 ),
                 None,
-                Runs::Apart,
+                Runs::InPool,
             )
         }
         Plan::Aggregate {
@@ -173,11 +177,11 @@ pub(super) fn render(
             compute,
             limit,
         } => {
-            own = Some(aggregate_kinds(entity, groups, by_value, compute));
+            aggregate_columns = Some(aggregate_kinds(entity, groups, by_value, compute));
             (
                 r.divided(filter, groups, by_value, compute, *limit)?,
                 None,
-                Runs::Apart,
+                Runs::InPool,
             )
         }
         Plan::Update { filter, set, pick } => {
@@ -192,12 +196,12 @@ pub(super) fn render(
                     Source::Value(value) => Ok(value.clone()),
                     other => {
                         return Err(Error::internal(format!(
-                            "a plan holds {other:?} instead of an argument"
+                            "a plan contains {other:?} instead of an argument"
                         )));
                     }
                 };
                 let sql = format!("SELECT {columns} FROM {table} WHERE {column} = ?");
-                again = Some(ReadBack {
+                read_back = Some(ReadBack {
                     sql: sql.into(),
                     key: Bind {
                         value,
@@ -224,10 +228,10 @@ pub(super) fn render(
             )
         }
         Plan::Upsert { keys, filter, set } => {
-            meets = Some(Box::new(render(
+            existing_check = Some(Box::new(render(
                 entity,
                 &Plan::Exists {
-                    filter: layout::met(entity, keys),
+                    filter: layout::upsert_match(entity, keys),
                 },
                 naming,
             )?));
@@ -238,18 +242,18 @@ pub(super) fn render(
     Ok(Native {
         sql: sql.into(),
         counting,
-        again,
-        meets,
+        read_back,
+        existing_check,
         binds: r.binds.into(),
         runs,
         short_reads: ShortReads::default(),
-        columns: own,
-        kept: r.kept,
+        columns: aggregate_columns,
+        replaced: r.replaced,
         naming: Arc::clone(naming),
     })
 }
 
-/// A condition with literal values, for the application's own text that already has parameters `$1`
+/// A condition with literal values, for the application's own SQL that already has parameters `$1`
 /// to `$before`.
 ///
 /// # Errors
@@ -267,7 +271,7 @@ pub(super) fn condition(
 /// The condition of a partial index as statements write it.
 #[cfg(test)]
 pub(super) fn index_condition(entity: &'static EntityDesc, index: &StoredIndex) -> String {
-    Renderer::new(entity, &Naming::default(), '?', 0).only(index)
+    Renderer::new(entity, &Naming::default(), '?', 0).index_condition(index)
 }
 
 /// A name in SQL; doubling the quotes makes every name legal.
@@ -275,8 +279,8 @@ pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A name in the application's own text. In backticks it is never a string: SQLite takes a name in
-/// double quotes for a string if there is no such column.
+/// A name in the application's own SQL, in backticks. If there is no such column, SQLite reads a
+/// name in double quotes as a string, but never a name in backticks.
 pub(super) fn name_only(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
@@ -295,10 +299,10 @@ pub(super) struct Renderer<'a> {
     links: usize,
     /// The character before the number of a parameter.
     mark: char,
-    /// The number of parameters before its own.
+    /// The number of parameters before those of this text.
     before: usize,
-    /// The fields of its entity that have an earlier column as well.
-    pub(super) kept: Box<[Kept]>,
+    /// The fields of its entity that also have an earlier column.
+    pub(super) replaced: Box<[ReplacedField]>,
     binds: Vec<Bind>,
 }
 
@@ -311,7 +315,7 @@ impl<'a> Renderer<'a> {
             links: 0,
             mark,
             before,
-            kept: naming.kept(entity),
+            replaced: naming.replaced_fields(entity),
             binds: Vec::new(),
         };
         renderer.scope = renderer.table();
@@ -320,7 +324,7 @@ impl<'a> Renderer<'a> {
 }
 
 impl Renderer<'_> {
-    /// A name in the text.
+    /// Quotes a name.
     pub(super) fn quote(&self, name: &str) -> String {
         if self.mark == '$' {
             name_only(name)
@@ -344,18 +348,18 @@ impl Renderer<'_> {
 
     /// The clause that selects an access path into the table: `INDEXED BY ..`.
     ///
-    /// It is given whenever the names of the indexes are known. Otherwise SQLite chooses by the
-    /// statistics of the last `ANALYZE`.
-    pub(super) fn named(&self, way: &Way) -> String {
+    /// The clause is written whenever the names of the indexes are known. Without it, SQLite would
+    /// choose by the statistics of the last `ANALYZE`.
+    pub(super) fn index_hint(&self, path: &AccessPath) -> String {
         let entity = self.entity;
         if !self.naming.knows_indexes(entity) {
             return String::new();
         }
-        match (way, entity.primary_field().kind) {
-            (Way::Index(index), _) => format!(" INDEXED BY {}", quote(&index.name(entity))),
-            // The key is the rowid, and the table is stored in its order.
-            (Way::Key, Kind::Integer) => " NOT INDEXED".to_owned(),
-            (Way::Key, _) => format!(
+        match (path, entity.primary_field().kind) {
+            (AccessPath::Index(index), _) => format!(" INDEXED BY {}", quote(&index.name(entity))),
+            // An integer key is the rowid: the table is stored in the order of the key.
+            (AccessPath::Key, Kind::Integer) => " NOT INDEXED".to_owned(),
+            (AccessPath::Key, _) => format!(
                 " INDEXED BY {}",
                 quote(&format!("sqlite_autoindex_{}_1", entity.storage_name))
             ),
@@ -384,7 +388,7 @@ impl Renderer<'_> {
     }
 
     /// The condition of a partial index; empty if it contains all records.
-    pub(super) fn only(&self, index: &StoredIndex) -> String {
+    pub(super) fn index_condition(&self, index: &StoredIndex) -> String {
         let live = index.live.then(|| self.live()).flatten();
         let null = index
             .null
@@ -397,26 +401,26 @@ impl Renderer<'_> {
         }
     }
 
-    /// Renders a part over the columns of another table, under its alias.
+    /// Renders a part with the columns of another table, under an alias.
     pub(super) fn over<T>(
         &mut self,
         entity: &'static EntityDesc,
         scope: String,
         part: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let kept = self.naming.kept(entity);
+        let replaced = self.naming.replaced_fields(entity);
         let outer = (
             std::mem::replace(&mut self.entity, entity),
             std::mem::replace(&mut self.scope, scope),
-            std::mem::replace(&mut self.kept, kept),
+            std::mem::replace(&mut self.replaced, replaced),
         );
         let rendered = part(self);
-        (self.entity, self.scope, self.kept) = outer;
+        (self.entity, self.scope, self.replaced) = outer;
         rendered
     }
 
-    /// The condition that a linked record exists: it is looked up by its key for each row, so that
-    /// a page reads no more records of the other table than it has rows.
+    /// The condition that a related record exists. It is looked up by its key for each row, so that
+    /// a page reads at most one record of the other table per row.
     fn linked(&mut self, linked: &Linked) -> Result<String> {
         let own = format!("{}.{}", self.scope, self.column(linked.field)?);
         self.links += 1;
@@ -437,9 +441,9 @@ impl Renderer<'_> {
     pub(super) fn columns(&self) -> String {
         let fields = self.entity.fields;
         let mut all: Vec<String> = fields.iter().map(|f| self.column_of(f)).collect();
-        for kept in &self.kept {
-            let (old, source) = self.earlier_columns(kept);
-            all.push(kept.added([&self.column_of(&fields[kept.field]), &old, &source]));
+        for replaced in &self.replaced {
+            let (old, source) = self.earlier_columns(replaced);
+            all.push(replaced.added([&self.column_of(&fields[replaced.field]), &old, &source]));
         }
         all.join(", ")
     }
@@ -450,10 +454,10 @@ impl Renderer<'_> {
         fields.map(|field| self.column_of(field)).collect()
     }
 
-    /// The earlier column of a field, and that of the copy.
-    pub(super) fn earlier_columns(&self, kept: &Kept) -> (String, String) {
-        let of = &kept.columns;
-        (self.quote(&of.old), self.quote(&of.source))
+    /// The earlier column of a field, and the column with the copy of its value.
+    pub(super) fn earlier_columns(&self, replaced: &ReplacedField) -> (String, String) {
+        let columns = &replaced.columns;
+        (self.quote(&columns.old), self.quote(&columns.source))
     }
 
     /// The column of a field that a statement compares or computes.
@@ -462,7 +466,7 @@ impl Renderer<'_> {
         let field = fields
             .get(field)
             .ok_or_else(|| Error::internal("a plan names a field that does not exist"))?;
-        self.naming.apart(self.entity, field)?;
+        self.naming.refuse_replaced(self.entity, field)?;
         Ok(self.column_of(field))
     }
 
@@ -482,12 +486,12 @@ impl Renderer<'_> {
     pub(super) fn earlier(
         &mut self,
         value: std::result::Result<Value, usize>,
-        kept: &Kept,
+        replaced: &ReplacedField,
     ) -> String {
         self.bind(Bind {
             value,
             form: Form::Plain,
-            earlier: Some(Box::new(kept.clone())),
+            earlier: Some(Box::new(replaced.clone())),
         })
     }
 
@@ -501,7 +505,7 @@ impl Renderer<'_> {
             Source::Value(value) => Ok(self.parameter(Ok(value.clone()), form)),
             Source::Arg { index, .. } => Ok(self.parameter(Err(*index), form)),
             other => Err(Error::internal(format!(
-                "a plan holds {other:?} instead of an argument"
+                "a plan contains {other:?} instead of an argument"
             ))),
         }
     }
@@ -512,7 +516,7 @@ impl Renderer<'_> {
             Filter::Any(list) if list.is_empty() => Ok("0".to_owned()),
             Filter::All(list) => self.join(list, " AND "),
             Filter::Any(list) => self.join(list, " OR "),
-            // The exact text of the partial indexes' condition, so that SQLite can use these
+            // This is the exact condition of the partial indexes, so that SQLite can use these
             // indexes.
             Filter::Cond { .. } if layout::is_live(self.entity, filter) => {
                 Ok(self.live().unwrap_or_default())
@@ -522,14 +526,18 @@ impl Renderer<'_> {
                 field,
                 key,
                 value,
-                held,
+                must_exist,
             } => {
                 let (column, member) = (self.column(*field)?, member(key));
                 let value = self.source(value, Form::Plain)?;
                 let there = format!(
                     "EXISTS (SELECT 1 FROM json_each(COALESCE({column}, '[]')) WHERE json_extract(value, {member}) = {value})"
                 );
-                Ok(if *held { there } else { format!("NOT {there}") })
+                Ok(if *must_exist {
+                    there
+                } else {
+                    format!("NOT {there}")
+                })
             }
             Filter::Linked(linked) => self.linked(linked),
             Filter::Given(source) => {
@@ -538,17 +546,17 @@ impl Renderer<'_> {
         }
     }
 
-    fn join(&mut self, list: &[Filter], with: &str) -> Result<String> {
+    fn join(&mut self, list: &[Filter], operator: &str) -> Result<String> {
         let parts: Vec<String> = list.iter().map(|f| self.filter(f)).collect::<Result<_>>()?;
         Ok(if parts.len() == 1 {
             parts.concat()
         } else {
-            format!("({})", parts.join(with))
+            format!("({})", parts.join(operator))
         })
     }
 
-    // Two-valued logic: a comparison with null is false (NULL counts as false, and nothing is ever
-    // negated here); `$ne` and `$nin` are true for null.
+    // Two-valued logic: a comparison with null is false. SQL returns NULL, which counts as false,
+    // because conditions are never negated here. `$ne` and `$nin` are true for null.
     fn condition(&mut self, field: usize, op: Op, value: &Operand) -> Result<String> {
         let column = self.column(field)?;
         let optional = self.entity.fields[field].optional;
@@ -604,7 +612,7 @@ impl Renderer<'_> {
         let (each, with, empty) = match op {
             Op::In => ("IS", " OR ", "0"),
             Op::Nin => ("IS NOT", " AND ", "1"),
-            _ => return Err(Error::internal("only $in and $nin take lists")),
+            _ => return Err(Error::internal("only $in and $nin accept lists")),
         };
         if list.is_empty() {
             return Ok(empty.to_owned());

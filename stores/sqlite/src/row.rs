@@ -8,19 +8,20 @@ use linchpin_core::entity::{EntityDesc, Flags, Kind};
 use linchpin_core::store::Row;
 use linchpin_core::validate::MAX_INTEGER;
 use linchpin_core::{Error, Result, Timestamp, Value, ValueRef};
-use linchpin_sql::kept::Kept;
+use linchpin_sql::replaced::ReplacedField;
 
 /// The columns of an entity, in field order.
 ///
-/// Other programs can write to the file. Values that this store cannot have written are noted while
-/// the row is read, and [`SqliteRow::sound`] returns an error for them.
+/// Other programs can write to the file. A value that this store cannot have written is remembered
+/// while the row is read; [`SqliteRow::validity`] returns an error for it.
 pub(super) struct SqliteRow<'a, 's> {
     row: &'a rusqlite::Row<'s>,
     entity: &'static EntityDesc,
-    /// The fields that have an earlier column as well, and their converted values.
-    kept: &'a [Kept],
+    /// The fields that also have an earlier column, and their converted values.
+    replaced: &'a [ReplacedField],
     converted: Box<[OnceCell<Value>]>,
     fault: Cell<Option<Fault>>,
+    /// The error of the conversion of an earlier value.
     refused: Cell<Option<Error>>,
 }
 
@@ -35,13 +36,13 @@ impl<'a, 's> SqliteRow<'a, 's> {
     pub(super) fn new(
         row: &'a rusqlite::Row<'s>,
         entity: &'static EntityDesc,
-        kept: &'a [Kept],
+        replaced: &'a [ReplacedField],
     ) -> Self {
         Self {
             row,
             entity,
-            kept,
-            converted: kept.iter().map(|_| OnceCell::new()).collect(),
+            replaced,
+            converted: replaced.iter().map(|_| OnceCell::new()).collect(),
             fault: Cell::new(None),
             refused: Cell::new(None),
         }
@@ -50,9 +51,9 @@ impl<'a, 's> SqliteRow<'a, 's> {
     /// Checks that every value read from the row is valid for its field.
     ///
     /// # Errors
-    /// `internal`; the cause names the column, the record and the mistake, but never the value.
+    /// `internal`; the cause names the column, the record and the problem, but never the value.
     /// `schema_pending` if the value of an earlier column cannot be converted.
-    pub(super) fn sound(&self) -> Result<()> {
+    pub(super) fn validity(&self) -> Result<()> {
         if let Some(refused) = self.refused.take() {
             return Err(refused);
         }
@@ -73,7 +74,7 @@ impl<'a, 's> SqliteRow<'a, 's> {
         };
         let column = entity.fields.get(field).map_or("?", |f| f.column);
         Error::internal(format!(
-            "{}.{column}{record} {what}; something else has written to the database",
+            "{}.{column}{record} {what}; another program has written to the database",
             entity.storage_name
         ))
     }
@@ -86,13 +87,13 @@ impl<'a, 's> SqliteRow<'a, 's> {
     }
 }
 
-/// Whether any byte is zero. It tests eight bytes at a time without an early exit, because it runs
-/// for every text that is read.
+/// Whether any byte is zero. For speed it tests eight bytes at a time without an early exit: it
+/// runs for every text that is read.
 fn holds_nul(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     let zeros = |chunk: &[u8; 8]| {
         let word = u64::from_le_bytes(*chunk);
-        // The high bit of the lowest zero byte, and perhaps of some bytes above it.
+        // This sets the high bit of the lowest zero byte, and perhaps of some bytes above it.
         word.wrapping_sub(ONES) & !word & (ONES << 7)
     };
     match bytes.last_chunk::<8>() {
@@ -109,15 +110,18 @@ fn holds_nul(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a text is one JSON value. It builds no value.
+/// Whether a text is one JSON value. The value is not built in memory.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 impl Row for SqliteRow<'_, '_> {
     fn value(&self, field: usize) -> ValueRef<'_> {
-        if !self.kept.is_empty()
-            && let Some(number) = self.kept.iter().position(|kept| kept.field == field)
+        if !self.replaced.is_empty()
+            && let Some(number) = self
+                .replaced
+                .iter()
+                .position(|replaced| replaced.field == field)
         {
             return self.converted(number);
         }
@@ -126,7 +130,7 @@ impl Row for SqliteRow<'_, '_> {
 }
 
 impl SqliteRow<'_, '_> {
-    /// The value of a field's own column.
+    /// The value in the column of a field.
     fn own(&self, field: usize) -> ValueRef<'_> {
         match self.entity.fields.get(field) {
             Some(desc) => self.read(field, field, (desc.kind, desc.optional)),
@@ -134,18 +138,22 @@ impl SqliteRow<'_, '_> {
         }
     }
 
-    /// The value of a field that has an earlier column as well.
+    /// The value of a field that also has an earlier column.
     #[cold]
     fn converted(&self, number: usize) -> ValueRef<'_> {
-        let kept = &self.kept[number];
-        match self.row.get_ref(kept.at) {
-            Ok(Sql::Integer(0)) => return self.own(kept.field),
+        let replaced = &self.replaced[number];
+        match self.row.get_ref(replaced.at) {
+            Ok(Sql::Integer(0)) => return self.own(replaced.field),
             Ok(Sql::Integer(1)) => {}
-            _ => return self.fault(kept.field, "was not read"),
+            _ => return self.fault(replaced.field, "was not read"),
         }
         let value = self.converted[number].get_or_init(|| {
-            let earlier = self.read(kept.field, kept.at + 1, (kept.kind, kept.columns.optional));
-            kept.converted(earlier).unwrap_or_else(|error| {
+            let earlier = self.read(
+                replaced.field,
+                replaced.at + 1,
+                (replaced.kind, replaced.columns.optional),
+            );
+            replaced.converted(earlier).unwrap_or_else(|error| {
                 self.refused.set(Some(error));
                 Value::Null
             })
@@ -153,7 +161,7 @@ impl SqliteRow<'_, '_> {
         value.as_ref()
     }
 
-    /// The value in a column, which is read for a field.
+    /// Reads a column for a field.
     #[inline]
     fn read(&self, field: usize, column: usize, (kind, optional): (Kind, bool)) -> ValueRef<'_> {
         let Ok(value) = self.row.get_ref(column) else {
@@ -162,10 +170,12 @@ impl SqliteRow<'_, '_> {
         match (value, kind) {
             (Sql::Text(bytes), kind) => match (std::str::from_utf8(bytes), kind) {
                 (Err(_), _) => self.fault(field, "is not UTF-8"),
-                (Ok(_), Kind::String) if holds_nul(bytes) => self.fault(field, "holds a NUL"),
+                (Ok(_), Kind::String) if holds_nul(bytes) => {
+                    self.fault(field, "contains a NUL character")
+                }
                 (Ok(text), Kind::String) => ValueRef::Text(text),
                 (Ok(text), Kind::Enum(of)) if of.variants.contains(&text) => ValueRef::Text(text),
-                (Ok(_), Kind::Enum(_)) => self.fault(field, "is no variant of its enum"),
+                (Ok(_), Kind::Enum(_)) => self.fault(field, "is not a variant of its enum"),
                 (Ok(text), Kind::StringArray | Kind::Items(_)) if !text.starts_with('[') => {
                     self.fault(field, "is not a JSON array")
                 }
@@ -208,7 +218,7 @@ mod tests {
     use super::holds_nul;
 
     #[test]
-    fn a_nul_is_found_wherever_it_stands() {
+    fn a_nul_is_found_at_every_position() {
         for length in 0..40 {
             for fill in [1, b'a', 0x80, 0xff] {
                 let mut bytes = vec![fill; length];

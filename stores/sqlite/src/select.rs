@@ -1,5 +1,5 @@
-//! Renders pages to SQL: an order, a position and a limit, in a form that reads only one range of
-//! an index.
+//! Renders pages to SQL: an order, a position and a limit. The SQL reads only one range of an
+//! index.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use linchpin_core::entity::Kind;
 use linchpin_core::filter::{Filter, Op, Source};
 use linchpin_core::store::{After, CustomSql, Order};
 use linchpin_core::{Error, Result};
-use linchpin_sql::access::{Fact, conjuncts, settled};
+use linchpin_sql::access::{Fact, conjuncts, fixed_sort_keys};
 use linchpin_sql::custom_sql::{Dialect, embedded};
 use linchpin_sql::keyset::{Next, Stretch, stretches};
 
@@ -19,8 +19,8 @@ struct Conditions<'a> {
 }
 
 impl Conditions<'_> {
-    /// All conditions but one, and further ones.
-    fn but(&self, left_out: Option<usize>, further: &[String]) -> String {
+    /// Joins all conditions except one, and further ones.
+    fn all_except(&self, left_out: Option<usize>, further: &[String]) -> String {
         let own = self
             .texts
             .iter()
@@ -40,7 +40,7 @@ impl Renderer<'_> {
     /// The records of a filter in an order, from a position, through an access path.
     pub(super) fn select(
         &mut self,
-        way: &str,
+        index_hint: &str,
         filter: &Filter,
         order: &[Order],
         after: Option<&After>,
@@ -62,23 +62,25 @@ impl Renderer<'_> {
             facts: needed.iter().map(|i| facts[*i]).collect(),
             texts,
         };
-        let settled = settled(&conditions.facts, order);
+        let fixed_sort_keys = fixed_sort_keys(&conditions.facts, order);
 
         let mut tail = String::new();
-        if settled < order.len() {
+        if fixed_sort_keys < order.len() {
             // Writing to a String cannot fail.
-            let _ = write!(tail, " ORDER BY {}", self.order(&order[settled..])?);
+            let _ = write!(tail, " ORDER BY {}", self.order(&order[fixed_sort_keys..])?);
         }
         let parts = match after {
-            None => vec![conditions.but(None, &[])],
+            None => vec![conditions.all_except(None, &[])],
             Some(After::Keys(keys)) if order.is_empty() || order.len() != keys.len() => {
                 return Err(Error::internal(format!(
-                    "a position of {} keys does not fit its order",
+                    "a position has {} keys, but its order has another number of fields",
                     keys.len()
                 )));
             }
-            Some(After::Keys(keys)) => self.behind(&conditions, order, keys, settled)?,
-            Some(After::Count(_)) => vec![conditions.but(None, &[])],
+            Some(After::Keys(keys)) => {
+                self.after_position(&conditions, order, keys, fixed_sort_keys)?
+            }
+            Some(After::Count(_)) => vec![conditions.all_except(None, &[])],
         };
         let limit = limit.map(|l| self.source(l, Form::Plain)).transpose()?;
         let mut limit = limit.map_or(String::new(), |l| format!(" LIMIT {l}"));
@@ -90,11 +92,12 @@ impl Renderer<'_> {
                 self.parameter(Err(*slot), Form::Plain)
             );
         }
-        let one =
-            |part: &str| format!("SELECT {columns} FROM {table}{way} WHERE {part}{tail}{limit}");
+        let one = |part: &str| {
+            format!("SELECT {columns} FROM {table}{index_hint} WHERE {part}{tail}{limit}")
+        };
         Ok(match &parts[..] {
             [part] => one(part),
-            // Each part is a range of the index, read in order; together they are one scan from the
+            // Each part reads a range of the index in order. Together they are one scan from the
             // start of the page.
             parts => {
                 let parts: Vec<String> = parts
@@ -138,28 +141,28 @@ impl Renderer<'_> {
     }
 
     /// The conditions of the records after a position; their results concatenated are in order.
-    fn behind(
+    fn after_position(
         &mut self,
         conditions: &Conditions<'_>,
         order: &[Order],
         keys: &[Option<usize>],
-        settled: usize,
+        fixed_sort_keys: usize,
     ) -> Result<Vec<String>> {
         let mut parts = Vec::new();
-        // Fixed keys are compared as values, once: either they equal the position's keys, or all
-        // records are on one side of it.
+        // Sort keys with a fixed value are compared once, not per record: the value equals the one
+        // of the position, or all records are before or after the position.
         let mut same: Vec<String> = Vec::new();
-        for (key, slot) in order[..settled].iter().zip(keys) {
-            let (equal, beyond) = self.against_pin(conditions, *key, *slot)?;
+        for (key, slot) in order[..fixed_sort_keys].iter().zip(keys) {
+            let (equal, beyond) = self.compare_fixed_value(conditions, *key, *slot)?;
             if let Some(beyond) = beyond {
-                parts.push(conditions.but(None, &[&same[..], &[beyond]].concat()));
+                parts.push(conditions.all_except(None, &[&same[..], &[beyond]].concat()));
             }
             same.extend(equal);
         }
         let mut part = |left_out: Option<usize>, further: &[String]| {
-            parts.push(conditions.but(left_out, &[&same[..], further].concat()));
+            parts.push(conditions.all_except(left_out, &[&same[..], further].concat()));
         };
-        let (order, keys) = (&order[settled..], &keys[settled..]);
+        let (order, keys) = (&order[fixed_sort_keys..], &keys[fixed_sort_keys..]);
         let (first, desc) = (order[0].field, order[0].desc);
         let position =
             |wanted: &dyn Fn(&Fact<'_>) -> bool| conditions.facts.iter().position(wanted);
@@ -175,9 +178,9 @@ impl Renderer<'_> {
         };
         // SQLite does not seek by a row value that contains the rowid, which is the case for an
         // integer primary key.
-        let numbered = order.iter().any(|o| o.field == entity.primary)
+        let contains_rowid = order.iter().any(|o| o.field == entity.primary)
             && matches!(entity.primary_field().kind, Kind::Integer);
-        let stretches = stretches(order, keys, optional, !numbered);
+        let stretches = stretches(order, keys, optional, !contains_rowid);
         let stretches: Vec<Vec<String>> = stretches
             .iter()
             .map(|stretch| self.stretch(order, keys, stretch))
@@ -222,9 +225,9 @@ impl Renderer<'_> {
         Ok(parts)
     }
 
-    /// The conditions that a pinned value equals the position's value, and that it is after it;
-    /// `None` if that is impossible.
-    fn against_pin(
+    /// Two conditions: the fixed value equals the value of the position, and the fixed value is
+    /// after it. The first is `None` if it is always true, the second if it is never true.
+    fn compare_fixed_value(
         &mut self,
         conditions: &Conditions<'_>,
         key: Order,
@@ -259,7 +262,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// A range after a position, as conditions that form one seek.
+    /// The conditions of one range after a position. They form one index seek.
     fn stretch(
         &mut self,
         order: &[Order],
@@ -280,7 +283,7 @@ impl Renderer<'_> {
             Next::Null => format!("{column} IS NULL"),
             Next::Present => format!("{column} IS NOT NULL"),
             Next::Beyond(count) => {
-                let than = if order[stretch.equal].desc { "<" } else { ">" };
+                let operator = if order[stretch.equal].desc { "<" } else { ">" };
                 let run = stretch.equal..stretch.equal + count;
                 let columns: Vec<String> = order[run.clone()]
                     .iter()
@@ -294,8 +297,12 @@ impl Renderer<'_> {
                     .map(|k| Ok(self.parameter(Err(slot(k)?), Form::Plain)))
                     .collect::<Result<_>>()?;
                 match (&columns[..], &values[..]) {
-                    ([column], [value]) => format!("{column} {than} {value}"),
-                    _ => format!("({}) {than} ({})", columns.join(", "), values.join(", ")),
+                    ([column], [value]) => format!("{column} {operator} {value}"),
+                    _ => format!(
+                        "({}) {operator} ({})",
+                        columns.join(", "),
+                        values.join(", ")
+                    ),
                 }
             }
         });

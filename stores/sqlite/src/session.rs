@@ -1,8 +1,8 @@
-//! Transactions: the writer thread works for one caller only for a while.
+//! Transactions: during a transaction the writer thread works only for its caller.
 //!
-//! A file has one writer at a time, and it is this thread; a second connection that waits for the
-//! lock could only be slower. Transactions run the same statements as the fast lane, so that both
-//! have the same meaning.
+//! A file has one writer at a time. A second connection would only wait for the lock, so
+//! transactions also use the writer thread. They run the same statements as calls outside of
+//! transactions.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::names::pending;
-use super::outbox::{Outgoing, Told};
+use super::outbox::{CommitReceiver, Outgoing};
 use super::render::Runs;
 use super::{error, native, reader, writer};
 use linchpin_core::BoxFuture;
@@ -20,13 +20,13 @@ use linchpin_core::store::{Rows, Statement, Transaction};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::names::PresentNames;
 
-/// The idle limit of a transaction, because all other writes wait.
-const SILENCE: Duration = Duration::from_secs(5);
-/// The time limit of a transaction.
-const WHOLE: Duration = Duration::from_secs(30);
+/// A transaction is rolled back if it is idle for this long, because all other writes wait.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A transaction is rolled back after this time.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// A command from the caller to the writer thread.
-#[allow(clippy::large_enum_variant)] // nearly all are statements, and each is moved once
+#[allow(clippy::large_enum_variant)] // nearly all commands are statements, and each is moved once
 enum Command {
     Run(Box<Run>),
     Commit(oneshot::Sender<Result<()>>),
@@ -46,21 +46,21 @@ pub(super) struct Session {
     commands: mpsc::Receiver<Command>,
 }
 
-/// The caller's end of a transaction; dropping it rolls back.
-pub(super) struct Conversation {
+/// The caller's end of a transaction. Dropping it rolls back.
+pub(super) struct TransactionHandle {
     commands: mpsc::Sender<Command>,
     names: Arc<PresentNames>,
 }
 
-/// Creates the two ends, and a channel that reports the start.
+/// Creates the two ends, and a channel on which the writer reports the start.
 pub(super) fn open(
     names: Arc<PresentNames>,
-) -> (Session, Conversation, oneshot::Receiver<Result<()>>) {
+) -> (Session, TransactionHandle, oneshot::Receiver<Result<()>>) {
     let (opened, begun) = oneshot::channel();
     let (sender, commands) = mpsc::channel();
     (
         Session { opened, commands },
-        Conversation {
+        TransactionHandle {
             commands: sender,
             names,
         },
@@ -69,33 +69,37 @@ pub(super) fn open(
 }
 
 impl Session {
-    /// Reports that it does not begin.
+    /// Reports that the transaction does not begin.
     pub(super) fn refuse(self, error: Error) {
         drop(self.opened.send(Err(error)));
     }
 
     /// Serves the caller until it commits, stops waiting, or exceeds a limit.
-    pub(super) fn serve(self, connection: &Connection, told: &Told) {
+    pub(super) fn serve(self, connection: &Connection, receiver: &CommitReceiver) {
         if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
             return self.refuse(Error::unavailable(error));
         }
         let Self { opened, commands } = self;
         if opened.send(Ok(())).is_ok() {
-            converse(connection, &commands, told);
+            run_commands(connection, &commands, receiver);
         }
         if !connection.is_autocommit() {
-            // A failure cannot be handled here; the next BEGIN would report it.
+            // A failure is ignored: the next BEGIN would report it.
             drop(connection.execute_batch("ROLLBACK"));
         }
     }
 }
 
-fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>, told: &Told) {
-    let end = Instant::now() + WHOLE;
+fn run_commands(
+    connection: &Connection,
+    commands: &mpsc::Receiver<Command>,
+    receiver: &CommitReceiver,
+) {
+    let end = Instant::now() + TIME_LIMIT;
     let mut outgoing = Outgoing::default();
     loop {
-        let patience = SILENCE.min(end.saturating_duration_since(Instant::now()));
-        match commands.recv_timeout(patience) {
+        let wait = IDLE_TIMEOUT.min(end.saturating_duration_since(Instant::now()));
+        match commands.recv_timeout(wait) {
             Ok(Command::Run(run)) => {
                 let Run {
                     statement,
@@ -105,7 +109,8 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>, told: &
                 } = *run;
                 let (outcome, panicked) =
                     perform(connection, &statement, args, rows, &mut outgoing);
-                // A full or failing disk has ended the whole transaction, not only the statement.
+                // If the disk is full or fails, SQLite rolls back the whole transaction, not only
+                // the statement.
                 let lost = panicked || connection.is_autocommit();
                 drop(answer.send(outcome));
                 if lost {
@@ -119,14 +124,15 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>, told: &
                         .map_err(Error::unavailable)
                 });
                 if committed.is_ok() {
-                    outgoing.hand_over(told);
+                    outgoing.hand_over(receiver);
                 }
                 drop(answer.send(committed));
                 return;
             }
             Err(RecvTimeoutError::Timeout) => {
                 tracing::warn!(
-                    "a transaction took too long and was undone: others were waiting to write"
+                    "a transaction took too long and was rolled back, because other writes were \
+                     waiting"
                 );
                 return;
             }
@@ -136,6 +142,7 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>, told: &
     }
 }
 
+/// Runs a statement. Also returns whether it panicked.
 fn perform(
     connection: &Connection,
     statement: &Arc<Statement>,
@@ -152,14 +159,14 @@ fn perform(
     }
 }
 
-impl Conversation {
+impl TransactionHandle {
     async fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<T>>) -> Command,
     ) -> Result<T> {
         let lost = || {
             Error::unavailable(
-                "the transaction was undone: it took too long, or the store was closed",
+                "the transaction was rolled back: it took too long, or the store was closed",
             )
         };
         let (answer, answered) = oneshot::channel();
@@ -168,7 +175,7 @@ impl Conversation {
     }
 }
 
-impl Transaction for Conversation {
+impl Transaction for TransactionHandle {
     fn run<'a>(
         &'a mut self,
         statement: &'a Arc<Statement>,

@@ -1,4 +1,4 @@
-//! Compares the embedded store with the model, and tests its own behavior.
+//! Compares the embedded store with the memory store, and tests its threads and queues.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn agrees_with_the_memory_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn durable_by_default() {
+async fn writes_are_on_disk_by_default() {
     for (durability, expected) in [(Durability::Full, 2), (Durability::Normal, 1)] {
         let folder = tempfile::tempdir().expect("a folder");
         let mut options = SqliteOptions::new(folder.path().join("test.db"));
@@ -79,13 +79,13 @@ fn sample(kind: linchpin_core::entity::Kind, optional: bool) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_write_leaves_the_others_of_its_group() {
+async fn a_refused_write_does_not_affect_the_others_of_its_group() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
     create_tables(&store, &[&THING]).await.expect("created");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    // Queued without waiting, so that the writer finds many at once: every third one repeats a
-    // slug.
+    // The writes are queued without waiting, so that the writer finds many at once. Every third one
+    // repeats a slug.
     let replies = (0..60).map(|i| {
         let slug = if i % 3 == 2 {
             "s0".to_owned()
@@ -133,7 +133,7 @@ async fn a_refused_write_leaves_the_others_of_its_group() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_refuses_at_once() {
+async fn a_full_queue_refuses_writes_immediately() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = SqliteOptions::new(folder.path().join("test.db"));
     options.queue = 1;
@@ -200,9 +200,9 @@ async fn long_reads_wait_in_a_bounded_queue() {
                 .map(|r| r.count)
         }
     };
-    let places = store.readers.pool.places.occupy().await;
+    let slots = store.readers.pool.slots.occupy().await;
     let waiting: Vec<_> = (0..2).map(|_| tokio::spawn(read())).collect();
-    while store.readers.pool.places.queue_left() > 0 {
+    while store.readers.pool.slots.queue_left() > 0 {
         tokio::task::yield_now().await;
     }
     let refused = read().await.expect_err("the queue is full");
@@ -224,14 +224,14 @@ async fn long_reads_wait_in_a_bounded_queue() {
     );
     left.abort();
     assert!(left.await.is_err());
-    assert_eq!(store.readers.pool.places.queue_left(), 1);
-    drop(places);
+    assert_eq!(store.readers.pool.slots.queue_left(), 1);
+    drop(slots);
     assert_eq!(stays.await.expect("not aborted").ok(), Some(0));
     assert_eq!(read().await.ok(), Some(0));
     store.close().await;
 }
 
-/// A read without an index, without a short attempt on the caller's thread, although the table is
+/// A read without an index. It makes no short attempt on the caller's thread, although the table is
 /// small.
 fn scan(store: &SqliteStore) -> Arc<Statement> {
     let scan = store
@@ -246,18 +246,18 @@ fn scan(store: &SqliteStore) -> Arc<Statement> {
     scan
 }
 
-/// A read that would take minutes: a join of every record with every other one, several times.
+/// A read that would take minutes: it counts to one billion.
 fn endless() -> Arc<Statement> {
     let native = Native {
         sql: "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n".into(),
         counting: None,
-        again: None,
-        meets: None,
+        read_back: None,
+        existing_check: None,
         binds: Box::default(),
-        runs: Runs::Apart,
+        runs: Runs::InPool,
         short_reads: linchpin_sql::short_reads::ShortReads::default(),
         columns: None,
-        kept: Box::default(),
+        replaced: Box::default(),
         naming: Arc::default(),
     };
     let plan = Plan::Exists {
@@ -272,7 +272,7 @@ fn endless() -> Arc<Statement> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_read_ends_with_its_caller() {
+async fn a_long_read_is_interrupted_when_its_caller_stops_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = SqliteOptions::new(folder.path().join("test.db"));
     options.scans = 1;
@@ -299,7 +299,7 @@ async fn a_long_read_ends_with_its_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_caller_leaves_a_place_to_others() {
+async fn one_caller_cannot_take_all_slots_for_long_reads() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = SqliteOptions::new(folder.path().join("test.db"));
     (options.scans, options.scan_queue) = (2, 8);
@@ -307,14 +307,14 @@ async fn one_caller_leaves_a_place_to_others() {
     create_tables(&store, &[&THING]).await.expect("created");
     let endless = endless();
     let scan = scan(&store);
-    let of = |name: &str| {
+    let rows_of = |name: &str| {
         let mut rows = Rows::count();
         rows.caller = caller(name);
         rows
     };
-    let read = |name| store.run(&scan, vec![Value::Text("x".to_owned())], of(name));
+    let read = |name| store.run(&scan, vec![Value::Text("x".to_owned())], rows_of(name));
     let mut greedy: Vec<_> = (0..3)
-        .map(|_| store.run(&endless, Vec::new(), of("greedy")))
+        .map(|_| store.run(&endless, Vec::new(), rows_of("greedy")))
         .collect();
     for read in &mut greedy {
         assert!(
@@ -334,7 +334,7 @@ async fn one_caller_leaves_a_place_to_others() {
     assert_eq!(read("greedy").await.map(|r| r.count).ok(), Some(0));
     // Closing waits for the threads of the interrupted reads.
     store.close().await;
-    while store.readers.pool.places.callers() > 0 {
+    while store.readers.pool.slots.callers() > 0 {
         tokio::task::yield_now().await;
     }
 }
@@ -367,9 +367,9 @@ async fn a_scan_of_few_records_is_read_inline() {
     for _ in 0..3 {
         assert!(matches!(read(), Reply::Ready(Ok(rows)) if rows.count == 0));
     }
-    for some in 0..10 {
-        let some = some * 500..(some + 1) * 500;
-        let inserts: Vec<_> = some
+    for chunk in 0..10 {
+        let numbers = chunk * 500..(chunk + 1) * 500;
+        let inserts: Vec<_> = numbers
             .map(|i| {
                 store.run(
                     &insert,
@@ -382,9 +382,9 @@ async fn a_scan_of_few_records_is_read_inline() {
             inserted.await.expect("inserted");
         }
     }
-    // The attempt was stopped, and the read still answered; no attempt for a while, and then
-    // another one.
-    let mut begun = Vec::new();
+    // The attempt was interrupted, but the read was answered. The next reads make no attempt, and
+    // then one does again.
+    let mut attempts = Vec::new();
     for n in 0..60 {
         let short_reads = &native(&scan).expect("of this store").short_reads;
         let before = short_reads.missed();
@@ -392,11 +392,11 @@ async fn a_scan_of_few_records_is_read_inline() {
         assert!(matches!(reply, Reply::Later(_)), "{n}");
         assert_eq!(reply.await.expect("rows").count, 0);
         if short_reads.missed() > before {
-            begun.push(n);
+            attempts.push(n);
         }
     }
-    assert_eq!(begun, [0, 17, 50]);
-    // Attempts have left the connection unchanged.
+    assert_eq!(attempts, [0, 17, 50]);
+    // Attempts do not change the settings of the connection.
     let long = store
         .prepare(
             &THING,
@@ -421,7 +421,7 @@ async fn a_scan_of_few_records_is_read_inline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_pages_are_read_apart() {
+async fn large_pages_are_read_on_another_thread() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
     create_tables(&store, &[&THING]).await.expect("created");
@@ -451,13 +451,13 @@ async fn large_pages_are_read_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_refuses_once_closed() {
+async fn a_closed_store_refuses_calls() {
     let folder = tempfile::tempdir().expect("a folder");
     linchpin_conformance::refuses_once_closed(&open(&folder)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
+async fn closing_refuses_new_statements_and_finishes_accepted_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("test.db");
     let store = Arc::new(open(&folder));
@@ -473,7 +473,7 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
         .expect("a plan");
     let scan = scan(&store);
     let text = |t: &str| vec![Value::Text(t.to_owned())];
-    // Accepted but not done yet, while two callers close the store.
+    // The write is accepted but not done yet when two callers close the store.
     let writes: Vec<_> = (0..600)
         .map(|i| {
             store.run(
@@ -489,12 +489,12 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
     };
     let (one, two) = (closing(), closing());
     for write in writes {
-        write.await.expect("accepted, so done");
+        write.await.expect("an accepted write is done");
     }
     one.await.expect("closed");
     two.await.expect("closed");
     store.close().await;
-    // Nothing is left outside of the database file.
+    // All data is in the database file; the log is empty.
     let log = std::fs::metadata(folder.path().join("test.db-wal")).map_or(0, |m| m.len());
     assert_eq!(log, 0, "the log was not written back");
     for (statement, args) in [
@@ -509,8 +509,8 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
         assert_eq!(refused.code(), linchpin_core::Code::Unavailable);
     }
     assert!(store.ready().await.is_err());
-    let alone = rusqlite::Connection::open(&path).expect("the file");
-    let count: i64 = alone
+    let connection = rusqlite::Connection::open(&path).expect("the file");
+    let count: i64 = connection
         .query_row("SELECT count(*) FROM conformance_things", [], |r| r.get(0))
         .expect("a number");
     assert_eq!(count, 600);

@@ -1,4 +1,4 @@
-//! Writes, on any connection that has the right to write.
+//! Runs writes on a connection.
 
 use rusqlite::Connection;
 
@@ -13,7 +13,7 @@ use linchpin_core::{Error, Result, Value};
 /// Runs a write and collects its rows, or only the number of changed rows if the caller wants no
 /// rows.
 ///
-/// The caller holds the write lock; without it, the write is a transaction of its own.
+/// The write runs in the open transaction of the connection, or in a new one.
 pub(super) fn write(
     connection: &Connection,
     statement: &Statement,
@@ -23,14 +23,17 @@ pub(super) fn write(
 ) -> Result<Rows> {
     let native = native(statement)?;
     let primary = statement.entity.primary;
-    // A key from the server is new; a key proposed by a client may belong to an existing record.
+    // A generated key is new. A key from a client may belong to an existing record.
     let field = statement.entity.primary_field();
-    let made = field.default.is_generated() && !field.flags.has(Flags::CLIENT_SET);
-    let told_by_key = |keys: &[usize]| {
-        made && !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null())
+    let is_generated = field.default.is_generated() && !field.flags.has(Flags::CLIENT_SET);
+    let creation_shown_by_key = |keys: &[usize]| {
+        is_generated
+            && !keys.contains(&primary)
+            && args.get(primary).is_some_and(|key| !key.is_null())
     };
-    let looks = matches!(&statement.plan, Plan::Upsert { keys, .. } if !told_by_key(keys));
-    if !looks && !rows.is_recorded() {
+    let checks_existing =
+        matches!(&statement.plan, Plan::Upsert { keys, .. } if !creation_shown_by_key(keys));
+    if !checks_existing && !rows.is_recorded() {
         return write_one(
             connection,
             (statement, native),
@@ -39,23 +42,23 @@ pub(super) fn write(
             None,
         );
     }
-    let alone = connection.is_autocommit();
+    let own_transaction = connection.is_autocommit();
     let failed = |e| error::of(&native.naming, statement.entity, e);
-    if alone {
+    if own_transaction {
         connection
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(failed)?;
     }
-    let outcome = if looks {
-        let taken = (rows, &mut *outgoing);
-        upsert_by_key(connection, (statement, native), args, taken)
+    let outcome = if checks_existing {
+        let output = (rows, &mut *outgoing);
+        upsert_by_key(connection, (statement, native), args, output)
     } else {
-        let taken = (rows, &mut *outgoing);
-        write_one(connection, (statement, native), args, taken, None)
+        let output = (rows, &mut *outgoing);
+        write_one(connection, (statement, native), args, output, None)
     };
-    // If the statement rolled back by itself, there is no transaction any more; if writing the
-    // events or the commit fails, the caller rolls back.
-    if alone && !connection.is_autocommit() {
+    // If SQLite has rolled back the transaction because of the error, it is no longer open. If
+    // writing the events or the commit fails, the caller rolls back.
+    if own_transaction && !connection.is_autocommit() {
         if outcome.is_err() {
             outgoing.discard();
             connection.execute_batch("ROLLBACK").map_err(failed)?;
@@ -72,10 +75,11 @@ pub(super) fn write(
     outcome
 }
 
-/// An upsert whose row does not show whether it created the record: it matches by the key, or the
-/// store chooses the key.
+/// Runs an upsert whose row does not show whether it created the record: it matches by the primary
+/// key, or the database generates the key.
 ///
-/// There are no other writes between the check and the statement.
+/// A check before the statement finds out. Both are in one transaction, so there are no other
+/// writes between them.
 fn upsert_by_key(
     connection: &Connection,
     (statement, native): (&Statement, &Native),
@@ -83,26 +87,28 @@ fn upsert_by_key(
     rows: (Rows, &mut Outgoing),
 ) -> Result<Rows> {
     let failed = |e| error::of(&native.naming, statement.entity, e);
-    let meets = native
-        .meets
+    let existing_check = native
+        .existing_check
         .as_ref()
-        .ok_or_else(|| Error::internal("an upsert that does not know what it meets"))?;
-    let there = {
-        let mut look = connection.prepare_cached(&meets.sql).map_err(failed)?;
-        bind::bind(&mut look, &meets.binds, args)?.map_err(failed)?;
-        let mut found = look.raw_query();
+        .ok_or_else(|| Error::internal("an upsert has no check for existing records"))?;
+    let existed = {
+        let mut check = connection
+            .prepare_cached(&existing_check.sql)
+            .map_err(failed)?;
+        bind::bind(&mut check, &existing_check.binds, args)?.map_err(failed)?;
+        let mut found = check.raw_query();
         found.next().map_err(failed)?.is_some()
     };
-    write_one(connection, (statement, native), args, rows, Some(there))
+    write_one(connection, (statement, native), args, rows, Some(existed))
 }
 
-/// For an upsert, `there` says whether the record exists, if known.
+/// Runs one write. For an upsert, `existed` is whether the record existed before, if known.
 fn write_one(
     connection: &Connection,
     (statement, native): (&Statement, &Native),
     args: &mut [Value],
     (mut rows, outgoing): (Rows, &mut Outgoing),
-    there: Option<bool>,
+    existed: Option<bool>,
 ) -> Result<Rows> {
     let entity = statement.entity;
     let failed = |e| error::of(&native.naming, entity, e);
@@ -110,13 +116,13 @@ fn write_one(
         .only_counts()
         .then_some(native.counting.as_deref())
         .flatten();
-    if let (None, Some(plain), Some(again)) = (counting, &native.counting, &native.again)
+    if let (None, Some(plain), Some(read_back)) = (counting, &native.counting, &native.read_back)
         && !connection.is_autocommit()
     {
         return write_and_read(
             connection,
             entity,
-            (plain, native, again),
+            (plain, native, read_back),
             args,
             (rows, outgoing),
         );
@@ -128,8 +134,8 @@ fn write_one(
     if counting.is_some() || matches!(statement.plan, Plan::Insert) {
         let changed = match prepared.raw_execute() {
             Ok(changed) => changed,
-            // SQLite checks the key last, but an existing record must be reported as a conflict of
-            // its key first.
+            // SQLite checks the primary key last, but its conflict must be reported before those of
+            // other constraints.
             Err(_)
                 if matches!(statement.plan, Plan::Insert)
                     && key_taken(connection, native, entity, args) =>
@@ -139,7 +145,7 @@ fn write_one(
             Err(error) => return Err(failed(error)),
         };
         if matches!(statement.plan, Plan::Insert) {
-            // The caller does not know a key that the store chose.
+            // The caller does not know the key if the database generated it.
             if let Some(key) = args.get_mut(entity.primary)
                 && key.is_null()
             {
@@ -156,22 +162,22 @@ fn write_one(
     }
     let mut found = prepared.raw_query();
     // All rows are read: an unfinished statement is not committed.
-    let mut sound = Ok(());
+    let mut validity = Ok(());
     while let Some(row) = found.next().map_err(failed)? {
-        let row = SqliteRow::new(row, entity, &native.kept);
+        let row = SqliteRow::new(row, entity, &native.replaced);
         if let Plan::Upsert { .. } = &statement.plan {
             let new = || {
                 args.get(entity.primary)
                     .is_some_and(|key| row.value(entity.primary) == key.as_ref())
             };
-            rows.created = there.map_or_else(new, |there| !there);
+            rows.created = existed.map_or_else(new, |existed| !existed);
         }
         rows.push(&row);
-        sound = sound.and(row.sound());
+        validity = validity.and(row.validity());
     }
-    // A row with invalid values was written all the same.
+    // A row was written even if another program has stored invalid values in it.
     outgoing.take(&mut rows);
-    sound.map(|()| rows)
+    validity.map(|()| rows)
 }
 
 /// Writes one record by its key and reads it. Both are in one transaction, so there are no other
@@ -179,7 +185,7 @@ fn write_one(
 fn write_and_read(
     connection: &Connection,
     entity: &'static EntityDesc,
-    (plain, native, again): (&str, &Native, &ReadBack),
+    (plain, native, read_back): (&str, &Native, &ReadBack),
     args: &[Value],
     (mut rows, outgoing): (Rows, &mut Outgoing),
 ) -> Result<Rows> {
@@ -191,29 +197,29 @@ fn write_and_read(
         return Ok(rows);
     }
     let mut read = || {
-        let mut read = connection.prepare_cached(&again.sql).map_err(failed)?;
-        bind::bind(&mut read, std::slice::from_ref(&again.key), args)?.map_err(failed)?;
+        let mut read = connection.prepare_cached(&read_back.sql).map_err(failed)?;
+        bind::bind(&mut read, std::slice::from_ref(&read_back.key), args)?.map_err(failed)?;
         let mut found = read.raw_query();
         let row = found
             .next()
             .map_err(failed)?
             .ok_or_else(|| Error::internal("a record that was written is not there"))?;
-        let row = SqliteRow::new(row, entity, &native.kept);
+        let row = SqliteRow::new(row, entity, &native.replaced);
         rows.push(&row);
-        Ok::<_, Error>(row.sound())
+        Ok::<_, Error>(row.validity())
     };
-    let sound = match read() {
-        Ok(sound) => sound,
+    let validity = match read() {
+        Ok(validity) => validity,
         Err(error) => {
-            // It was written, but the new values cannot be returned: the rollback tells the owner
-            // of the transaction that it is lost.
+            // The record was written, but its new values cannot be returned. The rollback ends the
+            // transaction, and its owner finds that it is no longer open.
             drop(connection.execute_batch("ROLLBACK"));
             return Err(error);
         }
     };
-    // A row with invalid values was written all the same.
+    // A row was written even if another program has stored invalid values in it.
     outgoing.take(&mut rows);
-    sound.map(|()| rows)
+    validity.map(|()| rows)
 }
 
 /// Whether a record with this key exists; called only after an insert has failed.

@@ -1,7 +1,7 @@
 //! Writes: one thread, one connection, group commits.
 //!
 //! The thread runs all waiting writes in one transaction, so that they share one wait for the disk.
-//! A statement that fails is rolled back alone; answers are sent after the commit.
+//! If a statement fails, only its own changes are rolled back. Answers are sent after the commit.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,26 +13,26 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::file::Identity;
 use super::names::repeat;
-use super::outbox::{Chore, Outgoing, Told};
-use super::session::{self, Conversation, Session};
+use super::outbox::{CommitReceiver, OutboxTask, Outgoing};
+use super::session::{self, Session, TransactionHandle};
 use super::{closed, error, write};
 use linchpin_core::store::{Reply, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::names::PresentNames;
 
-/// The maximum number of writes in one commit.
-const GROUP: usize = 256;
-/// How long the result of the disk check stays valid.
-const ROOM_HOLDS: Duration = Duration::from_secs(1);
+/// The maximum number of writes in one commit (a group).
+const MAX_GROUP: usize = 256;
+/// The result of the disk check is reused for this long.
+const SPACE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time of the last disk check, and its error if there was no room.
-type Room = Option<(Instant, Option<String>)>;
+type SpaceCheck = Option<(Instant, Option<String>)>;
 
 /// A request to the writer thread.
-#[allow(clippy::large_enum_variant)] // nearly all are writes, and each is moved once
+#[allow(clippy::large_enum_variant)] // nearly all requests are writes, and each is moved once
 enum Request {
     Write(Job),
-    /// A transaction: the thread works for one caller only for a while.
+    /// A transaction: until it ends, the thread works only for its caller.
     Session(Session),
 }
 
@@ -43,7 +43,7 @@ struct Job {
 
 impl Job {
     /// Whether its caller has stopped waiting.
-    fn is_left(&self) -> bool {
+    fn is_abandoned(&self) -> bool {
         matches!(self.work, Work::Statement { .. }) && self.answer.is_closed()
     }
 }
@@ -54,7 +54,7 @@ enum Work {
         args: Vec<Value>,
         rows: Rows,
     },
-    Chore(Chore),
+    OutboxTask(OutboxTask),
 }
 
 impl Work {
@@ -66,9 +66,9 @@ impl Work {
                 args,
                 rows,
             } => run(connection, &statement, args, rows, outgoing),
-            Self::Chore(chore) => {
+            Self::OutboxTask(outbox_task) => {
                 let mut rows = Rows::count();
-                let outcome = chore.run(connection).map(|values| {
+                let outcome = outbox_task.run(connection).map(|values| {
                     rows.last = values;
                     rows
                 });
@@ -83,8 +83,8 @@ pub(super) struct Writer {
     queue: RwLock<Option<mpsc::Sender<Request>>>,
     thread: Mutex<Option<JoinHandle<Connection>>>,
     file: Arc<Identity>,
-    /// Held during the disk check.
-    room: Arc<tokio::sync::Mutex<Room>>,
+    /// The result of the last disk check. The lock is held during a check.
+    space_check: Arc<tokio::sync::Mutex<SpaceCheck>>,
     names: Arc<PresentNames>,
 }
 
@@ -94,24 +94,25 @@ impl Writer {
         file: Identity,
         queue: usize,
         names: Arc<PresentNames>,
-        told: Arc<Told>,
+        commit_receiver: Arc<CommitReceiver>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel(queue.max(1));
         let file = Arc::new(file);
-        let watched = Arc::clone(&file);
+        let watched_file = Arc::clone(&file);
         let thread = std::thread::Builder::new()
             .name("linchpin-sqlite-writer".to_owned())
-            .spawn(move || work(connection, &watched, receiver, &told))?;
+            .spawn(move || work(connection, &watched_file, receiver, &commit_receiver))?;
         Ok(Self {
             queue: RwLock::new(Some(sender)),
             thread: Mutex::new(Some(thread)),
             file,
-            room: Arc::default(),
+            space_check: Arc::default(),
             names,
         })
     }
 
-    /// Runs a write. If the names may change meanwhile, the write is kept for a second run.
+    /// Runs a write. If the names may change before it runs, its arguments are kept for a second
+    /// run.
     pub(super) fn run<'a>(
         &'a self,
         statement: &'a Arc<Statement>,
@@ -119,17 +120,21 @@ impl Writer {
         rows: Rows,
     ) -> Reply<'a> {
         if !self.names.is_watched() {
-            return self.once(Arc::clone(statement), args, rows);
+            return self.run_once(Arc::clone(statement), args, rows);
         }
-        let (again, taken) = (args.clone(), rows.clone());
+        let (repeat_args, repeat_rows) = (args.clone(), rows.clone());
         let generation = self.names.generation();
-        let first = self.once(Arc::clone(statement), args, rows);
+        let first = self.run_once(Arc::clone(statement), args, rows);
         Reply::Later(Box::pin(async move {
             match first.await {
                 Err(error) if error::missing_in(&error).is_some() => {
                     let write = move || {
-                        self.once(Arc::clone(statement), again.clone(), taken.clone())
-                            .rows()
+                        self.run_once(
+                            Arc::clone(statement),
+                            repeat_args.clone(),
+                            repeat_rows.clone(),
+                        )
+                        .rows()
                     };
                     repeat(&self.names, generation, error, write).await
                 }
@@ -138,7 +143,7 @@ impl Writer {
         }))
     }
 
-    fn once<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    fn run_once<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         let (answer, answered) = oneshot::channel();
         let job = Job {
             work: Work::Statement {
@@ -156,20 +161,25 @@ impl Writer {
         }
     }
 
-    /// Does work for the outbox, in the same transaction as the writes around it.
-    pub(super) fn chore(&self, chore: Chore, answer: oneshot::Sender<Result<Rows>>) -> Result<()> {
+    /// Queues work for the outbox. It runs in the same transaction as the writes next to it in the
+    /// queue.
+    pub(super) fn outbox_task(
+        &self,
+        outbox_task: OutboxTask,
+        answer: oneshot::Sender<Result<Rows>>,
+    ) -> Result<()> {
         self.send(Request::Write(Job {
-            work: Work::Chore(chore),
+            work: Work::OutboxTask(outbox_task),
             answer,
         }))
     }
 
     /// Waits for its turn and begins a transaction.
-    pub(super) async fn begin(&self) -> Result<Conversation> {
-        let (session, conversation, begun) = session::open(Arc::clone(&self.names));
+    pub(super) async fn begin(&self) -> Result<TransactionHandle> {
+        let (session, handle, begun) = session::open(Arc::clone(&self.names));
         self.send(Request::Session(session))?;
         begun.await.unwrap_or_else(|_| Err(closed()))?;
-        Ok(conversation)
+        Ok(handle)
     }
 
     fn send(&self, request: Request) -> Result<()> {
@@ -187,25 +197,27 @@ impl Writer {
             Some(queue) if !queue.is_closed() => self.file.check()?,
             _ => return Err(closed()),
         }
-        // Any number of callers may ask; one of them checks the disk, at most once per interval.
-        let mut room = Arc::clone(&self.room).lock_owned().await;
-        if room
+        // Concurrent callers share one check of the disk, at most once per second.
+        let mut space_check = Arc::clone(&self.space_check).lock_owned().await;
+        if space_check
             .as_ref()
-            .is_none_or(|(asked, _)| asked.elapsed() >= ROOM_HOLDS)
+            .is_none_or(|(checked_at, _)| checked_at.elapsed() >= SPACE_CHECK_INTERVAL)
         {
             let file = Arc::clone(&self.file);
-            // The check always completes, even if its caller stops waiting: the next one uses the
-            // result.
-            let ask = move || {
-                let refused = file.room().err();
-                *room = Some((Instant::now(), refused));
-                room
+            // The check always completes, even if its caller stops waiting. The next caller uses
+            // the result.
+            let check = move || {
+                let refused = file.check_free_space().err();
+                *space_check = Some((Instant::now(), refused));
+                space_check
             };
-            room = tokio::task::spawn_blocking(ask)
+            space_check = tokio::task::spawn_blocking(check)
                 .await
                 .map_err(Error::internal)?;
         }
-        let refused = room.as_ref().and_then(|(_, refused)| refused.clone());
+        let refused = space_check
+            .as_ref()
+            .and_then(|(_, refused)| refused.clone());
         refused.map_or(Ok(()), |why| Err(Error::unavailable(why)))
     }
 
@@ -219,7 +231,7 @@ impl Writer {
     pub(super) async fn close(&self) -> Option<Connection> {
         self.refuse();
         let thread = self.thread.lock().take()?;
-        // The thread ends by itself when the queue is empty; an error means that it was lost.
+        // The thread ends by itself when the queue is empty. An error means that it has panicked.
         tokio::task::spawn_blocking(move || thread.join())
             .await
             .ok()?
@@ -227,25 +239,26 @@ impl Writer {
     }
 }
 
+/// Runs requests until the queue is closed and empty. Returns the connection.
 fn work(
     connection: Connection,
     file: &Identity,
     mut queue: mpsc::Receiver<Request>,
-    told: &Told,
+    commit_receiver: &CommitReceiver,
 ) -> Connection {
-    let mut group = Vec::with_capacity(GROUP);
+    let mut group = Vec::with_capacity(MAX_GROUP);
     while let Some(request) = queue.blocking_recv() {
         let mut session = None;
         let mut next = Some(request);
         while let Some(request) = next {
             match request {
-                // The caller left before the write began: skip it.
-                Request::Write(job) if job.is_left() => {}
+                // The caller stopped waiting before the write began, so the write is skipped.
+                Request::Write(job) if job.is_abandoned() => {}
                 Request::Write(job) => group.push(job),
                 // The writes before it are committed first.
-                Request::Session(asked) => session = Some(asked),
+                Request::Session(next_session) => session = Some(next_session),
             }
-            next = if session.is_some() || group.len() == GROUP {
+            next = if session.is_some() || group.len() == MAX_GROUP {
                 None
             } else {
                 queue.try_recv().ok()
@@ -259,32 +272,32 @@ fn work(
             continue;
         }
         if group.len() > 1 {
-            commit(&connection, &mut group, &mut queue, told);
+            commit(&connection, &mut group, &mut queue, commit_receiver);
         } else if let Some(job) = group.pop() {
-            // A group transaction around one statement would only add cost.
+            // A single write needs no group transaction.
             let mut outgoing = Outgoing::default();
             let outcome = job.work.run(&connection, &mut outgoing).0;
             if !connection.is_autocommit() {
-                // It panicked, or the commit failed.
+                // The write panicked, or the commit failed.
                 drop(connection.execute_batch("ROLLBACK"));
                 outgoing.discard();
             }
-            outgoing.hand_over(told);
+            outgoing.hand_over(commit_receiver);
             if let Some(error) = outcome.as_ref().err().filter(|e| error::is_busy(e)) {
-                refuse(waiting(&mut queue).into_iter(), &cause(error));
+                refuse(take_waiting(&mut queue).into_iter(), &cause(error));
             }
             finish(job.answer, outcome);
         }
         if let Some(session) = session {
-            session.serve(&connection, told);
+            session.serve(&connection, commit_receiver);
         }
     }
     connection
 }
 
-/// All writes that waited during the wait for a lock of another process. If each waited for the
-/// lock separately, the waits would add up.
-fn waiting(queue: &mut mpsc::Receiver<Request>) -> Vec<Job> {
+/// Takes all writes that were queued during a wait for the lock of another process. If each group
+/// waited for the lock separately, the waits would add up.
+fn take_waiting(queue: &mut mpsc::Receiver<Request>) -> Vec<Job> {
     let mut jobs = Vec::new();
     while let Ok(request) = queue.try_recv() {
         match request {
@@ -305,19 +318,19 @@ fn cause(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Runs a group in one transaction. Its events are one row of the outbox.
+/// Runs a group in one transaction, which also writes the events of the group to the outbox.
 fn commit(
     connection: &Connection,
     group: &mut Vec<Job>,
     queue: &mut mpsc::Receiver<Request>,
-    told: &Told,
+    commit_receiver: &CommitReceiver,
 ) {
     if let Err(error) = connection
         .execute_batch("BEGIN IMMEDIATE")
         .map_err(Error::unavailable)
     {
         if error::is_busy(&error) {
-            group.extend(waiting(queue));
+            group.extend(take_waiting(queue));
         }
         refuse(group.drain(..), &cause(&error));
         return;
@@ -329,15 +342,17 @@ fn commit(
             None => {
                 let (outcome, panicked) = job.work.run(connection, &mut outgoing);
                 if panicked {
-                    // Its changes so far cannot be separated from the rest of the group.
+                    // The changes of the panicked write cannot be separated from the rest of the
+                    // group.
                     lost = Some("a write panicked".to_owned());
                 }
                 outcome
             }
             Some(_) => Err(Error::unavailable("the group of writes was undone")),
         };
-        // A full or failing disk ends the whole transaction, not only the statement. So does a
-        // record that was written and cannot be read, because a name of it has changed.
+        // If the disk is full or fails, SQLite rolls back the whole transaction, not only the
+        // statement. A record that was written, but cannot be read because a name has changed, also
+        // ends it.
         if lost.is_none() && connection.is_autocommit() {
             lost = Some(outcome.as_ref().err().map(cause).unwrap_or_default());
         }
@@ -357,13 +372,14 @@ fn commit(
     if committed.is_err() {
         outgoing.discard();
         if !connection.is_autocommit() {
-            // A failure cannot be handled here; the next BEGIN would report it.
+            // A failure is ignored: the next BEGIN would report it.
             drop(connection.execute_batch("ROLLBACK"));
         }
     }
-    outgoing.hand_over(told);
+    outgoing.hand_over(commit_receiver);
     for (answer, outcome) in done {
-        // All of them: even a refusal may depend on a write of the group that is now rolled back.
+        // All writes get the error: even a refused write may have been refused because of another
+        // write that is now rolled back.
         let outcome = match &committed {
             Err(cause) => Err(error::undone(cause)),
             Ok(()) => outcome,
@@ -381,14 +397,14 @@ pub(super) fn run(
     outgoing: &mut Outgoing,
 ) -> (Result<Rows>, bool) {
     let work = || write::write(connection, statement, &mut args, rows, outgoing);
-    // A panic must not end the only writer.
+    // A panic must not end the writer thread, because there is only one.
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
         Ok(outcome) => (outcome, false),
         Err(_) => (Err(Error::internal("a write panicked")), true),
     }
 }
 
-/// Sends an answer. The caller may have stopped waiting; the write is done nevertheless.
+/// Sends an answer. If the caller has stopped waiting, the write is done anyway.
 fn finish(answer: oneshot::Sender<Result<Rows>>, outcome: Result<Rows>) {
     drop(answer.send(outcome));
 }

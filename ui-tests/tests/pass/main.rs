@@ -1,7 +1,7 @@
-//! Declarations that compile: the nearest neighbours of the mistakes in `fail/`, and larger ones.
+//! Declarations that compile: ones that are similar to the mistakes in `fail/`, and larger ones.
 //!
-//! Each file is a module with declarations of its own. All of them are one test binary, because
-//! linking is what takes long. A file whose declarations do something has a test.
+//! Each file is a module with its own declarations. All of them are one test binary, because
+//! linking takes most of the time. A file has a test if its declarations can be run.
 
 // Each file declares the lints that it allows.
 #![allow(

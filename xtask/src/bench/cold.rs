@@ -14,7 +14,7 @@ use super::write;
 use crate::steps::target;
 
 /// The maximum ratio between the build times of the quickstart and of the plain app.
-const MOST: f64 = 2.0;
+const MAX_RATIO: f64 = 2.0;
 
 /// The cost of a build.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ struct Cost {
     cpu: f64,
 }
 
-/// Builds both and prints the table; fails if the quickstart takes too long.
+/// Builds both apps and prints the table; fails if the quickstart takes too long.
 pub(super) fn run(into_readme: bool) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
@@ -53,14 +53,14 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
          | | seconds | CPU seconds |\n|---|---|---|\n\
          | plain: axum, sqlx and jsonwebtoken | {:.0} | {:.0} |\n\
          | quickstart | {:.0} | {:.0} |\n\
-         | ratio | {seconds:.2} (at most {MOST:.1}) | {cpu:.2} |",
+         | ratio | {seconds:.2} (at most {MAX_RATIO:.1}) | {cpu:.2} |",
         plain.seconds, plain.cpu, quickstart.seconds, quickstart.cpu
     );
     println!("{table}");
     if into_readme {
         write("cold start", &table)?;
     }
-    if seconds > MOST {
+    if seconds > MAX_RATIO {
         return Err(format!(
             "the first build of the quickstart takes {seconds:.2} times as long as that of the plain app"
         ));
@@ -95,7 +95,7 @@ fn host() -> Result<String, String> {
     let text = String::from_utf8_lossy(&out.stdout);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned)
-        .ok_or_else(|| "rustc does not say its host".to_owned())
+        .ok_or_else(|| "rustc does not print its host".to_owned())
 }
 
 /// A cargo command of a new user: the environment does not affect the build.
@@ -122,13 +122,13 @@ fn timed(command: &mut Command) -> Result<Cost, String> {
 fn children_cpu() -> f64 {
     fs::read_to_string("/proc/self/stat")
         .ok()
-        .and_then(|stat| of_children(&stat))
+        .and_then(|stat| parse_children_cpu(&stat))
         .unwrap_or_default()
 }
 
 /// `cutime` and `cstime` of `/proc/<pid>/stat`: the 16th and 17th field, in hundredths of a second.
 /// The second field is a name in parentheses, which may contain spaces.
-fn of_children(stat: &str) -> Option<f64> {
+fn parse_children_cpu(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let ticks: Vec<f64> = rest
         .split_whitespace()
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn the_time_of_children_is_read() {
         let stat = "42 (a (b) c) S 1 42 42 0 -1 4194304 100 200 0 0 11 12 250 150 20 0 1 0 300";
-        assert_eq!(super::of_children(stat), Some(4.0));
-        assert_eq!(super::of_children("42 (x) S 1"), None);
+        assert_eq!(super::parse_children_cpu(stat), Some(4.0));
+        assert_eq!(super::parse_children_cpu("42 (x) S 1"), None);
     }
 }

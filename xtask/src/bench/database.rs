@@ -1,4 +1,4 @@
-//! Databases of the servers under test: a fresh copy of one seeded database for each.
+//! Databases of the servers under test: a separate copy of one seeded database for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,16 @@ use std::process::Command;
 use super::server::{Server, run_to_end};
 use crate::postgres::Cluster;
 
+/// The store of the servers under test.
 pub(super) enum Database {
     /// Files in this folder.
     Sqlite(PathBuf),
-    /// Databases of a server of our own.
+    /// Databases of a Postgres server that xtask has started.
     Postgres(Cluster),
 }
 
 impl Database {
-    /// Has the generated server make the tables and the driver fill them.
+    /// Creates the tables with the generated server, and fills them with the driver.
     pub(super) fn seed(&self, bin: &Path) -> Result<(), String> {
         let url = match self {
             Self::Sqlite(folder) => sqlite(&folder.join("seed.db")),
@@ -28,8 +29,8 @@ impl Database {
         run_to_end(Command::new(bin.join("bench-driver")).args(["seed", &url]))
     }
 
-    /// The URL of a copy for one server. The one it had before is gone.
-    pub(super) fn fresh(&self, server: &str) -> Result<String, String> {
+    /// Makes a new copy for one server, which replaces its earlier copy; returns the URL.
+    pub(super) fn new_copy(&self, server: &str) -> Result<String, String> {
         match self {
             Self::Sqlite(folder) => {
                 let file = folder.join(format!("{server}.db"));

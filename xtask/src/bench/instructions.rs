@@ -15,13 +15,16 @@ use super::{SERVERS, write};
 
 pub(super) const FEW: u64 = 1_000;
 pub(super) const MORE: u64 = 5_000;
-/// The same for the programs of the test build, which need five times as many instructions.
+/// The same for the programs of the test build, which need two to three times as many instructions.
 const FEW_UNOPTIMIZED: u64 = 200;
 const MORE_UNOPTIMIZED: u64 = 1_200;
-/// The number of counts for a load that seems to exceed its budget. The grouping of requests in a
-/// read or a wake-up is random, more so on a busy machine; additional work of a change is in each
-/// count.
+/// [`gate`] counts a load at most this many times, until the count is within the budget, and uses
+/// the lowest count. Counts vary, because the number of requests per read or wake-up is random,
+/// more so on a busy machine. The additional instructions of a change are in each count.
 const COUNTS: usize = 3;
+
+/// The position of the generated server in [`SERVERS`].
+const GENERATED: usize = 2;
 
 /// Load, title, maximum number of instructions of the generated server.
 const LOADS: [(&str, &str, Option<u64>); 6] = [
@@ -33,14 +36,14 @@ const LOADS: [(&str, &str, Option<u64>); 6] = [
     ("publish", "transition", None),
 ];
 
-/// The maximum of the generated server in the test build, by load: 4% above what was counted last.
+/// The maximum of the generated server in the test build, by load: 4% above the last count.
 const UNOPTIMIZED: [(&str, u64); 6] = [
-    ("get", 113_500),
-    ("list", 643_500),
-    ("deep", 714_000),
-    ("create", 185_500),
-    ("patch", 181_500),
-    ("publish", 165_500),
+    ("get", 105_500),
+    ("list", 488_500),
+    ("deep", 558_000),
+    ("create", 159_500),
+    ("patch", 168_500),
+    ("publish", 156_000),
 ];
 
 /// The load that is counted with and without consumers of events.
@@ -83,7 +86,7 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     let without_events = LOADS
         .iter()
         .position(|(load, ..)| *load == EVENT_LOAD)
-        .and_then(|at| counts[2].get(at))
+        .and_then(|at| counts[GENERATED].get(at))
         .copied()
         .unwrap_or(0);
     // Writing to a String cannot fail.
@@ -94,7 +97,7 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     }
     let loads = LOADS
         .iter()
-        .zip(&counts[2])
+        .zip(&counts[GENERATED])
         .filter_map(|((_, name, most), count)| Some((*name, *count, (*most)?)));
     let events = EVENTS
         .iter()
@@ -114,11 +117,11 @@ pub(crate) fn build_gated() -> Result<PathBuf, String> {
 /// Counts the generated server of the test build, in `built`: part of `cargo xtask test`.
 ///
 /// Nothing is compiled for these counts; a release build takes over four minutes of processor time.
-/// Unoptimized code has higher counts, and budgets of its own. Additional work of a change is in
-/// both; [`run`] counts the release build.
+/// The test build has higher counts and separate budgets, because it optimizes only dependencies
+/// and some core crates (`profile.test.package` in `Cargo.toml`). Additional instructions of a
+/// change are in both builds; [`run`] counts the release build.
 pub(crate) fn gate(built: &Path) -> Result<(), String> {
     valgrind()?;
-    let loads = UNOPTIMIZED.map(|(load, _)| load);
     let requests = (FEW_UNOPTIMIZED, MORE_UNOPTIMIZED);
     let counts = crate::steps::timed("instructions", || {
         in_folder(|folder| {
@@ -127,16 +130,12 @@ pub(crate) fn gate(built: &Path) -> Result<(), String> {
             for name in GATED {
                 fs::copy(built.join(name), bin.join(name)).map_err(|e| format!("{name}: {e}"))?;
             }
-            let counted = |loads: &[&str]| count(&bin, folder, "generated", loads, None, requests);
-            let mut counts = counted(&loads)?;
-            for ((load, most), least) in UNOPTIMIZED.iter().zip(&mut counts) {
-                for _ in 1..COUNTS {
-                    if *least > *most {
-                        *least = (*least).min(counted(&[load])?[0]);
-                    }
-                }
-            }
-            Ok(counts)
+            let count_loads =
+                |loads: &[&str]| count(&bin, folder, "generated", loads, None, requests);
+            UNOPTIMIZED
+                .iter()
+                .map(|(load, most)| lowest(*most, || Ok(count_loads(&[load])?[0])))
+                .collect::<Result<Vec<_>, String>>()
         })
     })?;
     let titles = LOADS.iter().map(|(_, title, _)| *title);
@@ -151,6 +150,26 @@ pub(crate) fn gate(built: &Path) -> Result<(), String> {
         );
     }
     over_budget(counted.into_iter())
+}
+
+/// Counts until a count is at most `most`, and at most [`COUNTS`] times. Returns the lowest count,
+/// or the last error if each attempt failed: a server under callgrind may refuse requests on a busy
+/// machine.
+fn lowest(most: u64, mut count: impl FnMut() -> Result<u64, String>) -> Result<u64, String> {
+    let (mut lowest, mut failure) = (None, String::new());
+    for _ in 0..COUNTS {
+        match count() {
+            Ok(counted) => lowest = Some(lowest.map_or(counted, |before: u64| before.min(counted))),
+            Err(why) => {
+                eprintln!("xtask: a count failed: {why}");
+                failure = why;
+            }
+        }
+        if lowest.is_some_and(|counted| counted <= most) {
+            break;
+        }
+    }
+    lowest.ok_or(failure)
 }
 
 /// The cost of consumers of events.
@@ -195,9 +214,9 @@ fn count(
     }
     let one = |load: &&str| {
         let (few, more) = requests;
-        let least = total(bin, folder, &database, (server, events), load, few)?;
-        let most = total(bin, folder, &database, (server, events), load, more)?;
-        let each = most.saturating_sub(least) / (more - few);
+        let total_few = total(bin, folder, &database, (server, events), load, few)?;
+        let total_more = total(bin, folder, &database, (server, events), load, more)?;
+        let each = total_more.saturating_sub(total_few) / (more - few);
         let listening = events.map_or(String::new(), |events| format!(" with events: {events}"));
         println!("{server:<10} {load:<8} {each:>9}{listening}");
         Ok(each)
@@ -214,13 +233,13 @@ fn total(
     load: &str,
     requests: u64,
 ) -> Result<u64, String> {
-    let url = database.fresh(server)?;
+    let url = database.new_copy(server)?;
     let mut command = valgrind_with(folder);
     command.arg(bin.join(format!("bench-{server}")));
     if let Some(events) = events {
         command.env("BENCH_EVENTS", events);
     }
-    counted(folder, command, &url, |port| {
+    count_instructions(folder, command, &url, |port| {
         run_to_end(Command::new(bin.join("bench-driver")).args([
             "count",
             port,
@@ -234,18 +253,20 @@ fn counts_file(folder: &Path) -> PathBuf {
     folder.join("callgrind.out")
 }
 
-/// Callgrind, which lacks the program yet.
+/// A callgrind command, without the program to count.
 pub(super) fn valgrind_with(folder: &Path) -> Command {
     let mut command = Command::new("valgrind");
     let out = counts_file(folder);
+    // Valgrind runs one thread at a time. On a busy machine, some requests were answered 503. It is
+    // not proved that a thread waited too long; fair scheduling excludes this cause.
     command
-        .args(["--tool=callgrind", "--quiet"])
+        .args(["--tool=callgrind", "--quiet", "--fair-sched=yes"])
         .arg(format!("--callgrind-out-file={}", out.display()));
     command
 }
 
-/// All instructions of a server under callgrind, which gets this load at its port.
-pub(super) fn counted(
+/// All instructions of a server under callgrind; `load` gets its port and sends the requests.
+pub(super) fn count_instructions(
     folder: &Path,
     command: Command,
     url: &str,
@@ -298,17 +319,17 @@ fn table(counts: &[Vec<u64>]) -> String {
 
 /// Makes sure that valgrind is installed; installs it if possible.
 pub(super) fn valgrind() -> Result<(), String> {
-    let there = || {
+    let is_installed = || {
         Command::new("valgrind")
             .arg("--version")
             .output()
             .is_ok_and(|out| out.status.success())
     };
-    if there() {
+    if is_installed() {
         return Ok(());
     }
     eprintln!("xtask: valgrind is not installed; installing the Debian package");
-    if crate::peers::apt(&["valgrind"]) && there() {
+    if crate::peers::apt(&["valgrind"]) && is_installed() {
         return Ok(());
     }
     Err("valgrind is missing and could not be installed: `apt-get install valgrind`, or `cargo xtask test --fast` without the gate"
@@ -328,11 +349,25 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_of_consumers_is_relative_to_none() {
+    fn the_cost_of_consumers_is_relative_to_no_consumer() {
         let table = super::outbox(80_000, &[84_000, 120_000, 121_000]);
         assert!(table.contains("| 84000 | 1.05 | 1.15 |"), "{table}");
         assert!(table.contains("| 120000 | 1.50 | 1.50 |"), "{table}");
         assert!(super::outbox(0, &[5]).contains("| 5 | 5.00 |"));
+    }
+
+    #[test]
+    fn a_load_is_counted_again_until_it_is_within_its_budget() {
+        let lowest = |counts: &[Result<u64, String>]| {
+            let mut counts = counts.iter();
+            let found = super::lowest(10, || counts.next().expect("three counts").clone());
+            (found, counts.len())
+        };
+        let refused = || Err("refused".to_owned());
+        assert_eq!(lowest(&[Ok(10), Ok(9), Ok(8)]), (Ok(10), 2));
+        assert_eq!(lowest(&[refused(), Ok(12), Ok(9)]), (Ok(9), 0));
+        assert_eq!(lowest(&[Ok(12), refused(), Ok(13)]), (Ok(12), 0));
+        assert_eq!(lowest(&[refused(), refused(), refused()]), (refused(), 0));
     }
 
     #[test]

@@ -40,7 +40,7 @@ const KINDS: [(&str, &str); 17] = [
 
 /// The result of one load on one server.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct Measured {
     per_second: f64,
     p50: f64,
     p99: f64,
@@ -68,9 +68,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             v.parse().map_err(|_| format!("{name} needs a number"))
         })
     };
-    let asked = |name: &str| args.iter().any(|a| a == name);
-    let postgres = asked("--postgres");
-    let (name, mut loads, servers) = match (postgres, asked("--kinds")) {
+    let has_option = |name: &str| args.iter().any(|a| a == name);
+    let postgres = has_option("--postgres");
+    let (name, mut loads, servers) = match (postgres, has_option("--kinds")) {
         (true, _) => (
             "postgres",
             [POSTS.as_slice(), &KINDS].concat(),
@@ -91,14 +91,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             .collect::<Vec<_>>()
             .join(", ");
         loads.retain(|(load, _)| only.contains(load));
-        if loads.len() != only.len() || asked("--write") {
+        if loads.len() != only.len() || has_option("--write") {
             return Err(format!(
-                "--only takes some of {all}, separated by commas, and goes without --write"
+                "--only takes a comma-separated part of {all}, and cannot be combined with --write"
             ));
         }
     }
     let durability = if postgres {
-        "Postgres as it is shipped"
+        "Postgres with default settings"
     } else {
         "`synchronous=FULL`"
     };
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         Ok(plan.table(&rest, &seen))
     })?;
     println!("{table}");
-    if asked("--write") {
+    if has_option("--write") {
         write(plan.name, &table)
     } else {
         Ok(())
@@ -133,10 +133,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 }
 
 /// The results of all rounds, per load and server.
-type Table = Vec<Vec<Vec<Seen>>>;
+type Table = Vec<Vec<Vec<Measured>>>;
 
 impl Plan {
-    /// Memory at rest, and the measured results.
+    /// The memory at rest of each server, and the measured results.
     fn measure(&self, bin: &Path, database: &Database) -> Result<(Vec<f64>, Table), String> {
         database.seed(bin)?;
         let mut rest = vec![0.0; self.servers.len()];
@@ -152,7 +152,7 @@ impl Plan {
                 for (s, server) in self.servers.iter().enumerate() {
                     let running = Server::start(
                         Command::new(bin.join(format!("bench-{server}"))),
-                        &database.fresh(server)?,
+                        &database.new_copy(server)?,
                     )?;
                     rest[s] = running.rss_mb();
                     let one = self
@@ -170,7 +170,13 @@ impl Plan {
         Ok((rest, seen))
     }
 
-    fn load(&self, bin: &Path, running: &Server, load: &str, salt: usize) -> Result<Seen, String> {
+    fn load(
+        &self,
+        bin: &Path,
+        running: &Server,
+        load: &str,
+        salt: usize,
+    ) -> Result<Measured, String> {
         let cpu = running.cpu_seconds();
         let out = Command::new(bin.join("bench-driver"))
             .args([
@@ -189,7 +195,7 @@ impl Plan {
             return Err(format!("requests were refused: {line}"));
         }
         let value = |name: &str| number(&line, name).unwrap_or(0.0);
-        Ok(Seen {
+        Ok(Measured {
             per_second: value("perSecond"),
             p50: value("p50"),
             p99: value("p99"),
@@ -247,7 +253,7 @@ impl Plan {
                     median(s, |x| x.p99) / 1e3
                 )
             }));
-            let all = |of: fn(&Seen) -> f64| {
+            let all = |of: fn(&Measured) -> f64| {
                 servers
                     .iter()
                     .map(|s| format!("{:.0}", median(s, of)))
@@ -268,7 +274,7 @@ impl Plan {
     }
 }
 
-fn median(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> f64 {
+fn median(seen: &[Measured], of: impl Fn(&Measured) -> f64) -> f64 {
     let mut values: Vec<f64> = seen.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

@@ -22,44 +22,44 @@ const SERVERS: [&str; 3] = ["plain", "limit", "generated"];
 
 /// Measures requests per second, or the value that an option selects.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let asked = |name: &str| args.iter().any(|a| a == name);
-    if asked("--instructions") {
-        instructions::run(asked("--write"))
-    } else if asked("--gate") {
+    let has_option = |name: &str| args.iter().any(|a| a == name);
+    if has_option("--instructions") {
+        instructions::run(has_option("--write"))
+    } else if has_option("--gate") {
         instructions::gate(&instructions::build_gated()?)
-    } else if asked("--compile") {
-        compile::run(asked("--write"))
-    } else if asked("--cold") {
-        cold::run(asked("--write"))
-    } else if asked("--auth") {
-        measured(
+    } else if has_option("--compile") {
+        compile::run(has_option("--write"))
+    } else if has_option("--cold") {
+        cold::run(has_option("--write"))
+    } else if has_option("--auth") {
+        run_benchmark(
             "authentication",
             &["--features", "auth", "--bin", "bench-auth"],
-            asked("--write"),
+            has_option("--write"),
         )
-    } else if asked("--webhooks") {
-        webhooks::run(asked("--write"))
-    } else if asked("--realtime") {
+    } else if has_option("--webhooks") {
+        webhooks::run(has_option("--write"))
+    } else if has_option("--realtime") {
         let bin = server::build(&["bench-plugins"], Some("plugins"))?;
         let mut program = Command::new(bin.join("bench-plugins"));
-        let (table, succeeded) = shown("realtime", program.arg("realtime"))?;
-        if asked("--write") {
+        let (table, succeeded) = run_and_print("realtime", program.arg("realtime"))?;
+        if has_option("--write") {
             write("realtime", &format!("One run.\n\n{}", table.trim()))?;
         }
         succeeded
-    } else if asked("--migrations") {
+    } else if has_option("--migrations") {
         let bin = server::build(&["bench-migrations"], Some("postgres"))?;
         let (table, succeeded) = server::in_folder(|folder| {
             let cluster = Cluster::start(folder)?;
             let mut program = Command::new(bin.join("bench-migrations"));
-            let measured = program.arg("measure").arg(cluster.url("postgres"));
-            shown("migrations", measured)
+            let program = program.arg("measure").arg(cluster.url("postgres"));
+            run_and_print("migrations", program)
         })?;
-        if asked("--write") {
+        if has_option("--write") {
             write("migrations", &format!("One run.\n\n{}", table.trim()))?;
         }
         succeeded
-    } else if asked("--large") && asked("--postgres") {
+    } else if has_option("--large") && has_option("--postgres") {
         server::in_folder(|folder| {
             let cluster = Cluster::start(folder)?;
             let bin = [
@@ -70,36 +70,44 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
                 "--",
                 &cluster.url("postgres"),
             ];
-            measured("large tables on Postgres", &bin, asked("--write"))
+            run_benchmark("large tables on Postgres", &bin, has_option("--write"))
         })
-    } else if asked("--large") {
-        measured("large tables", &["--bin", "bench-large"], asked("--write"))
+    } else if has_option("--large") {
+        run_benchmark(
+            "large tables",
+            &["--bin", "bench-large"],
+            has_option("--write"),
+        )
     } else {
         load::run(args)
     }
 }
 
-/// Runs a program that measures and prints by itself. Its output is shown immediately, and also
-/// kept if requested, even if a limit is exceeded.
-fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
+/// Runs a program that measures and prints by itself. With `into_readme`, its output is also
+/// written into the README, even if a limit is exceeded.
+fn run_benchmark(name: &str, bin: &[&str], into_readme: bool) -> Result<(), String> {
     let mut cargo = crate::cargo(&["run", "--release", "--package", "linchpin-benches"]);
     cargo.args(bin);
-    let (kept, succeeded) = shown(name, &mut cargo)?;
-    if keep {
+    let (output, succeeded) = run_and_print(name, &mut cargo)?;
+    if into_readme {
         // Its headings are one level below the heading of the section.
         write(
             name,
-            &format!("One run.\n\n{}", kept.trim().replace("## ", "### ")),
+            &format!("One run.\n\n{}", output.trim().replace("## ", "### ")),
         )?;
     }
     succeeded
 }
 
-/// Runs a program, shows its output immediately, and returns it; also whether it succeeded.
-fn shown(name: &str, command: &mut Command) -> Result<(String, Result<(), String>), String> {
+/// Runs a program and prints each line of its output immediately. Returns the output, and whether
+/// the program succeeded.
+fn run_and_print(
+    name: &str,
+    command: &mut Command,
+) -> Result<(String, Result<(), String>), String> {
     let failed = |e: std::io::Error| format!("{name}: {e}");
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
-    let mut kept = String::new();
+    let mut output = String::new();
     for line in child
         .stdout
         .take()
@@ -108,8 +116,8 @@ fn shown(name: &str, command: &mut Command) -> Result<(String, Result<(), String
     {
         let line = line.map_err(failed)?;
         println!("{line}");
-        kept.push_str(&line);
-        kept.push('\n');
+        output.push_str(&line);
+        output.push('\n');
     }
     let status = child.wait().map_err(failed)?;
     let succeeded = if status.success() {
@@ -117,7 +125,7 @@ fn shown(name: &str, command: &mut Command) -> Result<(String, Result<(), String
     } else {
         Err(format!("{name} failed ({status})"))
     };
-    Ok((kept, succeeded))
+    Ok((output, succeeded))
 }
 
 /// Puts a table between its markers in `benches/README.md`.

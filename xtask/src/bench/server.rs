@@ -1,11 +1,11 @@
 //! The servers under test.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::ports::free_port;
 use crate::steps::target;
 
 /// Builds the benchmark programs in release mode; all of them, or the named ones.
@@ -21,18 +21,17 @@ pub(super) fn build(only: &[&str], feature: Option<&str>) -> Result<PathBuf, Str
     Ok(target().join("release"))
 }
 
-/// Builds a program with the settings of tests, which have compiled all it depends on; returns its
-/// directory. Cargo enables the features that tests need only if a test or an example is selected,
-/// and any example will do.
+/// Builds programs with the settings of tests; returns their directory. The build of the tests has
+/// already compiled all that the programs depend on. Cargo enables the features that tests need
+/// only if a test or an example is selected, and any example has this effect.
 pub(super) fn build_as_tests(programs: &[&str]) -> Result<PathBuf, String> {
     let mut command = crate::cargo(&["build", "--workspace", "--exclude", crate::test::SEARCH]);
     for name in programs {
         command.args(["--bin", name]);
     }
     command
-        .args(["--example", crate::EXAMPLE])
-        .args(crate::FEATURES)
-        .args(crate::AS_TESTS);
+        .args(["--profile", "test", "--example", crate::EXAMPLE])
+        .args(crate::FEATURES);
     crate::test::lints::with_lints(&mut command)?;
     crate::step("programs of the instruction gate", command)?;
     Ok(target().join("debug"))
@@ -71,20 +70,18 @@ impl Server {
     /// Starts a server, or a tool that runs one, with a port and the URL of its database as the
     /// last arguments.
     pub(super) fn start(mut command: Command, url: &str) -> Result<Self, String> {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|l| l.local_addr())
-            .map_err(|e| e.to_string())?
-            .port();
+        let port = free_port();
+        // The log of the server, on stderr, has the causes of refused requests.
         let child = command
             .arg(port.to_string())
             .arg(url)
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
             .spawn()
             .map_err(|e| format!("{command:?}: {e}"))?;
-        let server = Self { child, port };
+        let mut server = Self { child, port };
         let until = Instant::now() + Duration::from_mins(1);
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            server.check_running()?;
             if Instant::now() > until {
                 return Err(format!("{command:?} does not listen"));
             }
@@ -95,16 +92,21 @@ impl Server {
 
     /// Sends the stop signal and waits for the end.
     pub(super) fn stop(mut self) -> Result<(), String> {
+        self.check_running()?;
         let pid = self.child.id().to_string();
-        let asked = Command::new("kill")
+        Command::new("kill")
             .args(["-TERM", &pid])
             .status()
             .map_err(|e| e.to_string())?;
-        let ended = self.child.wait().map_err(|e| e.to_string())?;
-        if asked.success() {
-            Ok(())
-        } else {
-            Err(format!("the server ended by itself: {ended}"))
+        self.child.wait().map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
+    /// Fails if the server has ended.
+    fn check_running(&mut self) -> Result<(), String> {
+        match self.child.try_wait().map_err(|e| e.to_string())? {
+            None => Ok(()),
+            Some(ended) => Err(format!("the server ended by itself: {ended}")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The test binaries of the workspace: compiled by one call of cargo, and run one after the other.
+//! The test binaries of the workspace: compiled by one call of cargo, and run as separate steps.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, IsTerminal as _};
@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{SEARCH, lints};
-use crate::steps::{cargo, step_beside};
+use crate::steps::{cargo, concurrent_step};
 use crate::{FEATURES, processor};
 
 /// The slowest test binaries, slowest first, as `PACKAGE/TARGET`.
@@ -34,9 +34,9 @@ pub(crate) struct Binary {
     pub(crate) is_test: bool,
 }
 
-/// Compiles all tests of the workspace, with lints; returns them and the number of warnings. All
-/// packages are selected, because another selection enables other features and recompiles the
-/// dependencies.
+/// Compiles the tests of the workspace, with lints; returns the compiled files and the number of
+/// warnings. It omits only the search provider and the packages in `without`. `--changed` does not
+/// omit more, because another selection enables other features and recompiles the dependencies.
 pub(crate) fn build(without: &[&str]) -> Result<(Vec<Binary>, usize), String> {
     let mut command = cargo(&[
         "test",
@@ -63,7 +63,7 @@ pub(crate) fn build(without: &[&str]) -> Result<(Vec<Binary>, usize), String> {
         .spawn()
         .map_err(|e| format!("cargo could not be started: {e}"))?;
     let messages = child.stderr.take();
-    let warnings = std::thread::spawn(move || messages.map_or(0, lints::passed_on));
+    let warnings = std::thread::spawn(move || messages.map_or(0, lints::forward_and_count));
     let lines = child
         .stdout
         .take()
@@ -87,7 +87,7 @@ pub(crate) fn build(without: &[&str]) -> Result<(Vec<Binary>, usize), String> {
     println!("xtask: {tests} test binaries");
     if tests == 0 || built.len() < artifacts {
         return Err(format!(
-            "cargo names {artifacts} artifacts; {} of them were understood, {tests} are tests",
+            "cargo lists {artifacts} artifacts; xtask recognized {} of them, and {tests} are tests",
             built.len()
         ));
     }
@@ -138,7 +138,7 @@ impl Binary {
             .env("INSTA_UPDATE", "no")
             .env("CI", "true")
             .env_remove("RUSTFLAGS");
-        step_beside(&format!("test {package}: {}", self.target), command)
+        concurrent_step(&format!("test {package}: {}", self.target), command)
     }
 
     /// Its position in the order: the slowest binaries come first, so that the last ones are short.
@@ -208,7 +208,7 @@ mod tests {
     const ARTIFACT: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/runtime#linchpin@0.1.0","manifest_path":"/w/runtime/Cargo.toml","target":{"kind":["test"],"crate_types":["bin"],"name":"acceptance","src_path":"/w/runtime/tests/acceptance/main.rs","edition":"2024","doc":false,"doctest":false,"test":true},"profile":{"opt_level":"0","debuginfo":1,"debug_assertions":true,"overflow_checks":true,"test":true},"features":["default"],"filenames":["/t/debug/deps/acceptance-01"],"executable":"/t/debug/deps/acceptance-01","fresh":true}"#;
 
     #[test]
-    fn a_test_binary_is_read_from_what_cargo_tells() {
+    fn a_test_binary_is_read_from_the_output_of_cargo() {
         let read = Binary::read(ARTIFACT).unwrap();
         let (folder, file) = ("/w/runtime".into(), "/t/debug/deps/acceptance-01".into());
         assert_eq!(
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_no_test() {
+    fn a_library_artifact_is_not_a_test() {
         let library = ARTIFACT
             .replace(
                 r#""executable":"/t/debug/deps/acceptance-01""#,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lose_their_detours() {
+    fn paths_are_normalised() {
         assert_eq!(
             plain(Path::new("/w/a/tests/../../b/./c.rs")),
             Path::new("/w/b/c.rs")

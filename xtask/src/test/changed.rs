@@ -27,7 +27,7 @@ type Packages = BTreeMap<String, Package>;
 #[derive(Debug)]
 struct Package {
     folder: PathBuf,
-    /// The packages that are compiled with it, and the package itself.
+    /// The packages that depend on it, directly or through others, and the package itself.
     dependents: BTreeSet<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Affected {
     root: PathBuf,
     packages: Packages,
     /// `None` for everything.
-    some: Option<Part>,
+    part: Option<Part>,
 }
 
 /// The affected part of the workspace.
@@ -47,7 +47,7 @@ struct Part {
     code: BTreeSet<String>,
     /// Packages whose tests read a changed file.
     tests: BTreeSet<String>,
-    /// Sources that are compiled into tests only.
+    /// Changed files that may be among the sources of a binary: code, tests and documents.
     sources: BTreeSet<PathBuf>,
     /// Whether documentation of the macros changed, whose examples are compiled.
     examples: bool,
@@ -58,53 +58,54 @@ impl Affected {
         Self {
             root: root(),
             packages: Packages::new(),
-            some: None,
+            part: None,
         }
     }
 
-    /// The parts that depend on files that differ from a commit, or are not committed. The default
-    /// commit is the merge base with `origin/main`, or with `main` if there is no `origin`.
+    /// The parts that depend on files that differ from the merge base of `base` and `HEAD`, or that
+    /// are untracked. If `base` is empty, it is the first that exists of `origin/main`, `main` and
+    /// `HEAD`.
     pub(crate) fn since(base: &str) -> Result<Self, String> {
         let root = root();
         let packages = packages()?;
-        let some = judge(&root, &packages, &changes(&root, base)?);
+        let part = classify(&root, &packages, &changes(&root, base)?);
         Ok(Self {
             root,
             packages,
-            some,
+            part,
         })
     }
 
     /// Whether the code of a package has to be checked.
     pub(crate) fn has(&self, package: &str) -> bool {
-        self.some
+        self.part
             .as_ref()
-            .is_none_or(|some| some.code.contains(package) || some.tests.contains(package))
+            .is_none_or(|part| part.code.contains(package) || part.tests.contains(package))
     }
 
     /// Whether examples in documentation comments can have broken.
     pub(crate) fn has_examples(&self) -> bool {
-        self.some
+        self.part
             .as_ref()
-            .is_none_or(|some| some.examples || !some.code.is_empty())
+            .is_none_or(|part| part.examples || !part.code.is_empty())
     }
 
     /// Whether there is nothing to check.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.some.as_ref().is_some_and(|some| {
-            some.code.is_empty() && some.tests.is_empty() && some.sources.is_empty()
+        self.part.as_ref().is_some_and(|part| {
+            part.code.is_empty() && part.tests.is_empty() && part.sources.is_empty()
         })
     }
 
     /// The files of the test binaries that must run.
-    pub(crate) fn of(&self, built: &[Binary]) -> BTreeSet<PathBuf> {
+    pub(crate) fn tests_to_run(&self, built: &[Binary]) -> BTreeSet<PathBuf> {
         let tests = || built.iter().filter(|binary| binary.is_test);
-        let Some(some) = &self.some else {
+        let Some(part) = &self.part else {
             return tests().map(|binary| binary.file.clone()).collect();
         };
-        let touched = |binary: &Binary| !binary.sources(&self.root).is_disjoint(&some.sources);
+        let touched = |binary: &Binary| !binary.sources(&self.root).is_disjoint(&part.sources);
         // A library may be compiled from a file of another package's tests.
-        let ours = |binary: &&Binary| {
+        let is_member = |binary: &&Binary| {
             self.packages
                 .values()
                 .any(|package| package.folder == binary.folder)
@@ -112,9 +113,9 @@ impl Affected {
         let libraries = built
             .iter()
             .filter(|binary| !binary.is_test)
-            .filter(ours)
+            .filter(is_member)
             .filter(|binary| touched(binary));
-        let through: BTreeSet<&String> = libraries
+        let dependents: BTreeSet<&String> = libraries
             .flat_map(|binary| self.dependents_of(&binary.folder))
             .collect();
         let runs = |binary: &&Binary| {
@@ -124,7 +125,7 @@ impl Affected {
                 .find(|(_, package)| package.folder == binary.folder)
                 .map(|(name, _)| name);
             name.is_none_or(|name| {
-                some.code.contains(name) || some.tests.contains(name) || through.contains(name)
+                part.code.contains(name) || part.tests.contains(name) || dependents.contains(name)
             }) || touched(binary)
         };
         tests()
@@ -143,7 +144,7 @@ impl Affected {
 
 impl fmt::Display for Affected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(some) = &self.some else {
+        let Some(part) = &self.part else {
             return f.write_str("everything is checked");
         };
         let list = |names: &BTreeSet<String>| {
@@ -156,20 +157,20 @@ impl fmt::Display for Affected {
         write!(
             f,
             "code that may behave differently: [{}]; ",
-            list(&some.code)
+            list(&part.code)
         )?;
         write!(
             f,
             "tests that read changed files: [{}]; {} changed sources of tests",
-            list(&some.tests),
-            some.sources.len()
+            list(&part.tests),
+            part.sources.len()
         )
     }
 }
 
 /// The parts that these files, relative to the root, may affect; `None` for everything.
-fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> {
-    let mut some = Part::default();
+fn classify(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> {
+    let mut part = Part::default();
     for file in changes {
         let path = plain(&root.join(file));
         let is_markdown = file.extension().is_some_and(|extension| extension == "md");
@@ -183,38 +184,38 @@ fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> 
                 .iter()
                 .filter(|(_, package)| reads(package))
                 .map(|(name, _)| name.clone());
-            some.examples |= owner.is_some_and(|(name, _)| name == MACROS);
-            some.tests
+            part.examples |= owner.is_some_and(|(name, _)| name == MACROS);
+            part.tests
                 .extend(readers.chain(owner.map(|(name, _)| name.clone())));
             // A document may be the documentation of a crate.
-            some.sources.insert(path);
+            part.sources.insert(path);
             continue;
         }
         match owner {
             Some((name, package)) if path.starts_with(package.folder.join("tests")) => {
                 if path.exists() && path.extension().is_some_and(|extension| extension == "rs") {
-                    some.sources.insert(path);
+                    part.sources.insert(path);
                     // The cases of a compile-fail test are not sources of a binary, and the search
                     // provider is compiled separately.
                     if package.folder.ends_with("ui-tests") || name == SEARCH {
-                        some.tests.insert(name.clone());
+                        part.tests.insert(name.clone());
                     }
                 } else {
-                    some.tests.insert(name.clone());
+                    part.tests.insert(name.clone());
                 }
             }
             Some((_, package)) => {
-                some.sources.insert(path);
-                some.code.extend(package.dependents.iter().cloned());
+                part.sources.insert(path);
+                part.code.extend(package.dependents.iter().cloned());
             }
-            None if file.starts_with(toy::FOLDER) => drop(some.tests.insert(toy::NAME.to_owned())),
-            None if file.starts_with("snapshots") => drop(some.tests.insert(MACROS.to_owned())),
+            None if file.starts_with(toy::FOLDER) => drop(part.tests.insert(toy::NAME.to_owned())),
+            None if file.starts_with("snapshots") => drop(part.tests.insert(MACROS.to_owned())),
             None if file.to_string_lossy().starts_with("LICENSE")
                 || file.ends_with(".gitignore") => {}
             None => return None,
         }
     }
-    Some(some)
+    Some(part)
 }
 
 fn root() -> PathBuf {
@@ -230,9 +231,9 @@ fn changes(root: &Path, base: &str) -> Result<Vec<PathBuf>, String> {
             .args(args)
             .output()
             .map_err(|e| format!("git: {e}"))?;
-        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
         if out.status.success() {
-            Ok(said)
+            Ok(stdout)
         } else {
             Err(String::from_utf8_lossy(&out.stderr).trim().to_owned())
         }
@@ -265,9 +266,9 @@ fn packages() -> Result<Packages, String> {
             .args(more)
             .output()
             .map_err(|e| format!("cargo tree: {e}"))?;
-        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
         if out.status.success() {
-            Ok(said)
+            Ok(stdout)
         } else {
             Err(String::from_utf8_lossy(&out.stderr).trim().to_owned())
         }
@@ -323,12 +324,12 @@ mod tests {
         .collect()
     }
 
-    fn judged(changes: &[&str]) -> Option<(Vec<String>, Vec<String>)> {
+    fn classified(changes: &[&str]) -> Option<(Vec<String>, Vec<String>)> {
         let changes: Vec<PathBuf> = changes.iter().map(PathBuf::from).collect();
-        let some = judge(Path::new("/w"), &workspace(), &changes)?;
+        let part = classify(Path::new("/w"), &workspace(), &changes)?;
         Some((
-            some.code.into_iter().collect(),
-            some.tests.into_iter().collect(),
+            part.code.into_iter().collect(),
+            part.tests.into_iter().collect(),
         ))
     }
 
@@ -337,42 +338,42 @@ mod tests {
     }
 
     #[test]
-    fn code_reaches_its_dependents() {
+    fn a_changed_source_selects_its_dependents() {
         assert_eq!(
-            judged(&["runtime/src/lib.rs"]),
+            classified(&["runtime/src/lib.rs"]),
             Some((names(&["linchpin", "tasks", "ui-tests"]), vec![]))
         );
         assert_eq!(
-            judged(&["examples/tasks/Cargo.toml"]),
+            classified(&["examples/tasks/Cargo.toml"]),
             Some((names(&["tasks"]), vec![]))
         );
     }
 
     #[test]
-    fn a_file_of_tests_reaches_its_own_package_alone() {
+    fn a_changed_test_selects_its_package_only() {
         // It is not on disk: a deleted file.
         assert_eq!(
-            judged(&["runtime/tests/acceptance/crud.rs"]),
+            classified(&["runtime/tests/acceptance/crud.rs"]),
             Some((vec![], names(&["linchpin"])))
         );
         assert_eq!(
-            judged(&["ui-tests/tests/fail/a.stderr"]),
+            classified(&["ui-tests/tests/fail/a.stderr"]),
             Some((vec![], names(&["ui-tests"])))
         );
     }
 
     #[test]
-    fn documents_and_snapshots_have_their_readers() {
+    fn documents_and_snapshots_select_the_packages_that_read_them() {
         assert_eq!(
-            judged(&["docs/guide.md"]),
+            classified(&["docs/guide.md"]),
             Some((vec![], names(&["tasks"])))
         );
         assert_eq!(
-            judged(&["examples/toy-store/src/lib.rs"]),
+            classified(&["examples/toy-store/src/lib.rs"]),
             Some((vec![], names(&["toy-store"])))
         );
         assert_eq!(
-            judged(&["snapshots/entity.snap"]),
+            classified(&["snapshots/entity.snap"]),
             Some((vec![], names(&["linchpin-macros"])))
         );
     }
@@ -381,17 +382,17 @@ mod tests {
     fn documentation_of_the_macros_has_examples() {
         let examples = |file: &str| {
             let changes = [PathBuf::from(file)];
-            judge(Path::new("/w"), &workspace(), &changes).is_some_and(|some| some.examples)
+            classify(Path::new("/w"), &workspace(), &changes).is_some_and(|part| part.examples)
         };
         assert!(examples("macros/docs/entity.md") && !examples("docs/guide.md"));
     }
 
     #[test]
-    fn what_nobody_knows_can_have_broken_everything() {
-        assert_eq!(judged(&["runtime/tests/a.json", "Cargo.lock"]), None);
-        assert_eq!(judged(&[".ci/run"]), None);
-        assert_eq!(judged(&[]), Some((vec![], vec![])));
-        assert_eq!(judged(&["LICENSE-MIT"]), Some((vec![], vec![])));
+    fn unknown_files_select_everything() {
+        assert_eq!(classified(&["runtime/tests/a.json", "Cargo.lock"]), None);
+        assert_eq!(classified(&[".ci/run"]), None);
+        assert_eq!(classified(&[]), Some((vec![], vec![])));
+        assert_eq!(classified(&["LICENSE-MIT"]), Some((vec![], vec![])));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Lints of the test build: the compiler of Clippy compiles the members of the workspace, so that
-//! lints compile nothing of their own.
+//! Lints of the test build: `clippy-driver`, the compiler with Clippy's lints, compiles the members
+//! of the workspace, so that lints need no separate compilation.
 //!
-//! Warnings are counted in the output and not made errors, so that they keep no test from running.
-//! Cargo repeats the warnings of what it does not compile again.
+//! Warnings are counted in the output and are not errors, so that the tests run in spite of them.
+//! Cargo repeats the warnings of crates that it does not compile again.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -12,16 +12,17 @@ use std::process::Command;
 /// target folder need the same compiler, or cargo compiles the members again.
 ///
 /// # Errors
-/// Clippy is missing.
+/// If Clippy is missing.
 pub(crate) fn with_lints(command: &mut Command) -> Result<&mut Command, String> {
-    // Cargo compiles a crate again if this variable differs from the last time.
+    // `clippy-driver` makes cargo compile a crate again if `CLIPPY_ARGS` differs from the last
+    // time. So it is always empty, whatever the environment contains.
     Ok(command
-        .env("RUSTC_WORKSPACE_WRAPPER", compiler()?)
+        .env("RUSTC_WORKSPACE_WRAPPER", clippy_driver()?)
         .env("CLIPPY_ARGS", ""))
 }
 
-/// The compiler of Clippy.
-fn compiler() -> Result<PathBuf, String> {
+/// The path of `clippy-driver`.
+fn clippy_driver() -> Result<PathBuf, String> {
     let printed = Command::new("rustc")
         .args(["--print", "sysroot"])
         .output()
@@ -46,8 +47,8 @@ pub(crate) fn is_warning(line: &str) -> bool {
     rest.starts_with("warning")
 }
 
-/// Prints what cargo writes to standard error; returns the number of warnings.
-pub(crate) fn passed_on(messages: impl Read) -> usize {
+/// Forwards the messages of cargo to standard error; returns the number of warnings.
+pub(crate) fn forward_and_count(messages: impl Read) -> usize {
     BufReader::new(messages)
         .split(b'\n')
         .map_while(Result::ok)
@@ -59,8 +60,8 @@ pub(crate) fn passed_on(messages: impl Read) -> usize {
         .sum()
 }
 
-/// An error if the output of cargo contains warnings.
-pub(crate) fn none_in(output: &str) -> Result<(), String> {
+/// Returns an error with the number of warnings, if the output of cargo contains any.
+pub(crate) fn refuse_warnings(output: &str) -> Result<(), String> {
     match output.lines().filter(|line| is_warning(line)).count() {
         0 => Ok(()),
         count => Err(format!("{count} warnings")),
@@ -69,7 +70,7 @@ pub(crate) fn none_in(output: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_warning, none_in};
+    use super::{is_warning, refuse_warnings};
 
     #[test]
     fn a_warning_is_found_with_colors_and_without() {
@@ -77,7 +78,7 @@ mod tests {
         assert!(is_warning("\u{1b}[1m\u{1b}[33mwarning\u{1b}[0m: unused"));
         assert!(!is_warning("   Compiling warning v0.1.0"));
         assert!(!is_warning("test a ... warning"));
-        assert!(none_in("   Compiling a v0.1.0\nwarning: unused\n").is_err());
-        assert!(none_in("   Compiling a v0.1.0\n").is_ok());
+        assert!(refuse_warnings("   Compiling a v0.1.0\nwarning: unused\n").is_err());
+        assert!(refuse_warnings("   Compiling a v0.1.0\n").is_ok());
     }
 }

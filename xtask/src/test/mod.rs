@@ -7,15 +7,19 @@ mod toy;
 
 use std::time::Instant;
 
-use crate::steps::{Job, beside, cargo, print_table, step, step_beside, step_judged, timed};
+use crate::steps::{
+    Job, cargo, concurrent_step, concurrent_step_with_check, print_table, run_concurrently, step,
+    timed,
+};
 use crate::{
     AS_TESTS, AUTH_FEATURES, EXAMPLE, FEATURES, bench, expand_size, layers, peers, postgres,
     rustdoc, untested, wasm,
 };
 use changed::Affected;
 
-/// The search provider: compiled separately, so that the rest compiles no full-text engine, and
-/// tests the macros with the features of their dependencies that users have.
+/// The search provider. It is compiled separately for two reasons: the other steps then compile no
+/// full-text engine, and they test the macros without the features that the engine would enable in
+/// dependencies of the macros. Most users have no such engine.
 pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 
 /// Runs formatting, all tests with lints (unit, black-box, compile-fail, snapshots, README), doc
@@ -96,7 +100,7 @@ fn compiles(name: &str, selection: &[&str], features: &str) -> Result<(), String
     let mut command = cargo(&["check", "--no-default-features", "--features", features]);
     command.args(selection).args(AS_TESTS);
     lints::with_lints(&mut command)?;
-    step_judged(name, command, lints::none_in)
+    concurrent_step_with_check(name, command, lints::refuse_warnings)
 }
 
 /// Compiles all tests with one set of features, and runs the affected ones; each binary is a row of
@@ -111,7 +115,7 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
         Ok((built, warnings)) => (built, Err(format!("lints: {warnings} warnings"))),
         Err(what) => (Vec::new(), Err(what)),
     };
-    let chosen = affected.of(&built);
+    let chosen = affected.tests_to_run(&built);
     let mut chosen: Vec<&binaries::Binary> = built
         .iter()
         .filter(|binary| chosen.contains(&binary.file))
@@ -127,13 +131,13 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     }
     let mut done = vec![compiled];
     if !fast && affected.has("linchpin-benches") {
-        // The steps that compile lock the folder later.
+        // It is built now, because the steps that compile lock the folder later.
         match bench::build_gated() {
             Ok(folder) => jobs.insert(4.min(jobs.len()), Box::new(move || bench::gate(&folder))),
             Err(what) => done.push(Err(what)),
         }
     }
-    done.extend(beside(jobs));
+    done.extend(run_concurrently(jobs));
     done.extend(alone.into_iter().map(binaries::Binary::run));
     done
 }
@@ -166,29 +170,33 @@ fn compiling<'a>(fast: bool, affected: &Affected) -> Vec<Job<'a>> {
             let mut command = cargo(&doc);
             command.args(FEATURES);
             rustdoc::with_links(lints::with_lints(&mut command)?)?;
-            step_beside("documentation: links and examples", command)
+            concurrent_step("documentation: links and examples", command)
         }));
     }
     jobs
 }
 
-/// Checks the links of the macros. Their package has no examples of its own, so the step with the
-/// links of the others omits it.
+/// Checks the links of the macros. Their package has no doc tests, so the step that checks the
+/// links of the other packages omits it.
 fn links_of_macros() -> Result<(), String> {
     let mut command = cargo(&["doc", "-p", "linchpin-macros", "--no-deps"]);
     command.args(AS_TESTS).env("RUSTDOCFLAGS", "-D warnings");
-    step_beside("links of the macros", command)
+    concurrent_step("links of the macros", command)
 }
 
 /// Runs lints, links and tests of the search provider.
 pub(crate) fn search() -> Result<(), String> {
     let mut command = cargo(&["test", "-p", SEARCH, "--no-fail-fast"]);
     rustdoc::with_links(lints::with_lints(&mut command)?)?;
-    step_judged("search provider, with lints", command, lints::none_in)
+    concurrent_step_with_check(
+        "search provider, with lints",
+        command,
+        lints::refuse_warnings,
+    )
 }
 
-/// Steps as one job, one after the other: cargo locks the folder that they compile into, and
-/// concurrent ones would wait for each other. A failed step does not stop the next.
+/// Runs steps one after the other as one job. Cargo locks the folder that they compile into, so
+/// concurrent steps would wait for each other. A failed step does not stop the next.
 fn in_turn(jobs: Vec<Job<'_>>) -> Job<'_> {
     Box::new(move || {
         let failed: Vec<String> = jobs.into_iter().filter_map(|job| job().err()).collect();
@@ -205,7 +213,7 @@ mod tests {
     use super::{Job, in_turn};
 
     #[test]
-    fn a_step_in_a_row_that_fails_keeps_no_other_from_running() {
+    fn a_failed_step_of_a_sequence_does_not_stop_the_next() {
         let ran = std::sync::Mutex::new(Vec::new());
         let step = |name: &'static str, done: Result<(), String>| -> Job<'_> {
             let ran = &ran;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::steps::{cargo, step_beside, target};
+use crate::steps::{cargo, concurrent_step, target};
 
 /// The name of the package.
 pub(crate) const NAME: &str = "toy-store";
@@ -28,7 +28,7 @@ pub(crate) fn format() -> Command {
 /// `Cargo.lock`, so they share its compiled dependencies.
 ///
 /// # Errors
-/// A test fails, or the lock file cannot be copied.
+/// If a test fails, or if the lock file cannot be copied.
 pub(crate) fn check() -> Result<(), String> {
     let lock = |folder: PathBuf| folder.join("Cargo.lock");
     std::fs::copy(lock(root()), lock(root().join(FOLDER)))
@@ -38,5 +38,5 @@ pub(crate) fn check() -> Result<(), String> {
     tests
         .env("CARGO_TARGET_DIR", target)
         .env_remove("RUSTFLAGS");
-    step_beside("a store in a crate of its own", tests)
+    concurrent_step("a store in a separate crate", tests)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::{APART, BATCH, Outcome, ROWS, START};
+use crate::{BATCH, Outcome, ROW_INTERVAL_MILLIS, ROWS, START};
 
 /// A separate connection to the database of the store.
 pub(crate) enum ByHand {
@@ -37,7 +37,7 @@ impl ByHand {
         }
     }
 
-    /// Marks the rows of a batch; how many there were.
+    /// Marks the rows of a batch and returns their number.
     pub(crate) async fn see(&self, batch: i64) -> Outcome<u64> {
         match self {
             Self::Sqlite(connection) => {
@@ -50,7 +50,7 @@ impl ByHand {
         }
     }
 
-    /// Numbers over all rows; how many these are.
+    /// Computes aggregates over all rows and returns the number of rows.
     pub(crate) async fn totals(&self) -> Outcome<i64> {
         match self {
             Self::Sqlite(connection) => {
@@ -64,7 +64,7 @@ impl ByHand {
         }
     }
 
-    /// Numbers of every week; how many weeks there are.
+    /// Computes aggregates for each week and returns the number of weeks.
     pub(crate) async fn weeks(&self) -> Outcome<usize> {
         match self {
             Self::Sqlite(connection) => {
@@ -101,7 +101,7 @@ fn seed(connection: &mut Connection) -> rusqlite::Result<()> {
                 values.2,
                 values.3,
                 values.4,
-                START + n * APART,
+                START + n * ROW_INTERVAL_MILLIS,
             ))?;
         }
     }
@@ -112,7 +112,7 @@ fn seed(connection: &mut Connection) -> rusqlite::Result<()> {
 mod postgres {
     use tokio_postgres::{Client, NoTls, Statement};
 
-    use crate::{APART, BATCH, Outcome, ROWS, START};
+    use crate::{BATCH, Outcome, ROW_INTERVAL_MILLIS, ROWS, START};
 
     pub(crate) struct ByHand {
         client: Client,
@@ -144,12 +144,12 @@ mod postgres {
             let rows = format!(
                 "INSERT INTO large_rows (id, title, batch, views, ratio, seen, created_at)
                  SELECT n, 'The title of row ' || n, n / {BATCH}, n % 97, (n % 1000) / 8.0, false,
-                        to_timestamp(({START} + n * {APART}) / 1000)
+                        to_timestamp(({START} + n * {ROW_INTERVAL_MILLIS}) / 1000)
                  FROM generate_series(0::bigint, {last}) AS n",
                 last = ROWS - 1
             );
             self.client.batch_execute(&rows).await?;
-            // As the server does by itself a minute later.
+            // Autovacuum would do this a minute later.
             Ok(self
                 .client
                 .batch_execute("VACUUM ANALYZE large_rows")

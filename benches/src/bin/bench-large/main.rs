@@ -2,7 +2,7 @@
 //! aggregates over all rows compared with hand-written SQL, in one run on one database.
 //!
 //! `cargo xtask bench --large` builds and runs it on a SQLite file, or with `--postgres` on a
-//! server of its own, whose URL is the argument. It exits with 1 if a bound is exceeded.
+//! separate server, whose URL is the argument. It exits with 1 if a bound is exceeded.
 #![allow(missing_docs)] // a program
 
 mod by_hand;
@@ -56,9 +56,10 @@ const ROWS: i64 = 1_000_000;
 const BATCH: i64 = 10_000;
 /// Rows of one page.
 const PAGE: u32 = 25;
+/// The time of the first row, in milliseconds since 1970.
 const START: i64 = 1_700_000_000_000;
-/// Between a row and the next, in milliseconds.
-const APART: i64 = 10_000;
+/// The time between two consecutive rows, in milliseconds.
+const ROW_INTERVAL_MILLIS: i64 = 10_000;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -78,7 +79,7 @@ async fn main() -> Outcome<()> {
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(format!("above the limit: {}", failed.join(", ")).into())
+        Err(format!("beyond the bound: {}", failed.join(", ")).into())
     }
 }
 
@@ -124,11 +125,11 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
             failed.push(what);
         }
     };
-    println!("| what | it | beside | ratio | bound |\n|---|---|---|---|---|");
+    println!("| measurement | ours | baseline | ratio | bound |\n|---|---|---|---|---|");
 
     // The cursor of page 40,000 does not depend on the page size, so the list is read in the
     // largest pages.
-    let deep = cursor_behind(&rows, &cx, ROWS - i64::from(PAGE)).await?;
+    let deep = cursor_after(&rows, &cx, ROWS - i64::from(PAGE)).await?;
     let list = async |cursor: Option<&str>| {
         let started = Instant::now();
         let query = ListQuery::<Row>::new().limit(PAGE);
@@ -147,7 +148,7 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
         last.push(list(Some(&deep)).await?);
     }
     check(
-        "page 40,000 beside page 1",
+        "page 40,000, compared with page 1",
         median(last),
         median(first),
         1.3,
@@ -165,7 +166,7 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
         assert_eq!(changed, 10_000);
     }
     check(
-        "a batch of 10,000 beside hand-written SQL",
+        "a batch of 10,000, compared with hand-written SQL",
         median(ours),
         median(theirs),
         1.1,
@@ -191,24 +192,30 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
         assert_eq!(found, by_hand);
     }
     check(
-        "numbers over a million rows",
+        "aggregates over a million rows, compared with hand-written SQL",
         median(ours),
         median(theirs),
         1.1,
     );
-    check("the same by week", median(weeks), median(by_weeks), 1.1);
+    check(
+        "the same, grouped by week",
+        median(weeks),
+        median(by_weeks),
+        1.1,
+    );
     let grown = peak().saturating_sub(before);
-    println!("\nmost memory held grew by {grown} KiB over the aggregates");
-    // A page cache of SQLite's per connection; a million rows would be a hundred times that.
+    println!("\nthe maximum memory grew by {grown} KiB during the aggregates");
+    // The page cache of a SQLite connection may grow. A million rows in memory would need far more
+    // than this bound.
     if grown > 16 * 1024 {
-        failed.push("memory over the aggregates");
+        failed.push("memory during the aggregates");
     }
     store.close().await;
     Ok(failed)
 }
 
 /// The cursor after this number of rows.
-async fn cursor_behind(
+async fn cursor_after(
     rows: &RowAdapter,
     cx: &Cx,
     wanted: i64,

@@ -1,4 +1,4 @@
-//! The app whose schema changes, in several versions. A process runs one of them.
+//! The benchmark app in several schema versions. Each process runs one version.
 //!
 //! The variables `BENCH_VERSION`, `BENCH_URL` and `BENCH_PORT` name the version, the database and
 //! the port. The migrations are read from the working directory.
@@ -47,7 +47,8 @@ version!(start, [], [Draft, Published], {
     pub body: String,
     pub views: i64,
 });
-// A field changes its type. Both versions can write it.
+// A field changes its type. The transform has a `reverse`, so servers of both versions can write
+// the field during the migration.
 version!(text, [], [Draft, Published], {
     pub body: String,
     #[field(transform = super::views_text)]
@@ -88,7 +89,7 @@ pub(crate) async fn run() -> linchpin::Result<()> {
         "wide" => &wide::POSTS,
         _ => {
             return Err(Error::internal(
-                "usage: bench-migrations measure URL [rate|beside|locks|plans]..",
+                "usage: bench-migrations measure URL [rate|requests|locks|plans]..",
             ));
         }
     };

@@ -64,7 +64,7 @@ impl<'a> Databases<'a> {
     pub(crate) fn client(&self, url: &str) -> Outcome<Client> {
         self.runtime.block_on(async {
             let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-            // It ends with the client.
+            // The task ends when the client is dropped.
             tokio::spawn(connection);
             Ok(client)
         })
@@ -79,7 +79,7 @@ impl<'a> Databases<'a> {
     }
 
     /// An empty database.
-    pub(crate) fn fresh(&self, kind: Kind, name: &str) -> Outcome<String> {
+    pub(crate) fn new_database(&self, kind: Kind, name: &str) -> Outcome<String> {
         if kind == Kind::Postgres {
             self.sql(&self.server, &[&format!("CREATE DATABASE {name}")])?;
         }
@@ -87,15 +87,15 @@ impl<'a> Databases<'a> {
     }
 
     /// A database of the first version with posts.
-    pub(crate) fn filled(
+    pub(crate) fn with_posts(
         &self,
         versions: &Versions,
         kind: Kind,
         name: &str,
         rows: usize,
     ) -> Outcome<String> {
-        let url = self.fresh(kind, name)?;
-        versions.done(START, &url, "apply")?;
+        let url = self.new_database(kind, name)?;
+        versions.run(START, &url, "apply")?;
         let columns = "id, title, status, author_id, created_at, body, views";
         match kind {
             Kind::Sqlite => Connection::open(self.file(name))?.execute_batch(&format!(
@@ -121,7 +121,7 @@ impl<'a> Databases<'a> {
         Ok(url)
     }
 
-    /// A copy of a database that nobody uses.
+    /// Copies a database that no connection uses.
     pub(crate) fn copy(&self, kind: Kind, from: &str, to: &str) -> Outcome<String> {
         match kind {
             Kind::Sqlite => {
@@ -133,7 +133,7 @@ impl<'a> Databases<'a> {
                 &self.server,
                 &[
                     &format!("CREATE DATABASE {to} TEMPLATE {from}"),
-                    // So that the writes of the copy do not slow down what is measured.
+                    // Flushes the copy, so that its writes do not slow down the measurement.
                     "CHECKPOINT",
                 ],
             )?,
@@ -156,7 +156,7 @@ impl<'a> Databases<'a> {
         }
     }
 
-    /// The only number of a query.
+    /// Runs a query that returns one number.
     pub(crate) fn number(&self, kind: Kind, name: &str, sql: &str) -> Outcome<i64> {
         match kind {
             Kind::Sqlite => {

@@ -13,7 +13,7 @@ use crate::table::Table;
 use crate::versions::{Versions, WIDE};
 
 const ROWS: usize = 1_000_000;
-/// Between two looks at the locks.
+/// The pause between two samples of the locks.
 const PAUSE: Duration = Duration::from_millis(1);
 const BOUND: Duration = Duration::from_millis(200);
 
@@ -28,7 +28,7 @@ pub(crate) fn measure(
     versions: &Versions,
     table: &mut Table,
 ) -> Outcome<()> {
-    let url = databases.filled(versions, Kind::Postgres, "locks", ROWS)?;
+    let url = databases.with_posts(versions, Kind::Postgres, "locks", ROWS)?;
     let stop = Arc::new(AtomicBool::new(false));
     let client = databases.client(&url)?;
     let sampler = databases.runtime.spawn(sample(client, Arc::clone(&stop)));
@@ -37,19 +37,19 @@ pub(crate) fn measure(
     let seen = databases.runtime.block_on(sampler)??;
     applied?;
     databases.remove(Kind::Postgres, "locks")?;
-    // A lock that no look found is shorter than the time between two looks.
+    // A lock that is in no sample was shorter than the time between two samples.
     if seen.locks == 0 || seen.gap > BOUND {
         return Err(format!(
-            "{} locks were seen in {} looks, up to {:?} apart",
-            seen.locks, seen.looks, seen.gap
+            "{} of {} samples found a lock; samples were up to {:?} apart",
+            seen.locks, seen.samples, seen.gap
         )
         .into());
     }
     table.at_most(
         &format!(
-            "longest ACCESS EXCLUSIVE lock on a table of a million rows in expand and backfill \
-             ({} looks, {} of them at a lock)",
-            seen.looks, seen.locks
+            "longest ACCESS EXCLUSIVE lock on a table of a million rows during expand and backfill \
+             ({} samples, {} of them with a lock)",
+            seen.samples, seen.locks
         ),
         seen.longest,
         BOUND,
@@ -58,31 +58,31 @@ pub(crate) fn measure(
 }
 
 fn apply(versions: &Versions, url: &str) -> Outcome<()> {
-    versions.done(WIDE, url, "apply --phase expand")?;
+    versions.run(WIDE, url, "apply --phase expand")?;
     let words = versions.backfill(WIDE, url)? + " --duty 1";
-    versions.done(WIDE, url, &words)?;
+    versions.run(WIDE, url, &words)?;
     Ok(())
 }
 
 #[derive(Default)]
 struct Seen {
-    looks: usize,
-    /// The looks that found a lock.
+    samples: usize,
+    /// The number of samples that found a lock.
     locks: usize,
     longest: Duration,
-    /// The longest time between two looks.
+    /// The maximum time between two samples.
     gap: Duration,
 }
 
-/// Looks at the locks again and again. A lock may have begun right after the look before the first
-/// that found it, and ended right before the look after the last one: this time counts.
+/// Samples the locks until `stop` is true. A lock is measured from the last sample before it to the
+/// first sample after it, so its real duration is shorter.
 async fn sample(
     client: Client,
     stop: Arc<AtomicBool>,
 ) -> std::result::Result<Seen, tokio_postgres::Error> {
     let locks = client.prepare(LOCKS).await?;
     let mut seen = Seen::default();
-    let mut held: BTreeMap<(String, String), Instant> = BTreeMap::new();
+    let mut open_locks: BTreeMap<(String, String), Instant> = BTreeMap::new();
     let mut before = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let found = client.query(&locks, &[]).await?;
@@ -90,20 +90,20 @@ async fn sample(
         let mut present = BTreeMap::new();
         for row in &found {
             let key = (row.try_get(0)?, row.try_get(1)?);
-            let since = held.remove(&key).unwrap_or(before);
+            let since = open_locks.remove(&key).unwrap_or(before);
             present.insert(key, since);
         }
-        // Those that are left have ended.
-        let ended = held.values().map(|since| now - *since);
+        // The locks that remain in `open_locks` have ended.
+        let ended = open_locks.values().map(|since| now - *since);
         seen.longest = ended.fold(seen.longest, Duration::max);
-        held = present;
-        seen.looks += 1;
-        seen.locks += usize::from(!held.is_empty());
+        open_locks = present;
+        seen.samples += 1;
+        seen.locks += usize::from(!open_locks.is_empty());
         seen.gap = seen.gap.max(now - before);
         before = now;
         tokio::time::sleep(PAUSE).await;
     }
-    let ended = held.values().map(|since| before - *since);
+    let ended = open_locks.values().map(|since| before - *since);
     seen.longest = ended.fold(seen.longest, Duration::max);
     Ok(seen)
 }

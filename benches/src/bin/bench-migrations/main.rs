@@ -1,17 +1,18 @@
-//! Migrations: the rate of a backfill, what requests feel of it, locks on Postgres, and plans of
-//! many entities.
+//! Migrations: the rate of a backfill, response times during a backfill, locks on Postgres, and
+//! plans of many entities.
 //!
-//! `cargo xtask bench --migrations` builds and runs it with the URL of a server of its own:
-//! `bench-migrations measure URL` prints the rows of a table and exits with 1 if a bound is
-//! exceeded. Otherwise it is an app, with the commands `serve` and `migrate`; see [`app`].
+//! `cargo xtask bench --migrations` builds this program and runs it with the URL of a Postgres
+//! server: `bench-migrations measure URL` prints the rows of a table and exits with 1 if a row is
+//! beyond its bound. With other arguments the program is an app, with the commands `serve` and
+//! `migrate`; see [`app`].
 #![allow(missing_docs)] // a program
 
 mod app;
-mod beside;
 mod databases;
 mod locks;
 mod plans;
 mod rate;
+mod requests;
 mod table;
 mod versions;
 
@@ -46,25 +47,26 @@ fn main() -> Outcome<()> {
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(format!("above the limit: {}", failed.join(", ")).into())
+        Err(format!("beyond the bound: {}", failed.join(", ")).into())
     }
 }
 
-/// Measures all parts, or those that are named. Returns the names of rows beyond their bound.
+/// Measures the parts in `only`, or all if it is empty. Returns the names of rows beyond their
+/// bound.
 fn measure(runtime: &Runtime, folder: &Path, server: &str, only: &[&str]) -> Outcome<Vec<String>> {
     let databases = Databases::new(runtime, folder, server);
     let versions = Versions::record(folder)?;
     let mut table = Table::default();
     let wanted = |part: &str| only.is_empty() || only.contains(&part);
-    println!("| what | it | beside | ratio | bound |\n|---|---|---|---|---|");
+    println!("| measurement | ours | baseline | ratio | bound |\n|---|---|---|---|---|");
     for kind in [Kind::Sqlite, Kind::Postgres] {
         if wanted("rate") {
             rate::measure(&databases, &versions, kind, &mut table)?;
         }
     }
     for kind in [Kind::Sqlite, Kind::Postgres] {
-        if wanted("beside") {
-            beside::measure(&databases, &versions, kind, &mut table)?;
+        if wanted("requests") {
+            requests::measure(&databases, &versions, kind, &mut table)?;
         }
     }
     if wanted("locks") {

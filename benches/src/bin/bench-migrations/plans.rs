@@ -16,12 +16,12 @@ use crate::databases::{Databases, Kind};
 use crate::table::{Table, median};
 
 const ENTITIES: usize = 300;
-/// The plans, whose median counts.
+/// The number of plans; the median counts.
 const ROUNDS: usize = 5;
 const BOUND: Duration = Duration::from_secs(1);
 
 pub(crate) fn measure(databases: &Databases<'_>, kind: Kind, table: &mut Table) -> Outcome<()> {
-    let url = databases.fresh(kind, "plans")?;
+    let url = databases.new_database(kind, "plans")?;
     let database = DatabaseUrl::new(&url);
     let schema = match kind {
         Kind::Sqlite => SqliteProvider::default().schema(&database)?,
@@ -40,8 +40,8 @@ pub(crate) fn measure(databases: &Databases<'_>, kind: Kind, table: &mut Table) 
 async fn plans(store: &dyn SchemaStore) -> Outcome<Vec<Duration>> {
     let (before, after) = (snapshot(false)?, snapshot(true)?);
     let installed = app(vec![before.clone()])?;
-    let of = (&installed.0, &installed.1);
-    apply(store, of, &Options::default(), &mut |_| ())
+    let chain_and_declared = (&installed.0, &installed.1);
+    apply(store, chain_and_declared, &Options::default(), &mut |_| ())
         .await
         .map_err(|refusal| refusal.to_string())?;
     let words = ["migrate", "plan"].map(str::to_owned);
@@ -55,7 +55,7 @@ async fn plans(store: &dyn SchemaStore) -> Outcome<Vec<Duration>> {
             .map_err(|refusal| refusal.to_string())?;
         times.push(started.elapsed());
         let steps = plan.result["migrations"][0]["steps"].as_array();
-        // A column and an index of each.
+        // Each entity gets a column and an index.
         if steps.map(Vec::len) != Some(2 * ENTITIES) {
             return Err(format!("another plan: {:?}", steps.map(Vec::len)).into());
         }
@@ -92,7 +92,8 @@ fn app(snapshots: Vec<Snapshot>) -> Outcome<(Chain, Declared)> {
     Ok((chain, declared))
 }
 
-/// Entities of eight fields and two indexes; when changed, with one more of each.
+/// Entities with eight fields and two indexes. If `changed` is true, each entity has one more field
+/// and one more index.
 fn snapshot(changed: bool) -> Outcome<Snapshot> {
     let mut entities = Map::new();
     for n in 0..ENTITIES {

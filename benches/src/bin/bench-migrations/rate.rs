@@ -1,4 +1,4 @@
-//! The rate of a backfill without pauses, beside a batched `UPDATE` with the same result.
+//! The rate of a backfill without pauses, compared with a batched `UPDATE` with the same result.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use crate::table::{Table, median};
 use crate::versions::{TEXT, Versions};
 
 const ROWS: usize = 500_000;
-/// Rounds of each, in turn; the median counts.
+/// Alternating rounds of each; the median counts.
 const ROUNDS: usize = 5;
-/// The rows of a batch by hand: the most that a backfill takes at once.
+/// The rows of a hand-written batch: the maximum of a batch of the backfill.
 const BATCH: i64 = 10_000;
 
 /// The last key of the next batch.
@@ -30,16 +30,16 @@ pub(crate) fn measure(
     kind: Kind,
     table: &mut Table,
 ) -> Outcome<()> {
-    let url = databases.filled(versions, kind, "rate", ROWS)?;
-    versions.done(TEXT, &url, "apply --phase expand")?;
+    let url = databases.with_posts(versions, kind, "rate", ROWS)?;
+    versions.run(TEXT, &url, "apply --phase expand")?;
     let (mut ours, mut by_hand) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let url = databases.copy(kind, "rate", "ours")?;
         let words = versions.backfill(TEXT, &url)? + " --duty 1";
         let started = Instant::now();
-        versions.done(TEXT, &url, &words)?;
+        versions.run(TEXT, &url, &words)?;
         ours.push(started.elapsed());
-        finished(databases, kind, "ours")?;
+        check_and_remove(databases, kind, "ours")?;
 
         let url = databases.copy(kind, "rate", "by_hand")?;
         by_hand.push(match kind {
@@ -49,12 +49,12 @@ pub(crate) fn measure(
                 databases.runtime.block_on(postgres(&client))?
             }
         });
-        finished(databases, kind, "by_hand")?;
+        check_and_remove(databases, kind, "by_hand")?;
     }
     databases.remove(kind, "rate")?;
     let rate = |times| ROWS as f64 / median(times).as_secs_f64();
     let what = format!(
-        "{}: rows of a backfill at `--duty 1`, beside a batched `UPDATE`",
+        "{}: rows of a backfill at `--duty 1`, compared with a batched `UPDATE`",
         kind.name()
     );
     table.rates(&what, (rate(ours), rate(by_hand)), 0.5);
@@ -62,7 +62,7 @@ pub(crate) fn measure(
 }
 
 /// Checks that each row has its value, and removes the database.
-fn finished(databases: &Databases<'_>, kind: Kind, name: &str) -> Outcome<()> {
+fn check_and_remove(databases: &Databases<'_>, kind: Kind, name: &str) -> Outcome<()> {
     let done = databases.number(kind, name, DONE)?;
     if usize::try_from(done)? != ROWS {
         return Err(format!("{name}: {done} of {ROWS} rows have their value").into());

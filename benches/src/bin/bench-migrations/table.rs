@@ -1,4 +1,4 @@
-//! Rows of the table: a number, the number beside it, and the bound.
+//! Rows of the table: our number, that of the baseline, and the bound.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ pub(crate) struct Table {
 
 impl Table {
     /// Rates whose ratio must be at least `bound`.
-    pub(crate) fn rates(&mut self, what: &str, (it, beside): (f64, f64), bound: f64) {
-        let ratio = it / beside;
-        println!("| {what} | {it:.0}/s | {beside:.0}/s | {ratio:.2} | at least {bound} |");
+    pub(crate) fn rates(&mut self, what: &str, (ours, baseline): (f64, f64), bound: f64) {
+        let ratio = ours / baseline;
+        println!("| {what} | {ours:.0}/s | {baseline:.0}/s | {ratio:.2} | at least {bound} |");
         if ratio < bound {
             self.failed.push(what.to_owned());
         }
     }
 
     /// Times whose ratio must be at most `bound`.
-    pub(crate) fn times(&mut self, what: &str, (it, beside): (Duration, Duration), bound: f64) {
-        let [it, beside] = [it, beside].map(millis);
-        let ratio = it / beside;
-        println!("| {what} | {it:.2} ms | {beside:.2} ms | {ratio:.2} | at most {bound} |");
+    pub(crate) fn times(&mut self, what: &str, (ours, baseline): (Duration, Duration), bound: f64) {
+        let [ours, baseline] = [ours, baseline].map(millis);
+        let ratio = ours / baseline;
+        println!("| {what} | {ours:.2} ms | {baseline:.2} ms | {ratio:.2} | at most {bound} |");
         if ratio > bound {
             self.failed.push(what.to_owned());
         }
     }
 
     /// A time that must be at most `bound`.
-    pub(crate) fn at_most(&mut self, what: &str, it: Duration, bound: Duration) {
-        let (value, most) = (millis(it), bound.as_millis());
-        println!("| {what} | {value:.1} ms | | | at most {most} ms |");
-        if it > bound {
+    pub(crate) fn at_most(&mut self, what: &str, ours: Duration, bound: Duration) {
+        let (value, max) = (millis(ours), bound.as_millis());
+        println!("| {what} | {value:.1} ms | | | at most {max} ms |");
+        if ours > bound {
             self.failed.push(what.to_owned());
         }
     }
@@ -42,8 +42,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The middle one.
-pub(crate) fn median(mut of: Vec<Duration>) -> Duration {
-    of.sort();
-    of[of.len() / 2]
+pub(crate) fn median(mut durations: Vec<Duration>) -> Duration {
+    durations.sort();
+    durations[durations.len() / 2]
 }

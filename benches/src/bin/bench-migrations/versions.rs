@@ -14,11 +14,11 @@ use crate::Outcome;
 pub(crate) const START: &str = "start";
 /// A field has another type.
 pub(crate) const TEXT: &str = "text";
-/// A field has another type, and there is one change of each kind besides.
+/// A field has another type; in addition, there is one change of each other kind.
 pub(crate) const WIDE: &str = "wide";
 
-/// How long a server may take to listen.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a server may take until it listens.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) struct Versions {
     folder: PathBuf,
@@ -39,7 +39,7 @@ impl Versions {
                     fs::copy(file.path(), migrations.join(file.file_name()))?;
                 }
             }
-            versions.done(version, "", &format!("record {version}"))?;
+            versions.run(version, "", &format!("record {version}"))?;
         }
         Ok(versions)
     }
@@ -68,7 +68,7 @@ impl Versions {
     }
 
     /// Runs a command that must succeed, and returns its result.
-    pub(crate) fn done(&self, version: &str, url: &str, words: &str) -> Outcome<Json> {
+    pub(crate) fn run(&self, version: &str, url: &str, words: &str) -> Outcome<Json> {
         let output = self.migrate(version, url, words)?.output()?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -78,9 +78,9 @@ impl Versions {
         Ok(json["result"].take())
     }
 
-    /// The words that start the backfill of the present plan. No copy of a file is made before it.
+    /// The arguments that start the backfill of the current plan without a backup of the file.
     pub(crate) fn backfill(&self, version: &str, url: &str) -> Outcome<String> {
-        let plan = self.done(version, url, "plan")?;
+        let plan = self.run(version, url, "plan")?;
         let digest = plan["approvalDigest"].as_str().ok_or("no approval")?;
         Ok(format!(
             "apply --phase backfill --no-backup --approve {digest}"
@@ -101,7 +101,7 @@ impl Versions {
             child: Running(child),
             address,
         };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         while TcpStream::connect(address).is_err() {
             if Instant::now() > end {
                 return Err(format!("version {version} does not listen").into());
@@ -129,7 +129,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Sends the stop signal and waits for the end, so that its lease ends too.
+    /// Sends the stop signal and waits until the server has ended, so that its lease has ended too.
     pub(crate) fn stop(mut self) -> Outcome<()> {
         let pid = self.child.0.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status()?;

@@ -69,6 +69,6 @@ fn fail_if_exceeded(failed: &[&str]) -> Outcome<()> {
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(format!("above the limit: {}", failed.join(", ")).into())
+        Err(format!("beyond the bound: {}", failed.join(", ")).into())
     }
 }

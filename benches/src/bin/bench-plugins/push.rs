@@ -1,4 +1,4 @@
-//! Encryption of push messages beside the primitives that it consists of.
+//! Encryption of push messages, compared with the cryptographic primitives that it uses.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use linchpin_push::__private::{Receiver, encrypt};
 use crate::Outcome;
 use crate::table::Table;
 
-/// Rounds of each kind, in turn; the median counts.
+/// Alternating rounds of each kind; the median counts.
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(500);
-/// The length of the message, and to which it is padded.
+/// The length of the message before and after padding, in bytes.
 const MESSAGE: usize = 300;
 const PADDED: usize = 512;
 
@@ -25,17 +25,17 @@ pub(crate) fn measure() -> Outcome<Vec<&'static str>> {
     let receiver = Receiver::new(point.as_ref(), &secret).map_err(|_| "keys are refused")?;
     let parsed = ParsedPublicKey::try_from(UnparsedPublicKey::new(&ECDH_P256, point.as_ref()))?;
     let message = [b'x'; MESSAGE];
-    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    let (mut ours, mut primitives_only) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         ours.push(per_second(|| {
             Ok(encrypt(&receiver, &message)?.ok_or("too long")?.len())
         })?);
-        bare.push(per_second(|| primitives(&parsed, &secret, &message))?);
+        primitives_only.push(per_second(|| primitives(&parsed, &secret, &message))?);
     }
     let mut table = Table::default();
     table.at_least(
-        "push messages encrypted on one core, beside the bare primitives",
-        (median(ours), median(bare)),
+        "push messages encrypted on one core, compared with the bare primitives",
+        (median(ours), median(primitives_only)),
         0.9,
     );
     Ok(table.failed)
@@ -67,12 +67,12 @@ impl KeyType for Length {
 
 /// A key pair, an agreement, three derivations and one encryption.
 fn primitives(receiver: &ParsedPublicKey, secret: &[u8], message: &[u8]) -> Outcome<usize> {
-    let own = PrivateKey::generate(&ECDH_P256)?;
-    let point = own.compute_public_key()?;
+    let sender_key = PrivateKey::generate(&ECDH_P256)?;
+    let point = sender_key.compute_public_key()?;
     let mut salt = [0; 16];
     rand::fill(&mut salt)?;
     let (mut keying, mut key, mut nonce) = ([0; 32], [0; 16], [0; 12]);
-    agree(&own, receiver.clone(), "no key", |shared| {
+    agree(&sender_key, receiver.clone(), "no key", |shared| {
         let derived = Salt::new(HKDF_SHA256, secret).extract(shared);
         let filled = derived
             .expand(&[point.as_ref()], Length(32))

@@ -1,5 +1,6 @@
-//! A receiver of deliveries in a process of its own. `/slow` answers after 15 s, everything else at
-//! once. `/stats` answers how many fast requests came, and the time from the first to the last one.
+//! A receiver of deliveries in a separate process. `/slow` responds after 15 s, every other path at
+//! once. `/stats` returns the number of fast and of slow requests, and the time from the first fast
+//! request to the last one in microseconds. `/reset` sets all of them to zero.
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader};
@@ -37,7 +38,7 @@ pub(crate) fn run() -> Outcome<()> {
         loop {
             let (stream, _) = listener.accept().await?;
             let seen = Rc::clone(&seen);
-            // A client that goes away during its request is counted and nothing else.
+            // A client may disconnect at any time; that is not an error of the receiver.
             tokio::task::spawn_local(async move {
                 let _ = answer(stream, &seen).await;
             });
@@ -47,7 +48,7 @@ pub(crate) fn run() -> Outcome<()> {
 
 async fn answer(mut stream: TcpStream, seen: &RefCell<Seen>) -> std::io::Result<()> {
     let mut request = Vec::with_capacity(4 << 10);
-    let whole = loop {
+    let request_length = loop {
         if stream.read_buf(&mut request).await? == 0 {
             return Ok(());
         }
@@ -55,7 +56,7 @@ async fn answer(mut stream: TcpStream, seen: &RefCell<Seen>) -> std::io::Result<
             break head + 4 + body_length(&request[..head]);
         }
     };
-    while request.len() < whole {
+    while request.len() < request_length {
         if stream.read_buf(&mut request).await? == 0 {
             return Ok(());
         }
@@ -112,11 +113,11 @@ pub(crate) struct Receiver {
     port: u16,
 }
 
-/// What a receiver has seen.
+/// The counts of a receiver.
 pub(crate) struct Stats {
     pub(crate) fast: u64,
     pub(crate) slow: u64,
-    /// From the first fast request to the last one.
+    /// The time from the first fast request to the last one.
     pub(crate) span: Duration,
 }
 
@@ -137,7 +138,7 @@ impl Receiver {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    fn ask(&self, path: &str) -> Outcome<String> {
+    fn get(&self, path: &str) -> Outcome<String> {
         let mut line = Line::to(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)))?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n");
         let (_, body, _) = line.ask(request.as_bytes())?;
@@ -145,14 +146,14 @@ impl Receiver {
     }
 
     pub(crate) fn reset(&self) -> Outcome<()> {
-        self.ask("/reset").map(drop)
+        self.get("/reset").map(drop)
     }
 
     pub(crate) fn stats(&self) -> Outcome<Stats> {
-        let text = self.ask("/stats")?;
+        let text = self.get("/stats")?;
         let numbers: Vec<u64> = text.split(' ').map(str::parse).collect::<Result<_, _>>()?;
         let [fast, slow, micros] = numbers[..] else {
-            return Err("the receiver answered something else".into());
+            return Err("`/stats` of the receiver did not return three numbers".into());
         };
         Ok(Stats {
             fast,
@@ -162,8 +163,8 @@ impl Receiver {
     }
 
     /// Waits for this number of fast requests.
-    pub(crate) async fn until(&self, fast: u64, patience: Duration) -> Outcome<Stats> {
-        let end = Instant::now() + patience;
+    pub(crate) async fn until(&self, fast: u64, timeout: Duration) -> Outcome<Stats> {
+        let end = Instant::now() + timeout;
         loop {
             let stats = self.stats()?;
             if stats.fast >= fast {

@@ -1,4 +1,4 @@
-//! Rows of the table: a number, the number beside it, and the bound.
+//! Rows of the table: our number, that of the baseline, and the bound.
 
 /// Prints rows and keeps the names of those beyond their bound.
 #[derive(Default)]
@@ -8,9 +8,14 @@ pub(crate) struct Table {
 
 impl Table {
     /// A ratio that must be at least `bound`.
-    pub(crate) fn at_least(&mut self, what: &'static str, (it, beside): (f64, f64), bound: f64) {
-        let ratio = it / beside;
-        println!("| {what} | {it:.0}/s | {beside:.0}/s | {ratio:.2} | at least {bound} |");
+    pub(crate) fn at_least(
+        &mut self,
+        what: &'static str,
+        (ours, baseline): (f64, f64),
+        bound: f64,
+    ) {
+        let ratio = ours / baseline;
+        println!("| {what} | {ours:.0}/s | {baseline:.0}/s | {ratio:.2} | at least {bound} |");
         if ratio < bound {
             self.failed.push(what);
         }

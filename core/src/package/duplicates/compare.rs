@@ -3,8 +3,8 @@
 use crate::entity::EntityDesc;
 use crate::operation::{RouteSpec, Seg};
 
-/// Returns the bytes of the segment of `path` that starts at `from` (slashes skipped), and its end.
-/// `None` after the last segment.
+/// Returns the start and the end of the first segment of `path` after the position `from` and any
+/// slashes there. `None` after the last segment.
 const fn next_segment(path: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut start = from;
     while start < path.len() && path[start] == b'/' {
@@ -30,7 +30,8 @@ const fn hex(byte: u8) -> Option<u8> {
     }
 }
 
-/// Returns the percent-decoded byte at `at`, and the position of the next byte.
+/// Returns the byte at `at`, percent-decoded if `decode` is true, and the position of the next
+/// byte.
 const fn byte_at(path: &[u8], at: usize, decode: bool) -> (u8, usize) {
     if decode
         && path[at] == b'%'
@@ -42,14 +43,19 @@ const fn byte_at(path: &[u8], at: usize, decode: bool) -> (u8, usize) {
     (path[at], at + 1)
 }
 
+/// A text in a path: the bytes of the path, the start and the end of the text, and whether it is
+/// percent-encoded.
+pub(super) type Span<'a> = (&'a [u8], usize, usize, bool);
+
 /// One segment of a whole route.
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'a> {
-    /// Text between two positions; `true` when it is percent-encoded.
+    /// A static segment, with the members of a [`Span`].
     Text(&'a [u8], usize, usize, bool),
     /// A parameter or wildcard, with the positions of its name.
     Param(&'a [u8], usize, usize),
     Wildcard(&'a [u8], usize, usize),
+    /// There is no further segment.
     End,
 }
 
@@ -77,8 +83,11 @@ impl Base<'static> {
 
 /// Iterates over the entity's path and then over the segments of the route.
 pub(super) struct Walk<'a> {
+    /// The part of the base that is read now.
     base: &'a [u8],
-    then: &'a [u8],
+    /// The second part of the base; empty once it is read.
+    second_base: &'a [u8],
+    /// The position in `base`.
     at: usize,
     segments: &'a [Seg],
     index: usize,
@@ -88,7 +97,7 @@ impl<'a> Walk<'a> {
     pub(super) const fn new(base: Base<'a>, segments: &'a [Seg]) -> Self {
         Self {
             base: base.0.as_bytes(),
-            then: base.1.as_bytes(),
+            second_base: base.1.as_bytes(),
             at: 0,
             segments,
             index: 0,
@@ -107,8 +116,8 @@ impl<'a> Walk<'a> {
             }
             return Piece::Text(self.base, start, end, true);
         }
-        if !self.then.is_empty() {
-            (self.base, self.then, self.at) = (self.then, &[], 0);
+        if !self.second_base.is_empty() {
+            (self.base, self.second_base, self.at) = (self.second_base, &[], 0);
             return self.next();
         }
         if self.index < self.segments.len() {
@@ -123,20 +132,20 @@ impl<'a> Walk<'a> {
     }
 }
 
-pub(super) const fn same_text(
-    a: (&[u8], usize, usize, bool),
-    b: (&[u8], usize, usize, bool),
-) -> bool {
-    let (mut i, mut j) = (a.1, b.1);
-    while i < a.2 && j < b.2 {
-        let (x, next_i) = byte_at(a.0, i, a.3);
-        let (y, next_j) = byte_at(b.0, j, b.3);
-        if x != y {
+/// Whether two texts are equal after percent-decoding.
+pub(super) const fn same_text(a: Span<'_>, b: Span<'_>) -> bool {
+    let (a_bytes, a_start, a_end, a_encoded) = a;
+    let (b_bytes, b_start, b_end, b_encoded) = b;
+    let (mut i, mut j) = (a_start, b_start);
+    while i < a_end && j < b_end {
+        let (a_byte, next_i) = byte_at(a_bytes, i, a_encoded);
+        let (b_byte, next_j) = byte_at(b_bytes, j, b_encoded);
+        if a_byte != b_byte {
             return false;
         }
         (i, j) = (next_i, next_j);
     }
-    i == a.2 && j == b.2
+    i == a_end && j == b_end
 }
 
 /// Whether two routes below two entity paths (with mounts, if these differ) are the same.
@@ -157,8 +166,13 @@ pub(super) const fn same(
         match (a.next(), b.next()) {
             (Piece::End, Piece::End) => return true,
             (Piece::Param(..), Piece::Param(..)) | (Piece::Wildcard(..), Piece::Wildcard(..)) => {}
-            (Piece::Text(x, i, j, k), Piece::Text(y, l, m, n))
-                if same_text((x, i, j, k), (y, l, m, n)) => {}
+            (
+                Piece::Text(a_bytes, a_start, a_end, a_encoded),
+                Piece::Text(b_bytes, b_start, b_end, b_encoded),
+            ) if same_text(
+                (a_bytes, a_start, a_end, a_encoded),
+                (b_bytes, b_start, b_end, b_encoded),
+            ) => {}
             _ => return false,
         }
     }
@@ -171,7 +185,7 @@ pub(super) const fn same_below(a: &RouteSpec, b: &RouteSpec) -> bool {
     }
     let mut i = 0;
     while i < a.segments.len() {
-        let one = match (a.segments[i], b.segments[i]) {
+        let equal = match (a.segments[i], b.segments[i]) {
             (Seg::Lit(x), Seg::Lit(y)) => {
                 x.len() == y.len()
                     && same_text(
@@ -192,7 +206,7 @@ pub(super) const fn same_below(a: &RouteSpec, b: &RouteSpec) -> bool {
             }
             _ => false,
         };
-        if !one {
+        if !equal {
             return false;
         }
         i += 1;
@@ -223,7 +237,7 @@ pub(super) const fn may_meet(a: u64, b: u64) -> bool {
 }
 
 /// Returns a mount without its leading and trailing slashes.
-pub(super) const fn whole(mount: &str) -> (&[u8], usize, usize, bool) {
+pub(super) const fn trim_slashes(mount: &str) -> Span<'_> {
     let bytes = mount.as_bytes();
     let (mut from, mut to) = (0, bytes.len());
     while from < to && bytes[from] == b'/' {

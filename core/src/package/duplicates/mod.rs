@@ -2,13 +2,13 @@
 //!
 //! Two routes are duplicates if their methods and normalised segments are equal. Duplicate slashes
 //! collapse, static text is compared percent-decoded, and the names of parameters and wildcards do
-//! not count. HEAD counts as GET. A static segment beside a parameter is no duplicate; it takes
-//! precedence.
+//! not count. HEAD counts as GET. A static segment and a parameter at the same position are no
+//! duplicates; the static segment takes precedence.
 
 mod compare;
 pub mod sentence;
 
-use self::compare::{Base, beginning, may_meet, same, same_below, same_text, whole};
+use self::compare::{Base, beginning, may_meet, same, same_below, same_text, trim_slashes};
 use self::sentence::{Mounted, Sentence, stop};
 use super::{EntityEntry, Package};
 use crate::entity::{EntityDesc, SourceLine};
@@ -40,7 +40,7 @@ impl Declared {
         None
     }
 
-    /// Returns its route at a position; `None` if it is disabled.
+    /// Returns its route at a position; `None` after the last route, or if it is disabled.
     const fn route(self, entity: &EntityDesc, index: usize) -> Option<RouteSpec> {
         match self {
             Self::Crud(crud) if index == 0 && !entity.routes[crud].disabled => {
@@ -54,6 +54,7 @@ impl Declared {
         }
     }
 
+    /// Returns the kind and the name for messages: `generated ` and `get`.
     const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::Crud(crud) => ("generated ", CRUD[crud]),
@@ -195,7 +196,10 @@ pub const fn assert_distinct_routes(packages: &[&Package]) {
     while p < packages.len() {
         let mut q = 0;
         while q < p {
-            if same_text(whole(packages[q].mount), whole(packages[p].mount)) {
+            if same_text(
+                trim_slashes(packages[q].mount),
+                trim_slashes(packages[p].mount),
+            ) {
                 assert_packages_apart(packages[q], packages[p]);
             }
             q += 1;
@@ -277,6 +281,7 @@ pub fn find_duplicates(packages: &[&Package]) -> Vec<String> {
     found
 }
 
+/// Returns a route with its declaration and the source location of the declaration.
 fn placed<'a>(
     base: &'a (String, &'a str),
     route: &'a RouteSpec,
@@ -294,6 +299,7 @@ fn placed<'a>(
     )
 }
 
+/// Returns the error message for two declarations of the same route.
 fn sentence(first: &(Mounted<'_>, SourceLine), second: &(Mounted<'_>, SourceLine)) -> String {
     let text = |write: &dyn Fn(&mut Sentence)| {
         let mut text = Sentence::new();

@@ -4,7 +4,7 @@ use super::Declared;
 use super::compare::{Base, Piece, Walk};
 use crate::operation::RouteSpec;
 
-/// A text that const code builds without allocation.
+/// A text of at most 1024 bytes that const code builds without allocation; the rest is cut off.
 pub struct Sentence {
     bytes: [u8; 1024],
     len: usize,
@@ -19,7 +19,7 @@ impl Sentence {
         }
     }
 
-    /// Returns the text so far, as far as it is valid UTF-8.
+    /// Returns the text so far. A character that the end of the buffer cuts off is replaced.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes[..self.len]).into_owned()
     }
@@ -107,6 +107,7 @@ impl Sentence {
         }
     }
 
+    /// Fails to compile with the text.
     #[track_caller]
     #[doc(hidden)]
     pub const fn stop(&self) -> ! {
@@ -114,7 +115,7 @@ impl Sentence {
         match std::str::from_utf8(text) {
             Ok(text) => panic!("{}", text),
             // The buffer ends inside a character.
-            Err(_) => panic!("linchpin: duplicate route"),
+            Err(_) => panic!("linchpin: the text of a message is too long"),
         }
     }
 }
@@ -127,6 +128,7 @@ pub(super) struct Mounted<'a> {
     pub(super) route: &'a RouteSpec,
 }
 
+/// Fails to compile with the message for two declarations of the same route.
 pub(super) const fn stop(first: &Mounted<'_>, second: &Mounted<'_>) -> ! {
     let mut text = Sentence::new();
     text.push("linchpin: duplicate route ");

@@ -11,7 +11,7 @@ fn same_paths(a: (&str, &[Seg]), b: (&str, &[Seg])) -> bool {
 }
 
 #[test]
-fn parameter_names_do_not_count() {
+fn routes_that_differ_in_parameter_names_are_equal() {
     assert!(same_paths(
         ("posts", &[Seg::Param("id")]),
         ("posts", &[Seg::Param("slug")])
@@ -31,7 +31,7 @@ fn parameter_names_do_not_count() {
 }
 
 #[test]
-fn slashes_collapse_and_text_is_decoded() {
+fn paths_are_equal_after_collapsing_slashes_and_decoding() {
     assert!(same_paths(
         ("/news//posts/", &[]),
         ("news", &[Seg::Lit("posts")])
@@ -49,7 +49,7 @@ fn slashes_collapse_and_text_is_decoded() {
 }
 
 #[test]
-fn methods_count() {
+fn routes_with_different_methods_do_not_collide() {
     let (get, post) = (
         RouteSpec {
             method: Method::Get,
@@ -66,22 +66,22 @@ fn methods_count() {
     );
 }
 
-fn meet(a: Base<'_>, b: Base<'_>) -> bool {
+fn may_share_a_route(a: Base<'_>, b: Base<'_>) -> bool {
     may_meet(beginning(a), beginning(b))
 }
 
 #[test]
-fn only_paths_with_a_common_beginning_are_compared() {
+fn only_paths_with_a_common_prefix_are_compared() {
     assert!(
-        meet(Base("", "posts"), Base("", "posts/comments"))
-            && meet(Base("", ""), Base("", "posts"))
-            && meet(Base("", "{tenant}/a"), Base("", "posts"))
+        may_share_a_route(Base("", "posts"), Base("", "posts/comments"))
+            && may_share_a_route(Base("", ""), Base("", "posts"))
+            && may_share_a_route(Base("", "{tenant}/a"), Base("", "posts"))
     );
-    assert!(!meet(Base("", "posts"), Base("", "comments")));
+    assert!(!may_share_a_route(Base("", "posts"), Base("", "comments")));
 }
 
 #[test]
-fn routes_below_one_path_are_compared_alike() {
+fn both_comparisons_agree_for_routes_below_one_path() {
     let lists: [&[Seg]; 8] = [
         &[],
         &[Seg::Param("id")],
@@ -104,13 +104,16 @@ fn routes_below_one_path_are_compared_alike() {
                     segments: b,
                 },
             );
-            let whole = same(Base("", "x"), &a, Base("", "x"), &b);
-            assert_eq!(same_below(&a, &b), whole, "{a:?} {b:?}");
+            let same_with_path = same(Base("", "x"), &a, Base("", "x"), &b);
+            assert_eq!(same_below(&a, &b), same_with_path, "{a:?} {b:?}");
         }
     }
 }
 
 #[test]
-fn beginnings_are_decoded() {
-    assert!(meet(Base("", "caf%C3%A9/a"), Base("", "café/b")));
+fn path_prefixes_are_percent_decoded() {
+    assert!(may_share_a_route(
+        Base("", "caf%C3%A9/a"),
+        Base("", "café/b")
+    ));
 }

@@ -1,4 +1,4 @@
-//! Aggregates over records, in the simplest form.
+//! Aggregates over records in memory.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::store::{Compute, Function, Group};
 use crate::{Error, Problem, Result, Value};
 
 /// The error for a sum that an integer cannot hold.
-fn beyond() -> Error {
+fn sum_overflow() -> Error {
     Error::invalid(Problem::new(
         "",
         "range",
-        "a sum is beyond the range of whole numbers",
+        "a sum is outside of the range of 64-bit integers",
     ))
 }
 
@@ -63,14 +63,14 @@ impl<'a> Groups<'a> {
     /// Returns the rows: the keys, then the computed values.
     pub(super) fn rows(self, entity: &EntityDesc) -> impl Iterator<Item = Result<Vec<Value>>> {
         let compute = self.compute;
-        let whole = |c: &Compute| matches!(c.kind(entity), crate::entity::Kind::Integer);
-        let wholes: Vec<bool> = compute.iter().map(whole).collect();
+        let is_integer = |c: &Compute| matches!(c.kind(entity), crate::entity::Kind::Integer);
+        let are_integers: Vec<bool> = compute.iter().map(is_integer).collect();
         self.found.into_iter().map(move |(keys, sums)| {
             let computed = compute
                 .iter()
-                .zip(&wholes)
+                .zip(&are_integers)
                 .zip(sums)
-                .map(|((compute, whole), sum)| sum.value(compute.function, *whole));
+                .map(|((compute, is_integer), sum)| sum.value(compute.function, *is_integer));
             keys.into_iter()
                 .map(|Key(value)| Ok(value))
                 .chain(computed)
@@ -82,11 +82,12 @@ impl<'a> Groups<'a> {
 /// The values from which every function is computed.
 #[derive(Clone, Default)]
 struct Sum {
+    /// The number of values that are not null; for `Count` the number of records.
     count: i64,
-    whole: i128,
-    /// The sum of doubles, with the lost low-order bits.
+    integer: i128,
     double: f64,
-    lost: f64,
+    /// The sum of the low-order bits that `double` has lost by rounding.
+    rounding_error: f64,
     least: Option<Value>,
     greatest: Option<Value>,
 }
@@ -98,11 +99,11 @@ impl Sum {
         }
         self.count += 1;
         match value {
-            Value::Int(n) => self.whole += i128::from(*n),
+            Value::Int(n) => self.integer += i128::from(*n),
             Value::Float(f) => {
                 // Neumaier summation: the order of values hardly affects the result.
                 let sum = self.double + f;
-                self.lost += if self.double.abs() >= f.abs() {
+                self.rounding_error += if self.double.abs() >= f.abs() {
                     (self.double - sum) + f
                 } else {
                     (f - sum) + self.double
@@ -111,27 +112,30 @@ impl Sum {
             }
             _ => {}
         }
-        let against = |other: &Option<Value>| {
+        let compared_with = |other: &Option<Value>| {
             other
                 .as_ref()
                 .map(|other| compare(value.as_ref(), other.as_ref()))
         };
-        if against(&self.least).is_none_or(std::cmp::Ordering::is_lt) {
+        if compared_with(&self.least).is_none_or(std::cmp::Ordering::is_lt) {
             self.least = Some(value.clone());
         }
-        if against(&self.greatest).is_none_or(std::cmp::Ordering::is_gt) {
+        if compared_with(&self.greatest).is_none_or(std::cmp::Ordering::is_gt) {
             self.greatest = Some(value.clone());
         }
     }
 
-    fn value(self, function: Function, whole: bool) -> Result<Value> {
-        let double = self.double + self.lost;
+    /// Returns the result of a function. If `is_integer` is true, a sum is an integer.
+    fn value(self, function: Function, is_integer: bool) -> Result<Value> {
+        let double = self.double + self.rounding_error;
         Ok(match function {
             Function::Count => Value::Int(self.count),
-            Function::Sum if whole => Value::Int(i64::try_from(self.whole).map_err(|_| beyond())?),
+            Function::Sum if is_integer => {
+                Value::Int(i64::try_from(self.integer).map_err(|_| sum_overflow())?)
+            }
             Function::Sum => Value::Float(double),
             Function::Avg if self.count == 0 => Value::Null,
-            Function::Avg => Value::Float((self.whole as f64 + double) / self.count as f64),
+            Function::Avg => Value::Float((self.integer as f64 + double) / self.count as f64),
             Function::Min => self.least.unwrap_or_default(),
             Function::Max => self.greatest.unwrap_or_default(),
         })

@@ -16,7 +16,7 @@ use crate::filter::{Filter, Source};
 use crate::layout::record_is_live;
 use crate::{Error, Result, Value};
 
-/// A value in sort order: null first, then the order of filters.
+/// A value whose order is that of sorts and filters, see [`compare`]. Null is smallest.
 #[derive(Clone, Debug)]
 pub struct Key(pub Value);
 
@@ -83,9 +83,10 @@ pub fn unique_key(
     Some(fields.map(|f| Key(record[f].clone())).collect())
 }
 
-/// Whether an upsert by `keys` that inserts `new` changes `old` instead.
+/// Whether an upsert by `keys` changes the record `old` instead of inserting `new`.
 pub fn same_keys(entity: &EntityDesc, keys: &[usize], new: &[Value], old: &[Value]) -> bool {
-    // Deleted records and records of other tenants are outside a unique constraint.
+    // Deleted records are outside a unique constraint. So are records of other tenants, unless the
+    // constraint holds across tenants.
     let unique = entity
         .uniques
         .iter()
@@ -99,7 +100,7 @@ pub fn same_keys(entity: &EntityDesc, keys: &[usize], new: &[Value], old: &[Valu
     }
 }
 
-/// The records that a statement can look at, and the arguments of the call.
+/// The records that a statement can read, and the arguments of the call.
 pub struct Sight<'a, I> {
     /// The entity of the records.
     pub entity: &'a EntityDesc,
@@ -136,7 +137,8 @@ where
         found
     }
 
-    /// Runs a plan that reads. A plan that locks only reads: the caller keeps other writers out.
+    /// Runs a plan that reads. A plan that locks is run as a plain read: the caller must exclude
+    /// other writers.
     ///
     /// # Errors
     /// `internal` for a plan that writes or needs SQL, and for a missing argument;
@@ -183,7 +185,7 @@ where
             | Plan::Insert
             | Plan::Update { .. }
             | Plan::Delete { .. }
-            | Plan::Upsert { .. } => Err(Error::internal("the plan does not only read values")),
+            | Plan::Upsert { .. } => Err(Error::internal("the plan does more than read values")),
         }
     }
 
@@ -202,7 +204,7 @@ where
         limit: Option<&Source>,
         rows: &mut Rows,
     ) -> Result<()> {
-        let limit = most(limit, self.args)?;
+        let limit = number_of(limit, self.args)?;
         let (position, skip) = match after {
             None => (None, 0),
             Some(After::Keys(keys)) => (Some(position(keys, self.args)?), 0),
@@ -211,10 +213,10 @@ where
                     index: *slot,
                     nullable: false,
                 };
-                (None, most(Some(&slot), self.args)?)
+                (None, number_of(Some(&slot), self.args)?)
             }
         };
-        let behind = |record: &R| match &position {
+        let is_after_position = |record: &R| match &position {
             None => true,
             Some(position) => {
                 let record = record.as_ref();
@@ -222,7 +224,9 @@ where
                 first_difference(values.map(|(o, key)| (o, &record[o.field], *key))).is_gt()
             }
         };
-        let found = self.found(filter).filter(|record| behind(record));
+        let found = self
+            .found(filter)
+            .filter(|record| is_after_position(record));
         match order {
             // The records are already in the order of keys, so the first ones are the result.
             [] | [Order { desc: false, .. }]
@@ -267,19 +271,19 @@ where
         limit: Option<&Source>,
         rows: &mut Rows,
     ) -> Result<()> {
-        let limit = most(limit, self.args)?;
-        let mut found: BTreeMap<Key, Vec<&R>> = wanted(self.args.get(slot))?
+        let limit = number_of(limit, self.args)?;
+        let mut found: BTreeMap<Key, Vec<&R>> = list_values(self.args.get(slot))?
             .into_iter()
             .map(|value| (Key(value), Vec::new()))
             .collect();
         for record in self.found(filter) {
-            if let Some(those) = found.get_mut(&Key(record.as_ref()[field].clone())) {
-                those.push(record);
+            if let Some(records) = found.get_mut(&Key(record.as_ref()[field].clone())) {
+                records.push(record);
             }
         }
-        for mut those in found.into_values() {
-            those.sort_by(|a, b| order_by(order, a.as_ref(), b.as_ref()));
-            for record in those.iter().take(limit) {
+        for mut records in found.into_values() {
+            records.sort_by(|a, b| order_by(order, a.as_ref(), b.as_ref()));
+            for record in records.iter().take(limit) {
                 if !rows.push(record.as_ref()) {
                     return Ok(());
                 }
@@ -296,35 +300,38 @@ where
         limit: u32,
         rows: &mut Rows,
     ) -> Result<()> {
-        let divided = by_value.iter().map(|field| {
+        // First the whole groups, then for each field of `by_value` the groups divided by its
+        // values: see `aggregate_kinds`.
+        let dividing_fields = by_value.iter().map(|field| {
             Some(Group {
                 field: *field,
                 truncate: None,
             })
         });
-        let mut left = limit as usize;
-        for (part, value) in std::iter::once(None).chain(divided).enumerate() {
-            let by: Vec<Group> = groups.iter().copied().chain(value).collect();
+        let mut rows_left = limit as usize;
+        for (part, dividing) in std::iter::once(None).chain(dividing_fields).enumerate() {
+            let by: Vec<Group> = groups.iter().copied().chain(dividing).collect();
             let mut found = Groups::new(&by, compute, self.args);
             self.found(filter)
                 .for_each(|record| found.add(record.as_ref()));
-            for row in found.rows(self.entity).take(left) {
+            for row in found.rows(self.entity).take(rows_left) {
                 let mut row = row?;
                 if !by_value.is_empty() {
                     // The number of the part, the keys, a column of each value, and the computed
                     // values.
                     let computed = row.split_off(by.len());
-                    let own = value.and_then(|_| row.pop());
+                    let dividing_value = dividing.and_then(|_| row.pop());
                     let mut values = vec![Value::Null; by_value.len()];
-                    if let (Some(place), Some(own)) =
-                        (part.checked_sub(1).and_then(|at| values.get_mut(at)), own)
-                    {
-                        *place = own;
+                    if let (Some(column), Some(value)) = (
+                        part.checked_sub(1).and_then(|at| values.get_mut(at)),
+                        dividing_value,
+                    ) {
+                        *column = value;
                     }
                     row.insert(0, Value::Int(part as i64));
                     row.extend(values.into_iter().chain(computed));
                 }
-                left -= 1;
+                rows_left -= 1;
                 if !rows.push(&row[..]) {
                     return Ok(());
                 }
@@ -334,7 +341,8 @@ where
     }
 }
 
-fn most(limit: Option<&Source>, args: &[Value]) -> Result<usize> {
+/// Returns the number in a source; `usize::MAX` without a source.
+fn number_of(limit: Option<&Source>, args: &[Value]) -> Result<usize> {
     match limit.map(|source| fixed(source, args)) {
         None => Ok(usize::MAX),
         Some(Some(Value::Int(n))) => Ok(usize::try_from(*n).unwrap_or(0)),
@@ -343,7 +351,7 @@ fn most(limit: Option<&Source>, args: &[Value]) -> Result<usize> {
 }
 
 /// Returns the values of a list that is one argument.
-fn wanted(list: Option<&Value>) -> Result<Vec<Value>> {
+fn list_values(list: Option<&Value>) -> Result<Vec<Value>> {
     match list {
         Some(Value::Strings(list)) => Ok(list.iter().cloned().map(Value::Text).collect()),
         Some(Value::Json(text)) => {
@@ -362,6 +370,7 @@ fn wanted(list: Option<&Value>) -> Result<Vec<Value>> {
     }
 }
 
+/// Returns the values of a page position; see [`After::Keys`].
 fn position<'a>(keys: &[Option<usize>], args: &'a [Value]) -> Result<Vec<&'a Value>> {
     let key = |slot: &Option<usize>| match slot {
         None => Ok(&Value::Null),

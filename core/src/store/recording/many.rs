@@ -1,12 +1,12 @@
 //! Events about many records: their keys and states, in chunks.
 
 /// The maximum number of keys in one event.
-const KEYS: usize = 500;
-/// The same if they have states. It is less, because a consumer may write something for each
-/// record, and repeats the whole event after a failure.
-const JUDGED: usize = 100;
+const MAX_KEYS: usize = 500;
+/// The maximum number of keys in one event with states. It is smaller, because a consumer may write
+/// something for each record, and repeats the whole event after a failure.
+const MAX_KEYS_WITH_STATES: usize = 100;
 /// The maximum number of bytes of keys and states in one event, unless one record alone has more.
-const BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// The records of one event.
 pub(super) struct Chunk<'a> {
@@ -14,7 +14,7 @@ pub(super) struct Chunk<'a> {
     pub(super) keys: &'a [String],
     /// An array of the states in the order of the keys, as JSON.
     pub(super) states: Option<Vec<u8>>,
-    /// The same of the records before the change; null for a record that was not read.
+    /// An array of the states before the change, as JSON; null for a record that was not read.
     pub(super) before: Option<Vec<u8>>,
 }
 
@@ -24,7 +24,8 @@ pub(super) fn before_of<'a>(before: &'a [(String, Vec<u8>)], key: &str) -> Optio
     found.ok().map(|at| before[at].1.as_slice())
 }
 
-/// Splits the records of a statement. There is at least one chunk, which may be empty.
+/// Splits the records of a statement. `states` are in the order of `keys`; `before` is sorted by
+/// key. There is at least one chunk, which may be empty.
 pub(super) fn chunks<'a>(
     keys: &'a [String],
     states: Option<&[Vec<u8>]>,
@@ -35,14 +36,18 @@ pub(super) fn chunks<'a>(
         let state = states.map_or(0, |states| states[at].len());
         keys[at].len() + state + earlier(at).map_or(0, <[u8]>::len)
     };
-    let most = if states.is_some() { JUDGED } else { KEYS };
+    let most = if states.is_some() {
+        MAX_KEYS_WITH_STATES
+    } else {
+        MAX_KEYS
+    };
     let mut all = Vec::new();
     let mut start = 0;
     while start < keys.len() || all.is_empty() {
         let (mut end, mut sum) = (start, 0);
         while end < keys.len() && end - start < most {
             sum += bytes(end);
-            if sum > BYTES && end > start {
+            if sum > MAX_BYTES && end > start {
                 break;
             }
             end += 1;
@@ -88,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_has_so_many_keys_and_so_many_bytes() {
+    fn chunks_are_limited_in_keys_and_bytes() {
         assert_eq!(sizes(&chunks(&[], None, &[])), [(0, 0)]);
         assert_eq!(sizes(&chunks(&[], Some(&[]), &[])), [(0, 2)]);
         let all = keys(1203);
@@ -109,14 +114,14 @@ mod tests {
         assert!(
             sizes(&parts)
                 .iter()
-                .all(|(n, bytes)| *n == 1 || *bytes <= BYTES)
+                .all(|(n, bytes)| *n == 1 || *bytes <= MAX_BYTES)
         );
         let again: Vec<String> = parts.iter().flat_map(|chunk| chunk.keys.to_vec()).collect();
         assert_eq!(again, ten);
     }
 
     #[test]
-    fn states_stand_in_the_order_of_the_keys() {
+    fn states_have_the_order_of_the_keys() {
         let two = vec!["b".to_owned(), "a".to_owned()];
         let states = [br#"{"n":2}"#.to_vec(), br#"{"n":1}"#.to_vec()];
         let before = [("b".to_owned(), b"{}".to_vec())];
@@ -124,7 +129,7 @@ mod tests {
         let text = |part: &Option<Vec<u8>>| String::from_utf8(part.clone().unwrap()).unwrap();
         assert_eq!(text(&parts[0].states), r#"[{"n":2},{"n":1}]"#);
         assert_eq!(text(&parts[0].before), "[{},null]");
-        // Without a state nobody reads what was before.
+        // Without states, the earlier states are not needed either.
         assert!(chunks(&two, None, &before)[0].before.is_none());
     }
 }

@@ -33,9 +33,10 @@ pub struct RouteEvent {
     /// Whether one event for all records replaces one event per record. It contains the number of
     /// records.
     pub counts: bool,
-    /// Only consumers that need every record receive it.
+    /// Whether only consumers that need every record receive it.
     pub internal: bool,
-    /// The most bytes of a payload that a consumer wants. A larger one is replaced by a reference.
+    /// The maximum number of bytes of a payload that a consumer accepts. A larger payload is
+    /// replaced by a reference.
     pub largest: usize,
 }
 
@@ -91,7 +92,7 @@ pub struct Recording {
     keys: Option<Vec<String>>,
     /// The states of the records with these keys; `None` if no consumer needs them.
     states: Option<Vec<Vec<u8>>>,
-    /// Keys of records, sorted, and the fields that conditions read as they were before.
+    /// Keys of records, sorted, with the earlier values of the fields that conditions read.
     before: Vec<(String, Vec<u8>)>,
     /// The id of the first event; `None` if the events are internal.
     pub first: Option<Uuid>,
@@ -112,7 +113,7 @@ struct Recorded {
 }
 
 impl Recording {
-    /// Creates an empty recording for a call of `actor`, who has a tenant.
+    /// Creates an empty recording for a call of `actor`, with the actor's tenant.
     pub fn new(
         route: Arc<RouteEvent>,
         (actor, tenant): (ActorRef, Option<String>),
@@ -141,7 +142,7 @@ impl Recording {
 
     /// Stores whether the plan inserts or deletes.
     #[doc(hidden)]
-    pub fn of(&mut self, plan: &Plan) {
+    pub fn set_plan(&mut self, plan: &Plan) {
         self.inserts = matches!(plan, Plan::Insert);
         self.removes = matches!(plan, Plan::Delete { .. });
     }
@@ -152,10 +153,10 @@ impl Recording {
         self.route.counts && self.keys.is_none()
     }
 
-    /// Keeps the fields that conditions of consumers read, of records as they are before the
-    /// statement.
+    /// Stores the earlier states of the records that the statement changes. `before` has the
+    /// records before the statement; only the fields that conditions of consumers read are kept.
     #[doc(hidden)]
-    pub fn witness(&mut self, before: &[Box<[Value]>]) {
+    pub fn set_before(&mut self, before: &[Box<[Value]>]) {
         let unread = self.route.counts && self.states.is_none();
         let (Some(read), false) = (&self.route.read, unread) else {
             return;
@@ -172,7 +173,7 @@ impl Recording {
 
     /// Adds a record that the statement wrote or removed.
     #[doc(hidden)]
-    pub fn take<R: Row + ?Sized>(&mut self, row: &R) {
+    pub fn add<R: Row + ?Sized>(&mut self, row: &R) {
         let entity = self.route.entity;
         if self.route.counts {
             if let Some(keys) = &mut self.keys {
@@ -229,12 +230,12 @@ impl Recording {
                 let parts = many::chunks(&keys, states.as_deref(), &self.before);
                 for (n, part) in parts.iter().enumerate() {
                     let internal = self.route.internal || n > 0;
-                    entries.push(self.of_many(count, created, part, internal));
+                    entries.push(self.entry_for_many(count, created, part, internal));
                 }
             }
         } else {
             for record in std::mem::take(&mut self.records) {
-                entries.push(self.of_one(record, created));
+                entries.push(self.entry_for_one(record, created));
             }
         }
         self.first = entries
@@ -271,15 +272,22 @@ impl Recording {
         }
     }
 
-    fn of_many(&self, count: usize, created: bool, part: &Chunk<'_>, internal: bool) -> Entry {
+    /// An entry about many records: their number, and the keys and states of one chunk of them.
+    fn entry_for_many(
+        &self,
+        count: usize,
+        created: bool,
+        part: &Chunk<'_>,
+        internal: bool,
+    ) -> Entry {
         let mut event = self.event(created);
         event.keys = part.keys.to_vec();
         let data = format!("{{\"count\":{count}}}").into_bytes();
         let before = part.before.as_deref().filter(|_| !self.removes);
-        let of = if self.removes { "before" } else { "after" };
+        let state_time = if self.removes { "before" } else { "after" };
         let parts = Parts {
             payload: data.len(),
-            of: part.states.is_some().then_some(of),
+            state_time: part.states.is_some().then_some(state_time),
             state: part.states.as_deref(),
             before,
             internal,
@@ -296,7 +304,7 @@ impl Recording {
         self.finish(event, text, internal)
     }
 
-    fn of_one(&self, record: Recorded, created: bool) -> Entry {
+    fn entry_for_one(&self, record: Recorded, created: bool) -> Entry {
         let mut event = self.event(created);
         if self.route.entity.tenant.is_some() {
             event.tenant_id = record.tenant;
@@ -314,7 +322,7 @@ impl Recording {
         event.record_id = Some(record.key);
         let parts = Parts {
             payload: record.payload,
-            of: Some(if self.removes { "before" } else { "after" }),
+            state_time: Some(if self.removes { "before" } else { "after" }),
             state: record.state.as_deref(),
             before,
             internal: self.route.internal,
@@ -344,7 +352,9 @@ impl Recording {
         }
     }
 
-    /// The text that the payload shares, and the places of the payload and of the fields beyond it.
+    /// Returns the text that the payload shares, and the ranges of the payload and of the fields
+    /// beyond it. The text is the JSON for the outbox if the event is stored, else only the payload
+    /// and the fields beyond it.
     fn text(
         &self,
         event: &EntityEvent,
@@ -382,19 +392,24 @@ fn key_of(value: ValueRef<'_>) -> String {
     }
 }
 
-/// The parts of the JSON of an event that are not in the event.
+/// The parts of the JSON of an event that [`EntityEvent`] does not contain.
 #[derive(Default)]
 struct Parts<'a> {
     /// The length of the payload. The fields beyond it follow.
     payload: usize,
-    of: Option<&'static str>,
+    /// `before` or `after`: whether the record had the stored state before or after the change. The
+    /// stored state is `state`, or else the payload with the fields beyond it.
+    state_time: Option<&'static str>,
+    /// The state if it is not the payload with the fields beyond it.
     state: Option<&'a [u8]>,
+    /// The state before a change that does not remove records.
     before: Option<&'a [u8]>,
+    /// Whether only consumers that need every record receive the event.
     internal: bool,
 }
 
 impl Parts<'_> {
-    /// The JSON of an event for the outbox, and the places of the payload and of the fields beyond
+    /// The JSON of an event for the outbox, and the ranges of the payload and of the fields beyond
     /// it.
     fn stored(
         &self,
@@ -417,7 +432,7 @@ impl Parts<'_> {
         text(b",\"actorId\":", event.actor.id.as_deref());
         text(b",\"tenant\":", event.tenant_id.as_deref());
         text(b",\"request\":", Some(&event.request_id));
-        text(b",\"of\":", self.of);
+        text(b",\"of\":", self.state_time);
         out.extend_from_slice(b",\"at\":");
         write_value(ValueRef::Int(event.at.millis()), &mut out);
         if let Some(version) = event.version {
@@ -438,9 +453,9 @@ impl Parts<'_> {
             out.extend_from_slice(value);
             Some(from..out.len())
         };
-        let yes = |flag: bool| flag.then_some(&b"true"[..]);
-        json(b",\"internal\":", yes(self.internal));
-        json(b",\"ref\":", yes(event.payload_ref.is_some()));
+        let true_if = |flag: bool| flag.then_some(&b"true"[..]);
+        json(b",\"internal\":", true_if(self.internal));
+        json(b",\"ref\":", true_if(event.payload_ref.is_some()));
         json(b",\"state\":", self.state);
         json(b",\"before\":", self.before);
         let beyond = json(b",\"beyond\":", Some(&data[self.payload..]));

@@ -131,7 +131,7 @@ impl Reader<'_> {
             if matches!(&source, Source::Param(i) if self.params[*i].list) {
                 return Err(FilterError::new(
                     path,
-                    "a list parameter fits `$in` and `$nin` only",
+                    "only `$in` and `$nin` take a list parameter",
                 ));
             }
             return Ok(Operand::One(source));
@@ -181,7 +181,7 @@ impl Reader<'_> {
                 } else {
                     Err(FilterError::new(
                         path,
-                        "`now` compares with dates; the text itself is written { \"$literal\": \"now\" }",
+                        "`now` is only for dates; write the text as { \"$literal\": \"now\" }",
                     ))
                 }
             }
@@ -203,7 +203,7 @@ impl Reader<'_> {
             },
             Json::Array(_) => Err(FilterError::new(
                 path,
-                "a list fits `$in` and `$nin` only; a whole list is written { \"$literal\": [..] }",
+                "only `$in` and `$nin` take a list; write a list as a value as { \"$literal\": [..] }",
             )),
             json => literal(field, op, json, path).map(Source::Value),
         }
@@ -270,7 +270,7 @@ fn literal(field: &FieldDesc, op: Op, json: &Json, path: &str) -> Read<Value> {
     let refuse = |message: &str| Err(FilterError::new(path, message));
     let value = match json {
         Json::Null if matches!(op, Op::Eq | Op::Ne | Op::In | Op::Nin) => Value::Null,
-        Json::Null => return refuse(&format!("`{}` never holds for null", op.as_str())),
+        Json::Null => return refuse(&format!("`{}` is never true for null", op.as_str())),
         Json::Array(list) if matches!(field.kind, Kind::StringArray) && op != Op::Has => {
             let texts = list
                 .iter()
@@ -290,7 +290,7 @@ fn literal(field: &FieldDesc, op: Op, json: &Json, path: &str) -> Read<Value> {
                 "must be a list of strings"
             });
         }
-        // Numbers have the syntax of queries. The literal decides: 5.0 is no integer.
+        // Numbers have the same syntax as in queries, so 5.0 is not an integer.
         Json::Number(n) => match field.kind {
             Kind::Integer | Kind::Number if !field.flags.has(Flags::PRIMARY) => {
                 scalar(field, &n.to_string(), path)?
@@ -306,7 +306,7 @@ fn literal(field: &FieldDesc, op: Op, json: &Json, path: &str) -> Read<Value> {
         _ => return refuse(expected(field)),
     };
     if op == Op::Contains && value.as_text() == Some("") {
-        return refuse("`$contains` needs some text");
+        return refuse("`$contains` needs a text that is not empty");
     }
     Ok(value)
 }
@@ -376,14 +376,14 @@ fn interned(name: &str, path: &str) -> Read<&'static str> {
     use parking_lot::Mutex;
 
     /// The maximum number of names, because each name stays in memory.
-    const MOST: usize = 1024;
+    const MAX_NAMES: usize = 1024;
     static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
 
     let mut names = NAMES.lock();
     if let Some(known) = names.get(name) {
         return Ok(known);
     }
-    if names.len() >= MOST {
+    if names.len() >= MAX_NAMES {
         return Err(FilterError::new(path, "too many different names"));
     }
     let name: &'static str = Box::leak(name.into());

@@ -50,7 +50,8 @@ const fn param(name: &'static str, field: usize, list: bool) -> ParamSpec {
     }
 }
 
-/// One parameter per scalar field, then the same as lists, then one for elements of tags.
+/// One parameter per scalar field, then the same as lists except for the boolean, then one for
+/// elements of tags.
 static PARAMS: [ParamSpec; 14] = [
     param("id", 0, false),
     param("title", 1, false),
@@ -81,7 +82,7 @@ fn text(t: &str) -> Source {
 }
 
 #[test]
-fn the_forms_of_the_grammar() {
+fn every_form_of_the_grammar_is_parsed() {
     let table = [
         (json!({ "title": "x" }), one(1, Op::Eq, text("x"))),
         (
@@ -192,7 +193,7 @@ fn the_forms_of_the_grammar() {
 }
 
 #[test]
-fn refusals_say_where_and_why() {
+fn errors_name_the_position_and_the_reason() {
     let table = [
         (json!([]), "filter: a filter is an object"),
         (json!({}), "filter: a filter has at least one entry"),
@@ -251,11 +252,11 @@ fn refusals_say_where_and_why() {
         ),
         (
             json!({ "title": "a\0" }),
-            "title: must not hold the character U+0000",
+            "title: must not contain the character U+0000",
         ),
         (
             json!({ "title": "now" }),
-            "title: `now` compares with dates; the text itself is written { \"$literal\": \"now\" }",
+            "title: `now` is only for dates; write the text as { \"$literal\": \"now\" }",
         ),
         (
             json!({ "title": { "$literal": "x", "$eq": "y" } }),
@@ -263,7 +264,7 @@ fn refusals_say_where_and_why() {
         ),
         (
             json!({ "title": ["a"] }),
-            "title: a list fits `$in` and `$nin` only; a whole list is written { \"$literal\": [..] }",
+            "title: only `$in` and `$nin` take a list; write a list as a value as { \"$literal\": [..] }",
         ),
         (
             json!({ "title": { "$in": [] } }),
@@ -287,19 +288,19 @@ fn refusals_say_where_and_why() {
         ),
         (
             json!({ "title": { "$gt": "param:titles" } }),
-            "title.$gt: a list parameter fits `$in` and `$nin` only",
+            "title.$gt: only `$in` and `$nin` take a list parameter",
         ),
         (
             json!({ "title": { "$gt": null } }),
-            "title.$gt: `$gt` never holds for null",
+            "title.$gt: `$gt` is never true for null",
         ),
         (
             json!({ "title": { "$contains": "" } }),
-            "title.$contains: `$contains` needs some text",
+            "title.$contains: `$contains` needs a text that is not empty",
         ),
         (
             json!({ "title": { "$contains": null } }),
-            "title.$contains: `$contains` never holds for null",
+            "title.$contains: `$contains` is never true for null",
         ),
         (
             json!({ "score": { "$contains": "5" } }),
@@ -357,7 +358,7 @@ fn refusals_say_where_and_why() {
 }
 
 #[test]
-fn what_has_no_form_is_not_read_back() {
+fn filters_without_a_json_form_are_rejected() {
     let arg = one(
         1,
         Op::Eq,

@@ -1,4 +1,4 @@
-//! What an app adds to its entities: overrides, permissions, middleware, plugins, hooks.
+//! The snippets of the guide about overrides, permissions, middleware, plugins and hooks.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use linchpin::{
     RoutesCx, Running, Value,
 };
 
-use super::{Article, ArticleCreate, PRESS, State, ask};
+use super::{Article, ArticleCreate, PRESS, State, send_request};
 
 /// A published article cannot be deleted.
 async fn keep_published(call: OverrideCall) -> Result<Outcome> {
@@ -34,7 +34,7 @@ async fn keep_published(call: OverrideCall) -> Result<Outcome> {
     Ok(Outcome::Nothing)
 }
 
-/// What a reader says of an article.
+/// A comment on an article.
 #[entity(routes(
     get(auth = none),
     list(auth = none),
@@ -92,7 +92,7 @@ async fn polite(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     Ok(response)
 }
 
-/// Says hello, and goodbye to the log.
+/// Greets callers, and prints a line at teardown.
 struct Greeter;
 
 impl Plugin for Greeter {
@@ -118,7 +118,7 @@ impl Plugin for Greeter {
     }
 }
 
-/// Trusts the gateway in front, which has checked who calls and says so in a header.
+/// Authenticates callers by a header that the gateway in front of the app sets.
 struct GatewayAuth;
 
 impl ActorResolver for GatewayAuth {
@@ -184,7 +184,7 @@ async fn extended() -> Result<Running> {
     .await
 }
 
-/// An article of an author, with everything else left out.
+/// An article of an author, with all other values omitted.
 fn blank(author: &str) -> ArticleCreate {
     ArticleCreate {
         slug: String::new(),
@@ -199,25 +199,28 @@ fn blank(author: &str) -> ArticleCreate {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_guide_adds_is_served() {
+async fn routes_of_the_extended_guide_app_are_served() {
     let app = extended().await.expect("the app starts");
-    let (at, articles) = (
+    let (address, articles) = (
         app.address(),
         app.adapter::<Article>().expect("the adapter"),
     );
     let cx = Cx::actor(Actor::user("alice"));
 
     assert_eq!(
-        ask(at, "GET", "/articles/titles/the%20press?limit=5", ""),
+        send_request(address, "GET", "/articles/titles/the%20press?limit=5", ""),
         (200, "Imprint\n".to_owned())
     );
     assert_eq!(
-        ask(at, "GET", "/articles/titles/nobody", ""),
+        send_request(address, "GET", "/articles/titles/nobody", ""),
         (200, String::new())
     );
-    assert_eq!(ask(at, "GET", "/articles/titles/x?limit=x", "").0, 400);
     assert_eq!(
-        ask(at, "GET", "/hello/you", ""),
+        send_request(address, "GET", "/articles/titles/x?limit=x", "").0,
+        400
+    );
+    assert_eq!(
+        send_request(address, "GET", "/hello/you", ""),
         (200, "Hello, you!".to_owned())
     );
 
@@ -228,9 +231,12 @@ async fn what_the_guide_adds_is_served() {
         .expect("the seed");
     let path = format!("/articles/{}", imprint.id);
     let editor = "x-user: alice\r\nx-roles: editor\r\nif-match: \"2\"\r\n";
-    assert_eq!(ask(at, "DELETE", &path, "").0, 401);
-    assert_eq!(ask(at, "DELETE", &path, "x-user: bob\r\n").0, 403);
-    let (status, body) = ask(at, "DELETE", &path, editor);
+    assert_eq!(send_request(address, "DELETE", &path, "").0, 401);
+    assert_eq!(
+        send_request(address, "DELETE", &path, "x-user: bob\r\n").0,
+        403
+    );
+    let (status, body) = send_request(address, "DELETE", &path, editor);
     assert!(
         status == 409 && body.contains("A published article stays"),
         "{status} {body}"
@@ -243,11 +249,14 @@ async fn what_the_guide_adds_is_served() {
     let draft = articles.create(&cx, draft).await.expect("created");
     let path = format!("/articles/{}", draft.id);
     assert_eq!(
-        ask(at, "DELETE", &path, editor).0,
+        send_request(address, "DELETE", &path, editor).0,
         412,
         "the version still counts"
     );
-    assert_eq!(ask(at, "DELETE", &path, &editor.replace('2', "1")).0, 204);
+    assert_eq!(
+        send_request(address, "DELETE", &path, &editor.replace('2', "1")).0,
+        204
+    );
 
     let remark = |by: &str, agent: &str| {
         let body = r#"{"articleId":"a","authorId":"alice","text":"Well said"}"#;
@@ -255,10 +264,14 @@ async fn what_the_guide_adds_is_served() {
         let headers = format!(
             "x-user: {by}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{agent}"
         );
-        ask(at, "POST", "/remarks", &format!("{headers}\r\n{body}"))
+        send_request(address, "POST", "/remarks", &format!("{headers}\r\n{body}"))
     };
     assert_eq!(remark("alice", "").0, 403, "the middleware refuses");
-    assert_eq!(remark("bob", "user-agent: test\r\n").0, 403, "in her name");
+    assert_eq!(
+        remark("bob", "user-agent: test\r\n").0,
+        403,
+        "bob cannot write a remark of alice"
+    );
     assert_eq!(
         remark("alice", "user-agent: test\r\nx-roles: muted\r\n").0,
         403
@@ -271,13 +284,28 @@ async fn what_the_guide_adds_is_served() {
         .await
         .expect("listed");
     let path = format!("/remarks/{}", page.items[0].id);
-    assert_eq!(ask(at, "DELETE", &path, "x-user: bob\r\n").0, 403);
     assert_eq!(
-        ask(at, "DELETE", &path, "x-user: alice\r\nx-roles: muted\r\n").0,
+        send_request(address, "DELETE", &path, "x-user: bob\r\n").0,
         403
     );
     assert_eq!(
-        ask(at, "DELETE", &path, "x-user: bob\r\nx-roles: moderator\r\n").0,
+        send_request(
+            address,
+            "DELETE",
+            &path,
+            "x-user: alice\r\nx-roles: muted\r\n"
+        )
+        .0,
+        403
+    );
+    assert_eq!(
+        send_request(
+            address,
+            "DELETE",
+            &path,
+            "x-user: bob\r\nx-roles: moderator\r\n"
+        )
+        .0,
         204
     );
     app.stop().await.expect("it stops");

@@ -1,8 +1,8 @@
-//! An app of a framework that hands Linchpin on.
+//! An app that depends on another framework, which re-exports Linchpin.
 
 use framework::linchpin::prelude::*;
 
-/// Stands for the crate of the framework, which depends on Linchpin.
+/// Stands for the crate of the other framework, which depends on Linchpin.
 mod framework {
     pub use linchpin;
 }
@@ -15,7 +15,7 @@ pub enum Size {
     Large,
 }
 
-/// Something to send.
+/// A parcel.
 #[entity(crate = framework::linchpin, routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Parcel {
@@ -32,7 +32,7 @@ pub static POST_OFFICE: Package = package!(
 );
 
 #[tokio::test]
-async fn an_app_may_know_the_framework_alone() -> Result<()> {
+async fn an_app_can_depend_on_the_facade_crate_only() -> Result<()> {
     let config = Config::new()
         .port(0)
         .database("memory:")

@@ -1,8 +1,8 @@
-//! Records that name each other.
+//! The snippets of the guide about relations.
 
 use linchpin::prelude::*;
 
-use super::ask;
+use super::send_request;
 
 /// A shelf in a library.
 #[entity(has_many(books: Book, key = shelf_id, max = 20), routes(auth = none))]
@@ -23,7 +23,7 @@ pub struct Book {
     pub shelf_id: Option<String>,
 }
 
-/// Somebody who reads.
+/// A reader.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Reader {
@@ -31,7 +31,7 @@ pub struct Reader {
     pub id: String,
 }
 
-/// A loan ends with its book, and outlives its reader.
+/// A loan. It is deleted with its book, but not with its reader.
 #[entity(
     belongs_to(book: Book, key = book_id, on_delete = "cascade"),
     belongs_to(reader: Reader, key = reader_id, on_delete = "set_null"),
@@ -70,7 +70,7 @@ static LIBRARY: Package = package!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn relations_are_shown() {
+async fn responses_include_related_records() {
     let config = Config::new()
         .port(0)
         .database("memory:")
@@ -101,12 +101,12 @@ async fn relations_are_shown() {
         shelf_id: Some("s1".to_owned()),
     };
     books.create(&cx, book).await.expect("a book");
-    let (status, body) = ask(app.address(), "GET", "/books?include=shelf", "");
+    let (status, body) = send_request(app.address(), "GET", "/books?include=shelf", "");
     assert!(
         status == 200 && body.contains(r#""shelf":{"id":"s1","label":"Poems"}"#),
         "{status} {body}"
     );
-    let (status, body) = ask(app.address(), "GET", "/shelves/s1?include=books", "");
+    let (status, body) = send_request(app.address(), "GET", "/shelves/s1?include=books", "");
     assert!(
         status == 200 && body.contains(r#""books":{"items":[{"id":"b1","#),
         "{status} {body}"

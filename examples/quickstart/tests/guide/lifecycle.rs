@@ -1,4 +1,4 @@
-//! Records that change their state, are deleted and restored, and the events of these changes.
+//! The snippets of the guide about states, soft deletion and events.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{Article, PRESS, State};
 
-/// Somebody who writes.
+/// An author.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Author {
@@ -88,7 +88,7 @@ async fn work(jobs: &JobAdapter, cx: &Cx) -> Result<usize> {
     Ok(mine.len())
 }
 
-/// Somebody to call, who knows us by a secret.
+/// A webhook endpoint with a secret.
 #[entity(routes(auth = none, create(output_once(secret: String))))]
 #[derive(Clone, Debug)]
 pub struct Hook {
@@ -98,7 +98,7 @@ pub struct Hook {
     pub hash: Option<String>,
 }
 
-/// Shows the secret once, and keeps its hash alone.
+/// Returns the secret once and stores only its hash.
 async fn with_secret(call: OverrideCall) -> Result<Outcome> {
     let Inputs::Create(mut draft) = call.inputs else {
         return Err(Error::internal("not a create"));
@@ -111,7 +111,7 @@ async fn with_secret(call: OverrideCall) -> Result<Outcome> {
     ))
 }
 
-/// No generator of secrets: the guide leaves that open.
+/// A stand-in for a generator of secrets, which the guide does not show.
 fn new_secret() -> String {
     Uuid::new_v7().to_string()
 }
@@ -141,7 +141,7 @@ fn with_listeners(config: Config, warehouse: Warehouse) -> App {
         .on_event::<Note, _, _>("authors", |event| async move {
             let (authors, cx) = (event.adapter::<Author>()?, Cx::system("authors"));
             let id = event.payload["authorId"].as_str().unwrap_or_default();
-            // An event may come twice: what was done the first time is left alone.
+            // An event may arrive twice. The second time, the author exists already.
             if event.name == "notes.created" && authors.get(&cx, id).await?.is_none() {
                 authors
                     .create(
@@ -158,7 +158,7 @@ fn with_listeners(config: Config, warehouse: Warehouse) -> App {
         .event_sink("warehouse", warehouse) // every entity, in batches
 }
 
-/// An app at an instant that a test moves on.
+/// An app with a clock that the test advances.
 fn at(config: Config, now: Arc<AtomicI64>) -> App {
     App::new(config).clock(move || Timestamp::from_millis(now.load(Ordering::SeqCst)))
 }
@@ -180,7 +180,7 @@ fn config() -> Config {
         .signing_secret("only a test: 32 bytes or more of it")
 }
 
-/// What all of the office needs.
+/// Adds the plugins and routes of the office to an app.
 fn office(app: App) -> App {
     app.plugin(Auth::new().roles(["admin", "editor"]))
         .override_route::<Hook, _, _>(Route::Create, with_secret)
@@ -188,7 +188,7 @@ fn office(app: App) -> App {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_found_and_comes_back() -> Result<()> {
+async fn deleted_records_can_be_listed_and_restored() -> Result<()> {
     let app = office(App::new(config())).start().await?;
     let (authors, notes) = (app.adapter::<Author>()?, app.adapter::<Note>()?);
     let cx = Cx::actor(Actor::user("ann").with_roles(["admin"]));
@@ -231,7 +231,7 @@ async fn what_is_deleted_is_found_and_comes_back() -> Result<()> {
         trash.iter().map(|note| &note.id).collect::<Vec<_>>(),
         [&mine.id]
     );
-    // Over HTTP it is for those that the declaration names.
+    // Over HTTP, only the declared roles may call it.
     assert_eq!(Client::new(&app).get("/notes/trash").await?.status(), 401);
     notes.restore(&cx, &mine.id).await?;
     assert!(
@@ -270,7 +270,7 @@ async fn jobs_are_claimed_and_secrets_shown_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn listeners_are_told() -> Result<()> {
+async fn listeners_receive_events() -> Result<()> {
     let warehouse = Warehouse::default();
     let app = office(with_listeners(config(), warehouse.clone()))
         .package(&PRESS)
@@ -282,7 +282,7 @@ async fn listeners_are_told() -> Result<()> {
     };
     let cx = Cx::system("seed");
     app.adapter::<Job>()?.create(&cx, job).await?;
-    // What a listener does reaches the app's records.
+    // A listener can write records of the app.
     app.adapter::<Note>()?
         .create(
             &cx,
@@ -293,18 +293,21 @@ async fn listeners_are_told() -> Result<()> {
         )
         .await?;
     let authors = app.adapter::<Author>()?;
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_mins(1);
     while authors.get(&cx, "carl").await?.is_none() {
         assert!(Instant::now() < until, "the listener makes an author");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // Stopping delivers what waits.
+    // Stopping the app delivers waiting events.
     app.stop().await?;
-    let told = warehouse.0.lock().expect("nobody panicked");
+    let event_names = warehouse.0.lock().expect("nobody panicked");
     assert_eq!(
-        told.iter().filter(|name| *name == "jobs.created").count(),
+        event_names
+            .iter()
+            .filter(|name| *name == "jobs.created")
+            .count(),
         1,
-        "{told:?}"
+        "{event_names:?}"
     );
     Ok(())
 }
@@ -330,7 +333,7 @@ async fn calls_from_code_are_at_the_instant_of_the_app() -> Result<()> {
         (0, 1_000)
     );
 
-    // The same contexts, later.
+    // The same contexts at a later instant.
     now.store(6_000, Ordering::SeqCst);
     let claimed = jobs.claim(&ann).await?;
     assert_eq!(
@@ -338,7 +341,7 @@ async fn calls_from_code_are_at_the_instant_of_the_app() -> Result<()> {
         [Some(Timestamp::from_millis(6_000)); 2]
     );
 
-    // All calls of a transaction have one instant, and an instant that the caller sets is kept.
+    // All calls of a transaction have the same instant. An instant that the caller sets is kept.
     let early = worker.clone().at(Timestamp::from_millis(10));
     let leases = worker
         .transaction(async |cx| {
@@ -363,7 +366,7 @@ async fn calls_from_code_are_at_the_instant_of_the_app() -> Result<()> {
     app.stop().await
 }
 
-/// An id of the app's own.
+/// An id type of the app.
 struct AuthorId(&'static str);
 
 impl From<AuthorId> for String {
@@ -373,7 +376,7 @@ impl From<AuthorId> for String {
 }
 
 #[tokio::test]
-async fn fields_are_compared_with_what_turns_into_their_type() -> Result<()> {
+async fn fields_are_compared_with_convertible_values() -> Result<()> {
     let app = office(App::new(config())).start().await?;
     let (jobs, notes, cx) = (
         app.adapter::<Job>()?,
@@ -391,7 +394,7 @@ async fn fields_are_compared_with_what_turns_into_their_type() -> Result<()> {
             )
             .await?;
     }
-    let of = async |filter| {
+    let count_notes = async |filter| {
         Ok::<_, Error>(
             notes
                 .list(&cx, ListQuery::new().filter(filter))
@@ -400,13 +403,16 @@ async fn fields_are_compared_with_what_turns_into_their_type() -> Result<()> {
                 .len(),
         )
     };
-    assert_eq!(of(note::author_id.eq("ann")).await?, 1);
-    assert_eq!(of(note::author_id.eq(AuthorId("bob"))).await?, 1);
+    assert_eq!(count_notes(note::author_id.eq("ann")).await?, 1);
+    assert_eq!(count_notes(note::author_id.eq(AuthorId("bob"))).await?, 1);
     let ann = "ann".to_owned();
-    assert_eq!(of(note::author_id.ne(&ann)).await?, 1);
-    assert_eq!(of(note::author_id.one_of(["ann", "bob"])).await?, 2);
+    assert_eq!(count_notes(note::author_id.ne(&ann)).await?, 1);
     assert_eq!(
-        of(note::author_id.gt("ann").and(note::state.eq(State::Draft))).await?,
+        count_notes(note::author_id.one_of(["ann", "bob"])).await?,
+        2
+    );
+    assert_eq!(
+        count_notes(note::author_id.gt("ann").and(note::state.eq(State::Draft))).await?,
         1
     );
     let hour = Timestamp::from_millis(3_600_000);
@@ -420,7 +426,7 @@ async fn fields_are_compared_with_what_turns_into_their_type() -> Result<()> {
         )
         .await?;
     }
-    let of = async |filter| {
+    let count_jobs = async |filter| {
         Ok::<_, Error>(
             jobs.list(&cx, ListQuery::new().filter(filter))
                 .await?
@@ -430,16 +436,16 @@ async fn fields_are_compared_with_what_turns_into_their_type() -> Result<()> {
     };
     assert_eq!(
         (
-            of(job::lease.eq(None)).await?,
-            of(job::lease.eq(hour)).await?,
-            of(job::lease.eq(Some(hour))).await?
+            count_jobs(job::lease.eq(None)).await?,
+            count_jobs(job::lease.eq(hour)).await?,
+            count_jobs(job::lease.eq(Some(hour))).await?
         ),
         (1, 1, 1)
     );
     assert_eq!(
         (
-            of(job::lease.none_of([hour])).await?,
-            of(job::lease.ne(None)).await?
+            count_jobs(job::lease.none_of([hour])).await?,
+            count_jobs(job::lease.ne(None)).await?
         ),
         (1, 1)
     );

@@ -1,4 +1,4 @@
-//! The snippets of `docs/guide.md`, compiled and used.
+//! Compiles and tests the snippets of `docs/guide.md`.
 #![allow(clippy::unused_async)] // functions of custom operations are async by their signature
 
 mod extended;
@@ -26,7 +26,7 @@ pub enum State {
     Published,
 }
 
-/// Somewhere to read on.
+/// A link to further reading.
 #[derive(Embedded, Clone, Debug)]
 pub struct Link {
     #[field(length = 1..=80)]
@@ -35,7 +35,7 @@ pub struct Link {
     pub target: String,
 }
 
-/// Something to read.
+/// An article.
 #[entity(
     namespace = "press",
     unique(slug),
@@ -75,7 +75,7 @@ pub struct Article {
 #[operation(kind = "lookup", fields(slug = param(slug)), returns = "one", route(auth = none))]
 pub const BY_SLUG: Operation<Article>;
 
-/// What an author has published, newest first.
+/// The published articles of an author, newest first.
 #[operation(
     kind = "lookup",
     fields(author_id = param(author_id)),
@@ -99,7 +99,7 @@ pub const SLUG_TAKEN: Operation<Article>;
 )]
 pub const PUBLISH: Operation<Article>;
 
-/// Counts a reader.
+/// Counts a view.
 #[operation(kind = "increment", field = views, route(auth = none))]
 pub const READ: Operation<Article>;
 
@@ -155,7 +155,7 @@ async fn popular_in_memory(call: MemoryCall<Article>, author: String) -> Result<
         .collect())
 }
 
-/// Articles and all that is done with them.
+/// Articles and their operations.
 pub static PRESS: Package = package!(
     name = "press",
     entities = [entity(
@@ -265,18 +265,21 @@ async fn editors_publish() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_guide_tests_an_app() {
-    editors_publish().await.expect("runs");
+async fn editors_can_publish_articles_of_other_users() {
+    editors_publish()
+        .await
+        .expect("the test of the guide passes");
 }
 
 #[tokio::test]
-async fn the_guide_does_what_it_says() {
+async fn the_code_of_the_guide_gives_the_documented_results() {
     in_code().await.expect("the guide's code runs");
 }
 
-/// Status and body of an answer; headers are whole lines.
-fn ask(at: SocketAddr, method: &str, path: &str, headers: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(at).expect("the app listens");
+/// Sends a request and returns the status and the body of the response. `headers` are complete
+/// lines.
+fn send_request(address: SocketAddr, method: &str, path: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("the app listens");
     write!(
         stream,
         "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n"

@@ -1,4 +1,4 @@
-//! Functions that read bodies of their own: JSON, forms, files.
+//! The snippets of the guide about functions that read request bodies: JSON, forms and files.
 
 use linchpin::axum;
 use linchpin::axum::body::Body;
@@ -8,7 +8,7 @@ use linchpin::prelude::*;
 use linchpin::testing::{Answer, Client};
 use serde_json::{Value as Json, json};
 
-/// Something to look at.
+/// A picture.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Picture {
@@ -29,7 +29,7 @@ pub struct Opinion {
     pub remark: Option<String>,
 }
 
-/// What comes of it.
+/// The result of a rating.
 #[derive(Embedded, Clone, Debug)]
 pub struct Rating {
     pub title: String,
@@ -66,7 +66,7 @@ async fn enter(pictures: PictureAdapter, cx: Cx, Form(entry): Form<Entry>) -> Re
         .id)
 }
 
-/// Takes files, and says how many bytes each has.
+/// Receives files and returns the size of each in bytes.
 #[route(entity = Picture, method = "POST", path = "upload", auth = none, max_body = "8KiB")]
 async fn upload(mut form: Multipart) -> Result<axum::Json<Vec<Rating>>> {
     let mut sizes = Vec::new();
@@ -85,7 +85,7 @@ static GALLERY: Package = package!(
     entities = [entity(Picture, [rate, enter, upload])]
 );
 
-async fn sent(client: &Client, path: &str, kind: &str, body: impl Into<Body>) -> Result<Answer> {
+async fn send(client: &Client, path: &str, kind: &str, body: impl Into<Body>) -> Result<Answer> {
     let request = Request::post(path)
         .header("content-type", kind)
         .body(body.into());
@@ -101,7 +101,7 @@ async fn forms_and_files_are_read() -> Result<()> {
     let app = App::new(config).package(&GALLERY).start().await?;
     let client = Client::new(&app);
     const FORM: &str = "application/x-www-form-urlencoded";
-    let id = sent(&client, "/pictures/enter", FORM, "title=Blue%20horses")
+    let id = send(&client, "/pictures/enter", FORM, "title=Blue%20horses")
         .await?
         .text()?
         .to_owned();
@@ -109,7 +109,7 @@ async fn forms_and_files_are_read() -> Result<()> {
         .post(&format!("/pictures/{id}/rate"), json!({ "stars": 4 }))
         .await?;
     assert_eq!(rated.json()?, json!({ "title": "Blue horses", "stars": 4 }));
-    // Code writes what no client does.
+    // Only code writes this field; clients cannot.
     let measured = PicturePatch {
         bytes: Some(9),
         ..PicturePatch::default()
@@ -127,13 +127,13 @@ async fn forms_and_files_are_read() -> Result<()> {
         .json()?;
     assert_eq!(refused["details"][0]["code"], "read_only");
     assert_eq!(
-        sent(&client, "/pictures/enter", FORM, "name=x")
+        send(&client, "/pictures/enter", FORM, "name=x")
             .await?
             .json()?["code"],
         "validation_failed"
     );
     assert_eq!(
-        sent(&client, "/pictures/enter", "text/plain", "title=x")
+        send(&client, "/pictures/enter", "text/plain", "title=x")
             .await?
             .status(),
         415
@@ -150,12 +150,12 @@ async fn forms_and_files_are_read() -> Result<()> {
         part("a.txt", "four"),
         part("b.txt", "eight888")
     );
-    let sizes = sent(&client, "/pictures/upload", kind, files).await?;
+    let sizes = send(&client, "/pictures/upload", kind, files).await?;
     assert_eq!(
         sizes.json()?,
         json!([{ "title": "a.txt", "stars": 4 }, { "title": "b.txt", "stars": 8 }])
     );
-    let broken = sent(
+    let broken = send(
         &client,
         "/pictures/upload",
         kind,
@@ -167,7 +167,7 @@ async fn forms_and_files_are_read() -> Result<()> {
         (400, Some("validation_failed")),
         "{broken:?}"
     );
-    let large = sent(
+    let large = send(
         &client,
         "/pictures/upload",
         kind,
@@ -180,7 +180,7 @@ async fn forms_and_files_are_read() -> Result<()> {
         "{large:?}"
     );
     assert_eq!(
-        sent(&client, "/pictures/upload", FORM, "title=x")
+        send(&client, "/pictures/upload", FORM, "title=x")
             .await?
             .status(),
         400,
@@ -190,7 +190,7 @@ async fn forms_and_files_are_read() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_document_shows_what_functions_take_and_answer() -> Result<()> {
+async fn the_openapi_document_has_the_inputs_and_results_of_functions() -> Result<()> {
     let config = Config::new()
         .port(0)
         .database("memory:")
@@ -198,7 +198,7 @@ async fn the_document_shows_what_functions_take_and_answer() -> Result<()> {
     let app = App::new(config).package(&GALLERY).start().await?;
     let document = Client::new(&app).get("/openapi.json").await?.json()?;
     let route = |path: &str| document["paths"][path]["post"].clone();
-    let named = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    let schema_reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
     let body =
         |path: &str, kind: &str| route(path)["requestBody"]["content"][kind]["schema"].clone();
     let answer =
@@ -206,7 +206,7 @@ async fn the_document_shows_what_functions_take_and_answer() -> Result<()> {
 
     assert_eq!(
         body("/pictures/{id}/rate", "application/json"),
-        named("PictureRateInput")
+        schema_reference("PictureRateInput")
     );
     let input = &document["components"]["schemas"]["PictureRateInput"];
     assert_eq!(
@@ -215,7 +215,7 @@ async fn the_document_shows_what_functions_take_and_answer() -> Result<()> {
     );
     assert_eq!(
         answer("/pictures/{id}/rate", "application/json"),
-        named("PictureRateOutput")
+        schema_reference("PictureRateOutput")
     );
     let output = &document["components"]["schemas"]["PictureRateOutput"]["properties"];
     assert_eq!(output["title"]["type"], "string");
@@ -235,9 +235,9 @@ async fn the_document_shows_what_functions_take_and_answer() -> Result<()> {
             answer("/pictures/upload", "application/json"),
             &list["type"]
         ),
-        (named("PictureUploadOutput"), &json!("array"))
+        (schema_reference("PictureUploadOutput"), &json!("array"))
     );
-    // Whatever else they answer is theirs to say.
+    // All other statuses of a function are documented as `default`.
     assert_ne!(
         route("/pictures/upload")["responses"]["default"],
         Json::Null

@@ -1,9 +1,9 @@
-//! The tutorial that the guide begins with: a small app, from its declarations to a test of it.
+//! The tutorial at the beginning of the guide: a small app with its declarations and a test.
 
 use linchpin::prelude::*;
 use linchpin_auth::Auth;
 
-/// A book that somebody wants to read.
+/// A wish: a book that a user wants to read.
 #[entity(scope(reader_id = ctx(actor.id)), index(reader_id, title), sort = asc(title))]
 #[derive(Clone, Debug)]
 pub struct Wish {
@@ -18,11 +18,11 @@ pub struct Wish {
     pub created_at: Timestamp,
 }
 
-/// Has been read.
+/// Marks the book as read.
 #[operation(kind = "transition", field = read, from = false, to = true)]
 pub const FINISH: Operation<Wish>;
 
-/// How many wishes everybody has.
+/// Counts the wishes of all users.
 #[operation(
     kind = "aggregate",
     compute(wishes = count(), read = count(read == true)),
@@ -31,17 +31,17 @@ pub const FINISH: Operation<Wish>;
 )]
 pub const DEMAND: Operation<Wish>;
 
-/// Wishes, and all that is done with them.
+/// Wishes and their operations.
 pub static WISHES: Package = package!(name = "wishes", entities = [entity(Wish, [FINISH, DEMAND])]);
 
-/// The app, without its settings: a test gives it other ones.
+/// The app. Its settings are arguments, so that a test can use other ones.
 fn app(config: Config, auth: Auth) -> App {
     App::new(config)
         .plugin(auth.roles(["librarian"]))
         .package(&WISHES)
 }
 
-#[allow(dead_code)] // here it is no program
+#[allow(dead_code)] // the test does not call it
 #[tokio::main]
 async fn main() -> Result<()> {
     app(Config::from_env()?, Auth::from_env()).run().await
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn everybody_has_wishes_of_their_own() -> Result<()> {
+    async fn users_see_only_their_own_wishes() -> Result<()> {
         let config = Config::new()
             .port(0)
             .database("memory:")

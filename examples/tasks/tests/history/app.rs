@@ -1,4 +1,4 @@
-//! The former versions of the app. The variable `TASKS_VERSION` names the version.
+//! The earlier versions of the app. The environment variable `TASKS_VERSION` selects one.
 //!
 //! They have the routes of the entity, but no operations. The present version is the program
 //! `tasks`.
@@ -20,7 +20,7 @@ async fn main() -> linchpin::Result<()> {
     App::new(Config::from_env()?)
         .plugin(Auth::from_env().roles(["admin"]))
         .package(board)
-        // There is no such folder: the migrations are those of the working directory.
+        // The folder does not exist, so the app reads the migrations of the working directory.
         .migrations(linchpin::migrations!(
             "tests/history/migrations",
             transforms = [string_to_string_array]

@@ -1,7 +1,8 @@
-//! The entities of linchpin-auth migrate with those of the app.
+//! Tests that the entities of linchpin-auth migrate with those of the app.
 //!
-//! The folder `auth` has two recorded migrations of older forms of its entities. They are never
-//! recorded anew: a change of the entities that cannot take over these databases fails here.
+//! The folder `auth` has two recorded migrations of older versions of its entities. They are never
+//! recorded again. The test fails after a change of the entities that cannot migrate such a
+//! database.
 
 use std::collections::BTreeMap;
 
@@ -15,36 +16,36 @@ use crate::sqlite;
 use crate::version::Version;
 use example_support::markdown::root;
 
-/// The version whose program serves. Its entities are those of the recorded migrations, but for
-/// those of linchpin-auth.
+/// The version of the app that serves. Except for those of linchpin-auth, its entities are those of
+/// the recorded migrations.
 const VERSION: usize = 10;
-/// The entity of which no older database has a record.
-const LATER: &str = "auth_provider_links";
-/// The fields that were renamed: the entity, the older name and the present one.
-const RENAMED: [(&str, &str, &str); 2] = [
+/// An entity without records in older databases.
+const NEW_ENTITY: &str = "auth_provider_links";
+/// The renamed fields: the entity, the older name and the present name.
+const RENAMED_FIELDS: [(&str, &str, &str); 2] = [
     ("auth_sessions", "seed", "family_seed"),
     ("auth_users", "verified_at", "proved_at"),
 ];
 
-/// A database of the first form comes to the present one, over the second, in one run. Its accounts
-/// sign in.
-pub fn two_releases_at_once(url: &str) {
+/// Migrates a database of the first version over the second to the present one, in one run. Its
+/// accounts can then sign in.
+pub fn over_two_releases(url: &str) {
     let folder = root().join("examples/tasks/tests/history/auth");
     let old = snapshot(&folder.join("0001_older_release.json"));
-    let first = Version::from(VERSION, (&folder, 1), url);
-    let present = Version::from(VERSION, (&folder, 2), url);
-    present.done("record present_release");
+    let first = Version::from_folder(VERSION, (&folder, 1), url);
+    let present = Version::from_folder(VERSION, (&folder, 2), url);
+    present.run_to_end("record present_release");
     let head = snapshot(&present.migrations().join("0003_present_release.json"));
     let database = Database::new(url);
     database.install(&first.migrations());
 
-    // The records of an account that registered, in the older form, and one more in each table.
+    // The records of a registered account in the older version, and one more record in each table.
     let (email, password) = ("alice@example.com", "violet-otter-91-lamp");
     let account = json!({ "email": email, "password": password });
-    for (entity, records) in registered(&account) {
+    for (entity, records) in records_of_registration(&account) {
         for record in &records {
             if old.entities.contains_key(&entity) {
-                database.insert(&old, &entity, &older(&entity, record.clone()));
+                database.insert(&old, &entity, &to_first_version(&entity, record.clone()));
             }
         }
     }
@@ -52,24 +53,27 @@ pub fn two_releases_at_once(url: &str) {
     let before = records(&database, &old);
     assert!(before["auth_users"].len() == 2 && before["auth_sessions"].len() == 2);
 
-    present.is_refused();
-    let plan = present.done("plan");
+    present.assert_not_serving();
+    let plan = present.run_to_end("plan");
     let migrations = plan["migrations"].as_array().expect("a list");
-    let numbers: Vec<&Json> = migrations.iter().map(|one| &one["seq"]).collect();
+    let numbers: Vec<&Json> = migrations
+        .iter()
+        .map(|migration| &migration["seq"])
+        .collect();
     assert_eq!(numbers, [2, 3], "{plan:#}");
-    present.refused("apply", 4, "approval_required");
-    present.is_refused();
+    present.assert_error("apply", 4, "approval_required");
+    present.assert_not_serving();
     assert_eq!(records(&database, &old), before);
 
-    present.done(&format!("apply{}", present.approval()));
-    present.done("verify");
-    present.done("plan --check");
+    present.run_to_end(&format!("apply{}", present.approval()));
+    present.run_to_end("verify");
+    present.run_to_end("plan --check");
     let after = records(&database, &head);
     for (entity, records) in &after {
         let expected = before.get(entity).cloned().unwrap_or_default();
         let expected: Vec<Record> = expected
             .into_iter()
-            .map(|record| migrated(entity, record, &head))
+            .map(|record| expected_record(entity, record, &head))
             .collect();
         assert_eq!(records, &expected, "{entity}");
     }
@@ -83,7 +87,7 @@ pub fn two_releases_at_once(url: &str) {
     let alice = client.bearer(login.body["token"].as_str().expect("a token"));
     let sessions = alice.ask("GET", "/auth/sessions", "");
     assert_eq!(sessions.status, 200, "{sessions:?}");
-    // The session of the older binary is still there.
+    // The session of the older binary is still valid.
     assert_eq!(
         sessions.body["sessions"].as_array().map(Vec::len),
         Some(2),
@@ -100,12 +104,13 @@ fn snapshot(file: &std::path::Path) -> Snapshot {
     serde_json::from_value(migration["snapshot"].clone()).expect("a snapshot")
 }
 
-/// All records that linchpin-auth writes when an account registers, by entity, in the present form.
-fn registered(account: &Json) -> BTreeMap<String, Vec<Record>> {
+/// All records that linchpin-auth writes when an account registers, by entity, in the present
+/// version.
+fn records_of_registration(account: &Json) -> BTreeMap<String, Vec<Record>> {
     let folder = tempfile::tempdir().expect("a folder");
     let url = sqlite(&folder);
     let version = Version::new(VERSION, &url);
-    version.done("apply");
+    version.run_to_end("apply");
     let server = version.serve();
     let done = Client::anonymous(&server).send("POST", "/auth/register", account.clone());
     assert_eq!(done.status, 201, "{done:?}");
@@ -123,9 +128,9 @@ fn records(database: &Database, snapshot: &Snapshot) -> BTreeMap<String, Vec<Rec
         .collect()
 }
 
-/// A record in the first form.
-fn older(entity: &str, mut record: Record) -> Record {
-    for (_, older, present) in RENAMED.iter().filter(|one| one.0 == entity) {
+/// Converts a record to the first version.
+fn to_first_version(entity: &str, mut record: Record) -> Record {
+    for (_, older, present) in RENAMED_FIELDS.iter().filter(|renamed| renamed.0 == entity) {
         let value = record.remove(*present).expect("a field");
         record.insert((*older).to_owned(), value);
     }
@@ -135,10 +140,10 @@ fn older(entity: &str, mut record: Record) -> Record {
     record
 }
 
-/// A record of the first form as the present form must have it.
-fn migrated(entity: &str, mut record: Record, head: &Snapshot) -> Record {
-    assert_ne!(entity, LATER);
-    for (_, older, present) in RENAMED.iter().filter(|one| one.0 == entity) {
+/// The expected record in the present version, for a record of the first version.
+fn expected_record(entity: &str, mut record: Record, head: &Snapshot) -> Record {
+    assert_ne!(entity, NEW_ENTITY);
+    for (_, older, present) in RENAMED_FIELDS.iter().filter(|renamed| renamed.0 == entity) {
         let value = record.remove(*older).expect("a field");
         record.insert((*present).to_owned(), value);
     }

@@ -1,4 +1,4 @@
-//! The tasks of one user, as each version shows them.
+//! A user with tasks on a server of some version, and the tasks that every version must return.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use example_support::client::{Client, Reply};
 use example_support::session::Server;
 use serde_json::{Value as Json, json};
 
-/// The values of a task that every version must show: the title and the tag.
+/// The values of tasks that every version must return, by id: the title and the tag.
 pub type Tasks = BTreeMap<String, (String, String)>;
 
 /// A user of a server of some version.
@@ -25,11 +25,13 @@ impl Board {
         Self::new(version, self.client.at(server))
     }
 
-    fn title(&self) -> &'static str {
+    /// The name of the field with the title.
+    fn title_field(&self) -> &'static str {
         if self.version == 1 { "name" } else { "title" }
     }
 
-    fn with_tag(&self, tag: &str) -> (&'static str, Json) {
+    /// The name of the field with the tag, and its value.
+    fn tag_field(&self, tag: &str) -> (&'static str, Json) {
         match self.version {
             1 | 2 => ("tag", json!(tag)),
             _ => ("tags", json!([tag])),
@@ -39,10 +41,12 @@ impl Board {
     /// Creates a task.
     #[track_caller]
     pub fn create(&self, tasks: &mut Tasks, title: &str) -> String {
-        let (name, tags) = self.with_tag("home");
-        let reply = self
-            .client
-            .send("POST", "/tasks", json!({ self.title(): title, name: tags }));
+        let (name, tags) = self.tag_field("home");
+        let reply = self.client.send(
+            "POST",
+            "/tasks",
+            json!({ self.title_field(): title, name: tags }),
+        );
         assert_eq!(reply.status, 201, "version {}: {reply:?}", self.version);
         let id = reply.body["id"].as_str().expect("an id").to_owned();
         tasks.insert(id.clone(), (title.to_owned(), "home".to_owned()));
@@ -52,26 +56,26 @@ impl Board {
     /// Changes the title of a task.
     #[track_caller]
     pub fn rename(&self, tasks: &mut Tasks, id: &str, title: &str) {
-        let reply = self.patch(id, json!({ self.title(): title }));
+        let reply = self.patch(id, json!({ self.title_field(): title }));
         assert_eq!(reply.status, 200, "version {}: {reply:?}", self.version);
         tasks.get_mut(id).expect("a task").0 = title.to_owned();
     }
 
-    /// Asks the server for another title of a task. Returns its reply, which may be a refusal.
+    /// Sends another title of a task. Returns the response, which may be a refusal.
     pub fn retitle(&self, id: &str, title: &str) -> Reply {
-        self.patch(id, json!({ self.title(): title }))
+        self.patch(id, json!({ self.title_field(): title }))
     }
 
     /// Changes the tag of a task.
     #[track_caller]
     pub fn retag(&self, tasks: &mut Tasks, id: &str, tag: &str) {
-        let (name, tags) = self.with_tag(tag);
+        let (name, tags) = self.tag_field(tag);
         let reply = self.patch(id, json!({ name: tags }));
         assert_eq!(reply.status, 200, "version {}: {reply:?}", self.version);
         tasks.get_mut(id).expect("a task").1 = tag.to_owned();
     }
 
-    /// Changes a task at its present version.
+    /// Sends a change of a task with its present version number.
     pub fn patch(&self, id: &str, change: Json) -> Reply {
         let path = format!("/tasks/{id}");
         let version = self.get(id)["version"].as_u64().expect("a version");
@@ -89,7 +93,7 @@ impl Board {
 
     /// Checks that the list has exactly these tasks.
     #[track_caller]
-    pub fn shows(&self, tasks: &Tasks) {
+    pub fn assert_tasks(&self, tasks: &Tasks) {
         let reply = self.client.ask("GET", "/tasks?limit=100", "");
         assert_eq!(reply.status, 200, "version {}: {reply:?}", self.version);
         let items = reply.body["items"].as_array().expect("a list").clone();
@@ -101,7 +105,7 @@ impl Board {
                     1 | 2 => text("tag"),
                     _ => item["tags"][0].as_str().expect("a tag").to_owned(),
                 };
-                (text("id"), (text(self.title()), tag))
+                (text("id"), (text(self.title_field()), tag))
             })
             .collect();
         assert_eq!(&shown, tasks, "version {}", self.version);

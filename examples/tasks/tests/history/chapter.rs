@@ -1,4 +1,4 @@
-//! The commands of the chapter on migrations do what it says.
+//! Tests that the commands of `docs/migrations.md` have the documented effect.
 
 use example_support::client::Client;
 use example_support::markdown::{blocks, prose, read};
@@ -11,7 +11,7 @@ use crate::version::Version;
 
 const CHAPTER: &str = "docs/migrations.md";
 
-/// The sessions of the chapter.
+/// The shell sessions of the chapter.
 fn sessions() -> [Vec<Step>; 3] {
     let blocks = blocks(&read(CHAPTER));
     let sessions = blocks.iter().filter(|block| block.kind == "console");
@@ -19,7 +19,7 @@ fn sessions() -> [Vec<Step>; 3] {
     sessions.try_into().expect("three sessions")
 }
 
-/// The arguments of a command: what is before a comment, without the program.
+/// The arguments of a command, without the program and without a comment.
 fn arguments(command: &str) -> &str {
     let command = command.split(" #").next().unwrap_or_default().trim();
     let app = command.strip_prefix("cargo run -- ");
@@ -30,7 +30,7 @@ fn arguments(command: &str) -> &str {
 #[test]
 fn a_change_is_recorded_as_shown() {
     let [recording, ..] = sessions();
-    let version = Version::with(4, 3, "sqlite:unused.db");
+    let version = Version::with_migrations(4, 3, "sqlite:unused.db");
     for Step { command, output } in recording {
         assert_eq!(version.run(arguments(&command)), (0, output), "{command}");
     }
@@ -42,7 +42,7 @@ fn a_change_is_deployed_as_shown() {
     let folder = tempfile::tempdir().expect("a folder");
     let url = sqlite(&folder);
     let (old, new) = (Version::new(7, &url), Version::new(8, &url));
-    old.done("apply");
+    old.run_to_end("apply");
     let (mut former, mut tasks) = (Some(old.serve()), Tasks::new());
     let mut board = Board::new(7, Client::user(former.as_ref().expect("one"), "alice", &[]));
     board.create(&mut tasks, "Buy bread");
@@ -60,22 +60,22 @@ fn a_change_is_deployed_as_shown() {
             .lines()
             .find_map(|line| line.strip_prefix("approval digest "));
         digests.extend(digest.map(str::to_owned));
-        board.shows(&tasks);
+        board.assert_tasks(&tasks);
         if output.contains("stop the old one") {
             let server = new.serve();
             let client = board.at(8, &server);
             client.create(&mut tasks, "Buy milk");
-            board.shows(&tasks);
+            board.assert_tasks(&tasks);
             former.take().expect("one").stop();
             (board, served) = (client, Some(server));
         }
     }
-    // The digest of both plans is the same.
+    // Both plans have the same digest.
     assert_eq!(digests.len(), 2);
     assert_eq!(digests[0], digests[1]);
-    board.shows(&tasks);
-    new.done("plan --check");
-    old.is_refused();
+    board.assert_tasks(&tasks);
+    new.run_to_end("plan --check");
+    old.assert_not_serving();
     served.expect("the new version serves").stop();
 }
 
@@ -84,18 +84,18 @@ fn a_database_of_an_earlier_release_is_adopted_as_shown() {
     let [_, _, adopting] = sessions();
     let folder = tempfile::tempdir().expect("a folder");
     let url = sqlite(&folder);
-    Version::new(1, &url).done("apply");
-    Database::new(&url).forget();
-    let version = Version::with(1, 0, &url);
+    Version::new(1, &url).run_to_end("apply");
+    Database::new(&url).drop_ledger();
+    let version = Version::with_migrations(1, 0, &url);
     for Step { command, .. } in adopting {
         let (exit, text) = version.run(arguments(&command));
         assert_eq!(exit, 0, "{command}: {text}");
     }
-    version.done("plan --check");
-    version.done("verify");
+    version.run_to_end("plan --check");
+    version.run_to_end("verify");
 }
 
-/// Commands and options in running text are those that the help lists.
+/// The help lists all commands and options that the text of the chapter names.
 #[test]
 fn the_help_lists_what_the_chapter_names() {
     let version = Version::new(1, "sqlite:unused.db");

@@ -1,24 +1,24 @@
-//! The migrations of the example: each version of the app takes over the database of the one
-//! before, on SQLite and, if it is built in, on PostgreSQL.
+//! Tests of the migrations of the example. Each version of the app migrates the database of the
+//! previous one, on SQLite and, with the feature, on PostgreSQL.
 
 mod auth;
 mod board;
 mod chapter;
 mod rows;
+mod upgrade;
 mod version;
-mod walk;
 
 use serde_json::Value as Json;
 
-use version::{NAMES, PRESENT, Version, file, migration, recorded};
+use version::{MIGRATION_NAMES, PRESENT, Version, file, migration, recorded};
 
-/// With `UPDATE_GOLDEN` in the environment the migrations are recorded anew. That is right only
-/// because nobody has a database of this example to keep.
+/// With `UPDATE_GOLDEN` in the environment, the migrations are recorded again. An app with
+/// databases must never do this; this example has none.
 #[test]
 fn each_version_is_recorded() {
     for number in 1..=PRESENT {
-        let version = Version::with(number, number - 1, "sqlite:unused.db");
-        version.done(&format!("record {}", NAMES[number - 1]));
+        let version = Version::with_migrations(number, number - 1, "sqlite:unused.db");
+        version.run_to_end(&format!("record {}", MIGRATION_NAMES[number - 1]));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             for file in ["chain.json".to_owned(), file(number)] {
                 std::fs::copy(version.migrations().join(&file), recorded().join(&file))
@@ -32,10 +32,10 @@ fn each_version_is_recorded() {
         );
     }
     let present = Version::new(PRESENT, "sqlite:unused.db");
-    assert_eq!(present.done("record more")["recorded"], false);
+    assert_eq!(present.run_to_end("record more")["recorded"], false);
 }
 
-/// What the migrations change in the tasks, by the recorded files.
+/// The changes of the entity in the recorded files.
 #[test]
 fn the_migrations_have_these_changes() {
     let changes = |number: usize| -> Vec<String> {
@@ -77,34 +77,34 @@ fn the_migrations_have_these_changes() {
 }
 
 #[test]
-fn all_versions_on_sqlite() {
+fn a_database_migrates_through_all_versions_on_sqlite() {
     let folder = tempfile::tempdir().expect("a folder");
-    walk::all(&sqlite(&folder));
+    upgrade::through_all_versions(&sqlite(&folder));
 }
 
 #[test]
-fn killed_runs_on_sqlite() {
+fn killed_runs_can_be_repeated_on_sqlite() {
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     let mut all = folders.iter();
-    walk::killed::all(|| sqlite(all.next().expect("two databases")));
+    upgrade::killed::with_killed_runs(|| sqlite(all.next().expect("two databases")));
 }
 
 #[test]
-fn a_version_too_far_on_sqlite() {
+fn a_migration_that_needs_a_removed_field_is_refused_on_sqlite() {
     let folder = tempfile::tempdir().expect("a folder");
-    walk::with_gaps(&sqlite(&folder));
+    upgrade::over_a_removed_field(&sqlite(&folder));
 }
 
 #[test]
-fn older_accounts_on_sqlite() {
+fn a_database_migrates_over_two_auth_releases_on_sqlite() {
     let folder = tempfile::tempdir().expect("a folder");
-    auth::two_releases_at_once(&sqlite(&folder));
+    auth::over_two_releases(&sqlite(&folder));
 }
 
 #[test]
-fn each_version_too_far_on_sqlite() {
+fn only_the_last_version_migrates_over_the_removed_field_on_sqlite() {
     let folder = tempfile::tempdir().expect("a folder");
-    walk::gaps_of_each(|number| {
+    upgrade::over_a_removed_field_from_each_version(|number| {
         format!(
             "sqlite:{}",
             folder.path().join(format!("{number}.db")).display()
@@ -118,24 +118,24 @@ fn sqlite(folder: &tempfile::TempDir) -> String {
 
 #[cfg(feature = "postgres")]
 #[test]
-fn all_versions_on_postgres() {
-    walk::all(&example_support::postgres::fresh_database());
+fn a_database_migrates_through_all_versions_on_postgres() {
+    upgrade::through_all_versions(&example_support::postgres::fresh_database());
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn killed_runs_on_postgres() {
-    walk::killed::all(example_support::postgres::fresh_database);
+fn killed_runs_can_be_repeated_on_postgres() {
+    upgrade::killed::with_killed_runs(example_support::postgres::fresh_database);
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn a_version_too_far_on_postgres() {
-    walk::with_gaps(&example_support::postgres::fresh_database());
+fn a_migration_that_needs_a_removed_field_is_refused_on_postgres() {
+    upgrade::over_a_removed_field(&example_support::postgres::fresh_database());
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn older_accounts_on_postgres() {
-    auth::two_releases_at_once(&example_support::postgres::fresh_database());
+fn a_database_migrates_over_two_auth_releases_on_postgres() {
+    auth::over_two_releases(&example_support::postgres::fresh_database());
 }

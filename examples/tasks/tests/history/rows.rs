@@ -1,4 +1,4 @@
-//! One row in every table, written and read without the app.
+//! Rows in every table, which the test writes and reads without the app.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,13 +12,13 @@ use linchpin_migrate::{Chain, Declared, Installed, Options, apply};
 /// The values of a record, by the names of its fields.
 pub type Record = BTreeMap<String, Value>;
 
-/// A database.
+/// A connection to a database, without the app.
 pub struct Database {
     store: Arc<dyn SchemaStore>,
     runtime: tokio::runtime::Runtime,
 }
 
-/// The text in the column of every primary key.
+/// The primary key of every row that the test writes.
 const KEY: &str = "kept";
 
 impl Database {
@@ -35,7 +35,7 @@ impl Database {
         }
     }
 
-    fn within<T>(&self, work: impl AsyncFnOnce(&mut dyn SchemaSession) -> T) -> T {
+    fn with_session<T>(&self, work: impl AsyncFnOnce(&mut dyn SchemaSession) -> T) -> T {
         self.runtime.block_on(async {
             let mut session = self.store.connect().await.expect("a session");
             work(&mut *session).await
@@ -74,7 +74,7 @@ impl Database {
             table.primary
         );
         let kinds: Vec<ColumnKind> = table.columns.iter().map(|c| c.kind.clone()).collect();
-        let rows = self.within(async |session| {
+        let rows = self.with_session(async |session| {
             let rows = session.query(&sql, &[], &kinds).await;
             rows.unwrap_or_else(|error| panic!("{sql}: {error}"))
         });
@@ -89,7 +89,8 @@ impl Database {
             .collect()
     }
 
-    /// Writes a record of an entity of a snapshot. `record` has all fields of it, and may have more.
+    /// Writes a record of an entity of a snapshot. `record` must have all fields of the entity, and
+    /// may have more.
     pub fn insert(&self, snapshot: &Snapshot, entity: &str, record: &Record) {
         let table = snapshot.tables().remove(entity).expect("a table");
         let (mut columns, mut slots, mut values) = (Vec::new(), Vec::new(), Vec::new());
@@ -108,7 +109,7 @@ impl Database {
             columns.join(", "),
             slots.join(", ")
         );
-        self.within(async |session| {
+        self.with_session(async |session| {
             let done = session.execute(&sql, &values).await;
             done.unwrap_or_else(|error| panic!("{sql}: {error}"));
         });
@@ -117,7 +118,7 @@ impl Database {
     /// The ledger as texts, without the values that differ between two databases with equal
     /// migrations: ids, digests of plans, times, and numbers of attempts and rows.
     pub fn ledger(&self) -> Vec<String> {
-        let installed = self.within(async |session| Installed::load(session).await);
+        let installed = self.with_session(async |session| Installed::load(session).await);
         let installed = installed.expect("a ledger");
         let ledger = installed.ledger().expect("a ledger");
         let window = (ledger.seq, ledger.min_seq, ledger.max_seq);
@@ -138,9 +139,9 @@ impl Database {
     }
 
     /// Removes the tables of the ledger.
-    pub fn forget(&self) {
+    pub fn drop_ledger(&self) {
         for table in ["schema", "migrations", "migration_steps", "instances"] {
-            self.within(async |session| {
+            self.with_session(async |session| {
                 let sql = format!("DROP TABLE linchpin_{table}");
                 session.execute(&sql, &[]).await.expect("dropped");
             });
@@ -148,8 +149,8 @@ impl Database {
     }
 
     /// Writes a row into every table of a snapshot, except some tables.
-    pub fn fill(&self, snapshot: &Snapshot, but: &[&str]) {
-        for table in others(snapshot, but) {
+    pub fn fill(&self, snapshot: &Snapshot, except: &[&str]) {
+        for table in tables_except(snapshot, except) {
             let names: Vec<String> = table.columns.iter().map(quoted).collect();
             let slots: Vec<String> = (1..=names.len()).map(|n| format!("${n}")).collect();
             let sql = format!(
@@ -161,9 +162,9 @@ impl Database {
             let values: Vec<(Value, ColumnKind)> = table
                 .columns
                 .iter()
-                .map(|column| (value(&column.kind), column.kind.clone()))
+                .map(|column| (sample_value(&column.kind), column.kind.clone()))
                 .collect();
-            self.within(async |session| {
+            self.with_session(async |session| {
                 let done = session.execute(&sql, &values).await;
                 done.unwrap_or_else(|error| panic!("{sql}: {error}"));
             });
@@ -171,7 +172,7 @@ impl Database {
     }
 
     /// The rows of [`fill`](Self::fill): the name of the table and the values.
-    pub fn rows(&self, snapshot: &Snapshot, but: &[&str]) -> Vec<(String, Vec<Value>)> {
+    pub fn rows(&self, snapshot: &Snapshot, except: &[&str]) -> Vec<(String, Vec<Value>)> {
         let read = |table: Table| {
             let names: Vec<String> = table.columns.iter().map(quoted).collect();
             let sql = format!(
@@ -182,28 +183,32 @@ impl Database {
             );
             let key = [(Value::Text(KEY.to_owned()), ColumnKind::String)];
             let kinds: Vec<ColumnKind> = table.columns.iter().map(|c| c.kind.clone()).collect();
-            let mut rows = self.within(async |session| {
+            let mut rows = self.with_session(async |session| {
                 let rows = session.query(&sql, &key, &kinds).await;
                 rows.unwrap_or_else(|error| panic!("{sql}: {error}"))
             });
             assert_eq!(rows.len(), 1, "{}", table.name);
             (table.name, rows.remove(0))
         };
-        others(snapshot, but).map(read).collect()
+        tables_except(snapshot, except).map(read).collect()
     }
 }
 
-fn others<'a>(snapshot: &Snapshot, but: &'a [&str]) -> impl Iterator<Item = Table> + use<'a> {
+fn tables_except<'a>(
+    snapshot: &Snapshot,
+    except: &'a [&str],
+) -> impl Iterator<Item = Table> + use<'a> {
     let tables = snapshot.tables().into_values();
-    tables.filter(move |table| !but.contains(&table.name.as_str()))
+    tables.filter(move |table| !except.contains(&table.name.as_str()))
 }
 
 fn quoted(column: &Column) -> String {
     format!("\"{}\"", column.name)
 }
 
-/// A value of a kind. With these values, no scheduled work of the app is due.
-fn value(kind: &ColumnKind) -> Value {
+/// A value of a column type. The dates are in the year 2100, so no scheduled work of the app is
+/// due.
+fn sample_value(kind: &ColumnKind) -> Value {
     match kind {
         ColumnKind::String => Value::Text(KEY.to_owned()),
         ColumnKind::Enum(values) => Value::Text(values[0].clone()),

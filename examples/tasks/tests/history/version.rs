@@ -1,4 +1,4 @@
-//! A version of the app: its program, with the migrations up to its own.
+//! A version of the app: its program, with the migrations up to this version.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 pub const PRESENT: usize = 11;
 
 /// The names of the migrations, one for each version.
-pub const NAMES: [&str; PRESENT] = [
+pub const MIGRATION_NAMES: [&str; PRESENT] = [
     "start",
     "name_to_title",
     "tag_to_tags",
@@ -26,10 +26,10 @@ pub const NAMES: [&str; PRESENT] = [
     "soft_delete",
 ];
 
-/// A version of the app, in a folder of its own.
+/// A version of the app, in a temporary folder.
 pub struct Version {
     pub number: usize,
-    /// The text of the number, for the environment.
+    /// The number as a text, for the environment variable.
     text: String,
     url: String,
     folder: TempDir,
@@ -49,17 +49,17 @@ pub fn recorded() -> PathBuf {
 
 /// The name of the file of a migration.
 pub fn file(number: usize) -> String {
-    format!("{number:04}_{}.json", NAMES[number - 1])
+    format!("{number:04}_{}.json", MIGRATION_NAMES[number - 1])
 }
 
 impl Version {
     /// A version with the first `migrations` recorded ones.
-    pub fn with(number: usize, migrations: usize, url: &str) -> Self {
-        Self::from(number, (&recorded(), migrations), url)
+    pub fn with_migrations(number: usize, migrations: usize, url: &str) -> Self {
+        Self::from_folder(number, (&recorded(), migrations), url)
     }
 
     /// A version with the first `migrations` of a folder.
-    pub fn from(number: usize, (from, migrations): (&Path, usize), url: &str) -> Self {
+    pub fn from_folder(number: usize, (from, migrations): (&Path, usize), url: &str) -> Self {
         let version = Self {
             number,
             text: number.to_string(),
@@ -82,7 +82,7 @@ impl Version {
 
     /// A version with its own migrations.
     pub fn new(number: usize, url: &str) -> Self {
-        Self::with(number, number, url)
+        Self::with_migrations(number, number, url)
     }
 
     /// The folder of its migrations.
@@ -109,7 +109,7 @@ impl Version {
         ]
     }
 
-    /// Runs a command for people; returns the exit status and the output.
+    /// Runs a command without `--json`. Returns the exit status and the output.
     pub fn run(&self, words: &str) -> (i32, String) {
         let output = command(self.program(), self.folder.path())
             .args(words.split_whitespace())
@@ -137,9 +137,9 @@ impl Version {
         Output { exit, json }
     }
 
-    /// Runs a command that is killed at a place.
+    /// Runs a command that is killed at a fault point.
     #[track_caller]
-    pub fn killed(&self, words: &str, fault: &str) {
+    pub fn run_killed(&self, words: &str, fault: &str) {
         let output = command(self.program(), self.folder.path())
             .arg("migrate")
             .args(words.split(' '))
@@ -158,7 +158,7 @@ impl Version {
 
     /// Runs a command that must succeed, and returns its result.
     #[track_caller]
-    pub fn done(&self, words: &str) -> Json {
+    pub fn run_to_end(&self, words: &str) -> Json {
         let Output { exit, mut json } = self.migrate(words);
         assert_eq!(exit, 0, "version {}: {words}: {json:#}", self.number);
         json["result"].take()
@@ -166,7 +166,7 @@ impl Version {
 
     /// Runs a command that must fail with an exit status and an error code.
     #[track_caller]
-    pub fn refused(&self, words: &str, exit: i32, code: &str) -> Json {
+    pub fn assert_error(&self, words: &str, exit: i32, code: &str) -> Json {
         let output = self.migrate(words);
         assert_eq!(
             (output.exit, &output.json["error"]["code"]),
@@ -178,9 +178,9 @@ impl Version {
         output.json
     }
 
-    /// The words that approve the present plan; none if it needs no approval.
+    /// The option that approves the present plan; empty if it needs no approval.
     pub fn approval(&self) -> String {
-        let plan = self.done("plan");
+        let plan = self.run_to_end("plan");
         let digest = plan["approvalDigest"].as_str();
         digest.map_or_else(String::new, |digest| format!(" --approve {digest}"))
     }
@@ -192,7 +192,7 @@ impl Version {
 
     /// Starts a server that must not serve this database.
     #[track_caller]
-    pub fn is_refused(&self) {
+    pub fn assert_not_serving(&self) {
         match Server::try_start(self.program(), self.folder.path(), &self.variables()) {
             Ok(_) => panic!("version {} serves", self.number),
             Err(status) => assert_eq!(status.code(), Some(78), "version {}", self.number),

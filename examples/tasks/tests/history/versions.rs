@@ -2,8 +2,8 @@
 
 use linchpin::prelude::*;
 
-/// Declares a version: a module with the enum `State`, the entity `Task` and the package. Versions
-/// with a computed field are written out.
+/// Declares a version: a module with the enum `State`, the entity `Task` and the package. The
+/// versions with a computed field do not use this macro.
 macro_rules! version {
     (
         $module:ident, [$($option:tt)*], [$($state:ident),+], { $($fields:tt)* }

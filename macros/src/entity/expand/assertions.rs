@@ -11,8 +11,8 @@ use crate::entity::model::EntityModel;
 use crate::entity::{check, gates, relations, search, summaries, visibility};
 use crate::expr::{CtxPath, at};
 
-/// Context values have the types of their fields.
-fn provided(model: &EntityModel) -> TokenStream {
+/// Asserts that context values have the types of their fields.
+fn context_values(model: &EntityModel) -> TokenStream {
     let module = &model.generated.module;
     let defaults = model
         .fields
@@ -26,7 +26,7 @@ fn provided(model: &EntityModel) -> TokenStream {
         .scopes
         .iter()
         .filter_map(|scope| match &scope.from {
-            visibility::From::Ctx(CtxPath::Value(path), _) => {
+            visibility::ScopeSource::Ctx(CtxPath::Value(path), _) => {
                 Some((&model.fields[scope.field], path))
             }
             _ => None,
@@ -46,9 +46,11 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
     }
     let module = &model.generated.module;
     let mut out = TokenStream::new();
+    // `kinds` is the name of the runtime's constant that lists the allowed kinds.
     let mut expect = |field: &Field, at: Span, kinds: &str, message: String, help: &str| {
         if field.kind == Kind::Other {
-            // All tokens have one span. Otherwise rustc underlines from the first to the last.
+            // All tokens get the same span. Otherwise rustc underlines everything from the first
+            // to the last token.
             let at_span = |ident: &Ident| {
                 let mut ident = ident.clone();
                 ident.set_span(at);
@@ -163,14 +165,14 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
             place.ident.span(),
             "SCALARS",
             message,
-            "name a field whose values compare",
+            "name a field whose values can be compared",
         );
     }
-    out.extend(provided(model));
+    out.extend(context_values(model));
     out.extend(relations::assertions(model));
     out.extend(gates::assertions(model));
     out.extend(summaries::assertions(model));
-    // Literals are already checked; the value of a const is known only here.
+    // Literals are already checked. Only rustc knows the value of a const.
     let mut consts = [&model.pagination.default, &model.pagination.max]
         .into_iter()
         .flatten();

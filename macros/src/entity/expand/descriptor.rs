@@ -30,7 +30,7 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
             .iter()
             .filter(|i| !i.fields.is_empty())
             .map(|index| {
-                let fields = index.fields.iter().map(|place| sort_desc(model, place));
+                let fields = index.fields.iter().map(|field| sort_desc(model, field));
                 let global = index.global.as_ref().map(|_| quote!(.global()));
                 quote!(__lp::index(&[#(#fields),*]) #global)
             });
@@ -42,14 +42,17 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
             .iter()
             .filter(|u| !u.fields.is_empty())
             .map(|unique| {
-                let fields = unique.fields.iter().map(|place| model.number(place.field));
+                let fields = unique
+                    .fields
+                    .iter()
+                    .map(|member| model.number(member.field));
                 let global = unique.global;
                 quote!(__lp::unique(&[#(#fields),*], #global))
             });
         quote!(uniques: &[#(#uniques),*],)
     });
     let sort = (!model.sort.is_empty()).then(|| {
-        let keys = model.sort.iter().map(|place| sort_desc(model, place));
+        let keys = model.sort.iter().map(|key| sort_desc(model, key));
         quote!(sort: &[#(#keys),*],)
     });
     let pagination = pagination(model).map(|limits| quote!(pagination: #limits,));
@@ -87,8 +90,8 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     let summaries = summaries::descriptor(model);
     let search = search::descriptor(model);
     let poisoned = model.inert.then(|| quote!(poisoned: true,));
-    let earlier = &model.rename_from;
-    let rename = (!earlier.is_empty()).then(|| quote!(rename_from: &[#(#earlier),*],));
+    let former_names = &model.rename_from;
+    let rename = (!former_names.is_empty()).then(|| quote!(rename_from: &[#(#former_names),*],));
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
             #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #summaries #search
@@ -98,9 +101,9 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     }
 }
 
-fn sort_desc(model: &EntityModel, place: &IndexField) -> TokenStream {
-    let field = model.number(place.field);
-    if place.desc {
+fn sort_desc(model: &EntityModel, key: &IndexField) -> TokenStream {
+    let field = model.number(key.field);
+    if key.desc {
         quote!(__lp::desc(#field))
     } else {
         quote!(__lp::asc(#field))
@@ -146,7 +149,7 @@ fn computed_desc(model: &EntityModel, field: &Field) -> Option<TokenStream> {
     let name = computed::name(function);
     let body = computed::body(&model.ident, function);
     Some(
-        quote!(.computed(__lp::follows::<#module::#ident>(#name, #body, |#row| #call, &[#(#from),*]))),
+        quote!(.computed(__lp::computed_field::<#module::#ident>(#name, #body, |#row| #call, &[#(#from),*]))),
     )
 }
 
@@ -154,8 +157,9 @@ fn computed_desc(model: &EntityModel, field: &Field) -> Option<TokenStream> {
 fn transform(model: &EntityModel, field: &Field) -> Option<TokenStream> {
     let (_, function) = field.options.transform.as_ref().filter(|_| !model.inert)?;
     let (module, ident) = (&model.generated.module, &field.ident);
-    // rustc reads a generic argument that is a function without `#[transform]` as a constant. In a
-    // type alias it reports "expected type, found function".
+    // `#[transform]` declares a type with the name of the function. If the attribute is missing,
+    // rustc reports "expected type, found function" at the type alias. Without the alias it would
+    // read the name as a const argument, and its error would be less clear.
     let desc =
         quote_spanned!(function.span()=> __lp::field_transform::<#module::#ident, __Transform>());
     Some(quote!(.transform({ type __Transform = #function; #desc })))
@@ -174,7 +178,7 @@ pub(super) fn pagination(model: &EntityModel) -> Option<TokenStream> {
     if default.is_none() && max.is_none() && unbounded.is_none() {
         return None;
     }
-    // If all members are given, clippy reports a useless `..` to the app.
+    // With all members given, `..` has no effect, and clippy would warn about it in the app.
     let all = default.is_some() && max.is_some() && unbounded.is_some();
     let rest = (!all).then(|| quote!(..__lp::Pagination::DEFAULT));
     Some(quote!(__lp::Pagination { #default #max #unbounded #rest }))

@@ -64,9 +64,9 @@ pub(super) fn input(model: &EntityModel, input: Input) -> TokenStream {
             quote!(#[doc = #doc] #lints #vis #name: #ty,)
         })
         .collect();
-    // Requests fill these structs; an app may never use them, so unused ones are allowed. An
-    // optional member that can be null is an `Option<Option<T>>`: the outer option is presence, the
-    // inner one is null, as in JSON merge.
+    // An app may never use these structs, so unused ones are allowed. An optional member that can
+    // be null is an `Option<Option<T>>`: the outer `None` is an absent member, the inner `None` is
+    // null, as in a JSON merge patch.
     let allow = if nested {
         quote!(#[allow(dead_code, clippy::option_option)])
     } else {

@@ -27,7 +27,7 @@ pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
     let markers = markers(model);
     let create = input::input(model, Input::Create);
     let patch = input::input(model, Input::Patch);
-    let surface = surface(model);
+    let adapter_and_query = adapter_and_query(model);
     let fields = field_impls(model);
     let desc = descriptor::descriptor(model);
     let (links, entity) = (gates::links(model), entity_impl(model));
@@ -39,16 +39,16 @@ pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
     let assertions = assertions::assertions(model);
     let consts = relations::consts(model);
     let krate = &model.krate;
-    let hints = hints.call(krate, &model.ident, &named(model));
+    let hints = hints.call(krate, &model.ident, &named_fields(model));
     let allow = lints(model);
     let consts = consts.map(|consts| quote!(#allow #consts));
     quote! {
-        #[allow(dead_code)] // the store reads its fields; an app need not
+        #[allow(dead_code)] // an app may never read some fields
         #item
         #markers
         #create
         #patch
-        #surface
+        #adapter_and_query
         #consts
         #allow
         const _: () = {
@@ -65,7 +65,8 @@ pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
     }
 }
 
-/// The lints that generated items allow: they still use deprecated fields.
+/// The lints that generated items allow. `deprecated` is one of them if a field is deprecated,
+/// because the generated items use the field.
 fn lints(model: &EntityModel) -> TokenStream {
     lints::allowed(
         &model.item.attrs,
@@ -74,7 +75,7 @@ fn lints(model: &EntityModel) -> TokenStream {
 }
 
 /// The fields that the entity's options name.
-fn named(model: &EntityModel) -> Vec<syn::Ident> {
+fn named_fields(model: &EntityModel) -> Vec<syn::Ident> {
     let indexes = model.indexes.iter().flat_map(|index| &index.fields);
     let index_fields = indexes
         .chain(model.uniques.iter().flat_map(|unique| &unique.fields))
@@ -90,19 +91,19 @@ fn named(model: &EntityModel) -> Vec<syn::Ident> {
         .routes
         .iter()
         .chain([&model.defaults])
-        .flat_map(Policy::named);
-    let searched = model.search.iter().flat_map(Search::named);
+        .flat_map(Policy::named_fields);
+    let searched = model.search.iter().flat_map(Search::named_fields);
     let written = index_fields
-        .chain(model.visibility.named())
+        .chain(model.visibility.named_fields())
         .chain(keys)
         .chain(computed)
         .chain(policies)
         .chain(searched)
         .cloned();
     let named = written
-        .chain(model.gates.named())
-        .chain(model.summaries.iter().flat_map(Summary::named));
-    // For the other fields an editor would repeat their option.
+        .chain(model.gates.named_fields())
+        .chain(model.summaries.iter().flat_map(Summary::named_fields));
+    // A hint for a name that is no field would only add an error in the editor.
     named
         .filter(|ident| model.index_of(ident).is_some())
         .collect()
@@ -125,12 +126,12 @@ fn markers(model: &EntityModel) -> TokenStream {
     quote! {
         #[doc = #doc]
         #allow
-        #[allow(non_camel_case_types, dead_code, clippy::module_inception)] // named as the fields are; operations use some
+        #[allow(non_camel_case_types, dead_code, clippy::module_inception)] // modules and structs have the names of fields; operations use only some
         #vis mod #module { #(#structs)* }
     }
 }
 
-/// The same visibility for items in a nested module.
+/// Returns the visibility that an item in a nested module needs, to be visible as far as `vis`.
 fn from_inside(vis: &Visibility) -> TokenStream {
     match vis {
         Visibility::Inherited => quote!(pub(super)),
@@ -151,7 +152,7 @@ fn from_inside(vis: &Visibility) -> TokenStream {
     }
 }
 
-fn surface(model: &EntityModel) -> TokenStream {
+fn adapter_and_query(model: &EntityModel) -> TokenStream {
     let (vis, ident, krate) = (&model.vis, &model.ident, &model.krate);
     let (adapter, query) = (&model.generated.adapter, &model.generated.list_query);
     let allow = lints(model);
@@ -161,14 +162,14 @@ fn surface(model: &EntityModel) -> TokenStream {
             #[doc = #adapter_doc]
             #allow
             #[derive(::core::clone::Clone, ::core::fmt::Debug)]
-            #[allow(dead_code)] // an app may leave its records to the routes
+            #[allow(dead_code)] // an app may use the routes only
             #vis struct #adapter(#krate::Adapter<#ident>);
         }
     });
     quote! {
         #[doc = #query_doc]
         #allow
-        #[allow(dead_code)] // as the adapter
+        #[allow(dead_code)] // an app may never use it
         #vis type #query = #krate::entity::ListQuery<#ident>;
         #adapter_struct
     }

@@ -1,6 +1,6 @@
 //! The rules on gates that need only the declaration.
 
-use super::{Gate, LINKS, condition};
+use super::{Gate, MAX_LINKS, condition};
 use crate::diagnostics::Diagnostics;
 use crate::entity::check::{kind_text, type_text};
 use crate::entity::grants::{TRANSACTION, without};
@@ -11,21 +11,21 @@ use crate::options;
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     let gates = &model.gates;
     for (i, gate) in gates.all.iter().enumerate() {
-        key(model, gate, d);
+        check_key(model, gate, d);
         if gate.is_tree(model) {
-            tree(model, gate, d);
+            check_tree(model, gate, d);
             if gates.all[..i]
                 .iter()
                 .any(|other| other.field != gate.field && other.is_tree(model))
             {
                 d.error(
                     &gate.key,
-                    format!("records of `{}` are in a tree already", model.name),
+                    format!("entity `{}` already has a gate to itself", model.name),
                 )
                 .help("keep one of the gates");
             }
         } else {
-            onto(model, gate, d);
+            check_gate_to_other_entity(model, gate, d);
         }
         if gates.all[..i].iter().any(|other| other.field == gate.field) {
             d.error(
@@ -38,7 +38,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             d.error(
                 &gate.word,
                 format!(
-                    "a gate looks at a second record in one statement, which `{}` does not",
+                    "a gate needs a store that reads two records in one statement, which `{}` \
+                     cannot",
                     store.name
                 ),
             )
@@ -63,7 +64,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-fn key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
+fn check_key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     let field = &model.fields[gate.field];
     if !matches!(
         field.kind,
@@ -77,7 +78,7 @@ fn key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
                 kind_text(field)
             ),
         )
-        .help("a field of the other key's type");
+        .help("a field of the type of the other entity's primary key");
     } else if field.generated {
         d.error(
             &gate.key,
@@ -90,14 +91,14 @@ fn key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     }
 }
 
-/// Checks a gate on another entity.
-fn onto(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
-    let (field, shown) = (&model.fields[gate.field], gate.shown());
+/// Checks a gate to another entity.
+fn check_gate_to_other_entity(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
+    let (field, target_name) = (&model.fields[gate.field], gate.target_name());
     if field.optional {
         d.error(
             &gate.key,
             format!(
-                "gate onto `{shown}`: the key `{}` must be required",
+                "gate onto `{target_name}`: the key `{}` must be required",
                 field.name
             ),
         )
@@ -107,15 +108,15 @@ fn onto(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
         d.error(
             depth,
             format!(
-                "`depth` is for gates of an entity onto itself, and `{shown}` is another entity"
+                "`depth` is for gates of an entity to itself; `{target_name}` is another entity"
             ),
         )
         .help("leave `depth` out");
     }
 }
 
-/// Checks a gate on the entity itself.
-fn tree(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
+/// Checks a gate to the entity itself.
+fn check_tree(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     let (field, entity) = (&model.fields[gate.field], &model.name);
     match &gate.depth {
         None => {
@@ -124,13 +125,13 @@ fn tree(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
                 format!("recursive gate of `{entity}` needs `depth`"),
             )
             .help(format!(
-                "`depth = 3`: the maximum number of records above one, 1 to {LINKS}"
+                "`depth = 3`: the maximum number of records above a record, from 1 to {MAX_LINKS}"
             ));
         }
         Some(depth) => match options::as_int(depth) {
-            Some(Ok(n)) if (1..=LINKS).contains(&n) => {}
+            Some(Ok(n)) if (1..=MAX_LINKS).contains(&n) => {}
             Some(_) => d
-                .error(depth, format!("depth is not within 1..={LINKS}"))
+                .error(depth, format!("depth is not within 1..={MAX_LINKS}"))
                 .help("`depth = 3`"),
             None => d
                 .error(depth, "depth needs a whole number")
@@ -140,7 +141,10 @@ fn tree(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     if !field.optional {
         d.error(
             &gate.key,
-            format!("a tree has roots, and `{}` is required", field.name),
+            format!(
+                "the key `{}` of a gate to the same entity must be optional: roots have no parent",
+                field.name
+            ),
         )
         .help(format!(
             "`pub {}: Option<{}>`",

@@ -13,14 +13,14 @@ use syn::{Expr, Ident, LitStr, Path, Token};
 use super::field::Field;
 use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
-use crate::expr::{Filter, Resolved, Scope, TWO, refuse_always};
+use crate::expr::{Filter, MIN_VARIANTS, Resolved, Scope, refuse_always};
 use crate::options::{self, Opt};
 
 pub(crate) use check::check;
 pub(crate) use tokens::{assertions, descriptor, links};
 
 /// The maximum number of links from a record to a record that decides its visibility.
-pub(crate) const LINKS: i64 = 8;
+pub(crate) const MAX_LINKS: i64 = 8;
 
 /// The options as written.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ struct Gate {
     depth: Option<Expr>,
 }
 
-/// `container_id -> Container`, and the rest.
+/// The arguments of `gate`: `container_id -> Container`, the action and the other options.
 struct Head {
     field: Ident,
     target: Path,
@@ -213,13 +213,13 @@ impl Gates {
         self.visible.as_ref()
     }
 
-    /// Whether a field can only name a visible record.
+    /// Whether a field is the key of a gate, so that it can only hold the id of a visible record.
     pub(crate) fn restricts_to_visible(&self, field: usize) -> bool {
         self.all.iter().any(|gate| gate.field == field)
     }
 
     /// The fields of all gates and conditions, as written.
-    pub(crate) fn named(&self) -> impl Iterator<Item = Ident> {
+    pub(crate) fn named_fields(&self) -> impl Iterator<Item = Ident> {
         let filters = self
             .visible
             .iter()
@@ -227,7 +227,7 @@ impl Gates {
         self.all
             .iter()
             .map(|gate| gate.key.clone())
-            .chain(filters.flat_map(Filter::named))
+            .chain(filters.flat_map(Filter::named_fields))
     }
 
     /// Resolves the options. An option with an error is reported and left out.
@@ -265,19 +265,19 @@ impl Gates {
 }
 
 impl Gate {
-    /// Whether the gate leads to the entity itself, judged by the entity's declared name.
+    /// Whether the path of the gate is the name of the entity itself, or `Self`.
     fn is_tree(&self, model: &EntityModel) -> bool {
         self.target.is_ident(&model.ident) || self.target.is_ident("Self")
     }
 
     /// The name of the other entity, for messages.
-    fn shown(&self) -> String {
+    fn target_name(&self) -> String {
         self.target.to_token_stream().to_string().replace(' ', "")
     }
 }
 
-/// A condition of the entity itself: on its fields, the context, the time of the call and literals.
-/// It includes the checks that only rustc can make.
+/// Resolves a condition of the entity itself: on its fields, the context, the time of the call and
+/// literals. Returns it with the checks that only rustc can make.
 fn condition(
     model: &EntityModel,
     expr: &Expr,
@@ -287,11 +287,11 @@ fn condition(
     let filter = Filter::parse(expr, d)?;
     let entity = Path::from(model.ident.clone());
     let mut scope = Scope::new(model, &entity, &[], d);
-    scope.callers = false;
+    scope.for_callers = false;
     let resolved = scope.filter(&filter, &[]);
     if let Some(resolved) = &resolved {
         let text = format!("`{what}` matches every record, so it restricts nothing");
-        refuse_always(&mut scope, resolved, &[], TWO, expr, &text);
+        refuse_always(&mut scope, resolved, &[], MIN_VARIANTS, expr, &text);
     }
     let (params, asserts) = (
         std::mem::take(&mut scope.params),

@@ -15,14 +15,14 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     if model.inert {
         return None;
     }
-    let of = &model.gates;
-    let visible = of
+    let declared = &model.gates;
+    let visible = declared
         .visible
         .as_ref()
         .and_then(|expr| resolved(model, expr, "visible"))
         .map(|(filter, _)| quote!(visible: __lp::Some(#filter),));
-    let gates = (!of.all.is_empty()).then(|| {
-        let gates = of.all.iter().map(|gate| {
+    let gates = (!declared.all.is_empty()).then(|| {
+        let gates = declared.all.iter().map(|gate| {
             let (field, target) = (model.number(gate.field), target(model, gate));
             let action = gate.action.as_ref().map(|action| quote!(.action(#action)));
             let depth = gate.depth.as_ref().map(|depth| quote!(.depth(#depth)));
@@ -30,8 +30,8 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
         });
         quote!(gates: &[#(#gates),*],)
     });
-    let actions = (!of.actions.is_empty()).then(|| {
-        let actions = of.actions.iter().filter_map(|action| {
+    let actions = (!declared.actions.is_empty()).then(|| {
+        let actions = declared.actions.iter().filter_map(|action| {
             let (name, (filter, _)) = (&action.name, resolved(model, &action.filter, "action")?);
             Some(quote!(__lp::Action { name: #name, filter: #filter }))
         });
@@ -40,14 +40,17 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     Some(quote!(#visible #gates #actions))
 }
 
-/// The descriptor of the other entity, which is part of this one. A tree is the only allowed cycle.
+/// Returns the descriptor of the other entity. A descriptor contains the descriptors of the
+/// entities that its gates lead to. So no gates may form a cycle, except a gate of an entity to
+/// itself (a tree). `L8` of an entity contains the entities that are reachable through up to 8
+/// gates.
 fn target(model: &EntityModel, gate: &Gate) -> TokenStream {
     let (own, target) = (&model.ident, &gate.target);
     if gate.is_tree(model) {
         return quote!(&DESC);
     }
     at(
-        quote!(__lp::target::<#target>(__lp::is_circle(<#own as __lp::Gated>::L8))),
+        quote!(__lp::target::<#target>(__lp::is_cycle(<#own as __lp::Gated>::L8))),
         &target.to_token_stream(),
     )
 }
@@ -70,7 +73,7 @@ pub(crate) fn links(model: &EntityModel) -> Option<TokenStream> {
     })
 }
 
-/// A condition that has been checked.
+/// Resolves a condition whose errors have been reported.
 fn resolved(
     model: &EntityModel,
     expr: &syn::Expr,
@@ -85,12 +88,16 @@ fn resolved(
 /// Asserts that keys have the type of the other entity's ids, that actions exist, and that the
 /// number of links is limited.
 pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
-    let (mut out, of) = (TokenStream::new(), &model.gates);
-    for gate in &of.all {
-        let (field, span, shown) = (&model.fields[gate.field], gate.key.span(), gate.shown());
+    let (mut out, declared) = (TokenStream::new(), &model.gates);
+    for gate in &declared.all {
+        let (field, span, target_name) = (
+            &model.fields[gate.field],
+            gate.key.span(),
+            gate.target_name(),
+        );
         let (module, ident, target) = (&model.generated.module, &field.ident, target(model, gate));
         let marker = at(quote!(#module::#ident), &gate.key.to_token_stream());
-        let (key, is) = (
+        let (key, found) = (
             &field.name,
             if field.kind == Kind::Other {
                 "another type".to_owned()
@@ -98,42 +105,49 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                 check::kind_text(field)
             },
         );
-        let text = format!(
-            "linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`"
+        let string_key_message = format!(
+            "linchpin: key `{key}` is {found}, `{target_name}` has string ids\n\
+             help: make it a `String`"
         );
-        let whole = format!(
-            "linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`"
+        let integer_key_message = format!(
+            "linchpin: key `{key}` is {found}, `{target_name}` has integer ids\n\
+             help: make it an `i64`"
         );
-        out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker>(#target, #text, #whole);));
+        out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker>(#target, #string_key_message, #integer_key_message);));
         if !gate.is_tree(model) {
             let (own, other, name) = (&model.ident, &gate.target, &model.name);
             let message = format!(
-                "linchpin: gates lead in a circle: `{name}` is seen through `{shown}`, which is seen through `{name}`\nhelp: leave one of \
+                "linchpin: gates form a cycle: `{name}` is visible through `{target_name}`, which is visible through `{name}`\nhelp: leave one of \
                  the gates out; records of one entity that are seen through each other are a tree: `gate(parent_id -> {name}, depth = 3)`"
             );
-            let check = quote!(const _: () = __lp::expect_no_circle(<#own as __lp::Gated>::L0, __lp::Along::<#other>::L7, #message););
+            let check = quote!(const _: () = __lp::expect_no_cycle(<#own as __lp::Gated>::L0, __lp::Along::<#other>::L7, #message););
             out.extend(at(check, &other.to_token_stream()));
         }
         if let Some(action) = &gate.action {
             let name = action.value();
             let message = format!(
-                "linchpin: `{shown}` declares no action `{name}`\nhelp: on `{shown}`, `action(\"{name}\", ..)`"
+                "linchpin: `{target_name}` declares no action `{name}`\nhelp: on `{target_name}`, `action(\"{name}\", ..)`"
             );
             out.extend(quote_spanned!(action.span()=> const _: () = __lp::expect_action(#target, #action, #message);));
         }
     }
-    if let Some(gate) = of.all.first() {
+    if let Some(gate) = declared.all.first() {
         let name = &model.name;
         let message = format!(
-            "linchpin: records of `{name}` are seen through more than 8 links\nhelp: a gate onto an entity nearer to the top, or a smaller \
+            "linchpin: the visibility of `{name}` depends on more than 8 links\nhelp: a gate onto an entity nearer to the top, or a smaller \
              depth"
         );
         out.extend(
             quote_spanned!(gate.word.span()=> const _: () = __lp::expect_links(&DESC, #message);),
         );
     }
-    let visible = of.visible.iter().map(|expr| (expr, "visible"));
-    for (expr, what) in visible.chain(of.actions.iter().map(|action| (&action.filter, "action"))) {
+    let visible = declared.visible.iter().map(|expr| (expr, "visible"));
+    for (expr, what) in visible.chain(
+        declared
+            .actions
+            .iter()
+            .map(|action| (&action.filter, "action")),
+    ) {
         let asserts = resolved(model, expr, what)
             .map(|(_, asserts)| asserts)
             .unwrap_or_default();

@@ -12,23 +12,23 @@ use crate::entity::{EntityModel, Field, Flag, Kind};
 use crate::{names, options};
 
 /// The maximum number of records of one relation in an `include`.
-const MOST: i64 = 1000;
+const MAX_INCLUDED: i64 = 1000;
 
 /// Checks the relations of an entity.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
-    names(model, d);
+    check_names(model, d);
     let mut enforced: HashMap<usize, &Relation> = HashMap::new();
     for relation in &model.relations {
         if let Some(field) = relation.field {
-            key(relation, &model.fields[field], d);
+            check_key(relation, &model.fields[field], d);
         }
-        on_delete(model, relation, d);
-        max(relation, d);
-        let held = relation
+        check_on_delete(model, relation, d);
+        check_max(relation, d);
+        let enforced_rule = relation
             .on_delete
             .as_ref()
             .filter(|(_, rule)| *rule != OnDelete::None);
-        if let (Some(field), Some((at, _))) = (relation.field, held)
+        if let (Some(field), Some((at, _))) = (relation.field, enforced_rule)
             && enforced.insert(field, relation).is_some()
         {
             d.error(
@@ -43,8 +43,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// The fields and relations of a record have different names.
-fn names(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that the fields and relations of a record have different names.
+fn check_names(model: &EntityModel, d: &mut Diagnostics) {
     let mut seen: HashMap<String, String> = HashMap::new();
     for relation in &model.relations {
         let name = relation.name.unraw().to_string();
@@ -74,7 +74,7 @@ fn names(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-fn key(relation: &Relation, field: &Field, d: &mut Diagnostics) {
+fn check_key(relation: &Relation, field: &Field, d: &mut Diagnostics) {
     let (key, name) = (&relation.key, &field.name);
     if !matches!(
         field.kind,
@@ -87,7 +87,7 @@ fn key(relation: &Relation, field: &Field, d: &mut Diagnostics) {
                 kind_text(field)
             ),
         )
-        .help("a field of the other key's type");
+        .help("a field of the type of the other entity's primary key");
     } else if field.generated {
         d.error(
             key,
@@ -97,7 +97,7 @@ fn key(relation: &Relation, field: &Field, d: &mut Diagnostics) {
     }
 }
 
-fn on_delete(model: &EntityModel, relation: &Relation, d: &mut Diagnostics) {
+fn check_on_delete(model: &EntityModel, relation: &Relation, d: &mut Diagnostics) {
     let (Some((at, rule)), Some(field)) = (&relation.on_delete, relation.field) else {
         return;
     };
@@ -119,11 +119,11 @@ fn on_delete(model: &EntityModel, relation: &Relation, d: &mut Diagnostics) {
                 field.name,
                 type_text(&field.inner)
             ));
-        } else if field.is_callers() || field.has(Flag::Primary) {
+        } else if field.comes_from_caller() || field.has(Flag::Primary) {
             d.error(
                 at,
                 format!(
-                    "`{}` says whose the record is: it cannot become null",
+                    "`{}` is the tenant, a scope or the primary key, so it cannot become null",
                     field.name
                 ),
             )
@@ -142,7 +142,7 @@ fn on_delete(model: &EntityModel, relation: &Relation, d: &mut Diagnostics) {
     }
 }
 
-fn max(relation: &Relation, d: &mut Diagnostics) {
+fn check_max(relation: &Relation, d: &mut Diagnostics) {
     let Some(max) = relation
         .max
         .as_ref()
@@ -151,9 +151,9 @@ fn max(relation: &Relation, d: &mut Diagnostics) {
         return;
     };
     match options::as_int(max) {
-        Some(Ok(n)) if (1..=MOST).contains(&n) => {}
+        Some(Ok(n)) if (1..=MAX_INCLUDED).contains(&n) => {}
         Some(_) => d
-            .error(max, format!("max is not within 1..={MOST}"))
+            .error(max, format!("max is not within 1..={MAX_INCLUDED}"))
             .help("`max = 20`; `nextCursor` leads to the rest"),
         None => d.error(max, "max needs a whole number").help("`max = 20`"),
     }

@@ -28,7 +28,7 @@ pub(crate) struct RelationArgs {
     max: Option<Expr>,
 }
 
-/// The side that holds the key.
+/// The entity that has the key field: this one (`BelongsTo`) or the other one (`HasMany`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     BelongsTo,
@@ -70,7 +70,7 @@ enum OnDelete {
 /// The values of `on_delete`.
 const ON_DELETE: [&str; 4] = ["none", "restrict", "set_null", "cascade"];
 
-/// `author: User`, and the rest.
+/// The arguments of a relation: `author: User` and its options.
 struct Head {
     name: Ident,
     target: Path,
@@ -152,6 +152,7 @@ impl RelationArgs {
     }
 }
 
+/// Reads `author: User`. Returns it with the list of the options after it.
 fn head(opt: &Opt, side: Side, d: &mut Diagnostics) -> Option<(Head, List)> {
     let list = opt.list(side.example(), d)?;
     match list.parse::<Head>() {
@@ -239,7 +240,7 @@ impl Relation {
         })
     }
 
-    /// Whether a field can only name a visible record.
+    /// Whether a field is a key that can only hold the id of a visible record.
     pub(crate) fn restricts_to_visible(&self, field: usize) -> bool {
         self.field == Some(field)
             && self

@@ -68,7 +68,7 @@ pub(crate) fn consts(model: &EntityModel) -> Option<TokenStream> {
         }
     });
     Some(quote! {
-        #[allow(dead_code, private_interfaces)] // for code; an app may use `include` only
+        #[allow(dead_code, private_interfaces)] // an app may use only `include`
         impl #ident { #(#consts)* }
     })
 }
@@ -79,22 +79,22 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
     let mut out = TokenStream::new();
     for relation in &model.relations {
         let (key, target) = (relation.key.unraw().to_string(), &relation.target);
-        let shown = check::type_text(&syn::parse_quote!(#target));
+        let target_name = check::type_text(&syn::parse_quote!(#target));
         let span = relation.key.span();
         match (relation.side, relation.field) {
             (Side::BelongsTo, Some(field)) => {
                 let field = &model.fields[field];
                 let (module, ident) = (&model.generated.module, &field.ident);
                 let marker = at(quote!(#module::#ident), &relation.key.to_token_stream());
-                let is = match field.kind {
+                let found = match field.kind {
                     Kind::Other => "another type".to_owned(),
                     _ => check::kind_text(field),
                 };
-                let text = format!(
-                    "linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`"
+                let string_key_message = format!(
+                    "linchpin: key `{key}` is {found}, `{target_name}` has string ids\nhelp: make it a `String`"
                 );
-                let whole = format!(
-                    "linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`"
+                let integer_key_message = format!(
+                    "linchpin: key `{key}` is {found}, `{target_name}` has integer ids\nhelp: make it an `i64`"
                 );
                 // The same tokens as in the descriptor, so that a wrong entity causes one error,
                 // not two.
@@ -102,13 +102,13 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                     quote!(<#target as __lp::Entity>::DESC),
                     &target.to_token_stream(),
                 );
-                out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker>(#target, #text, #whole);));
+                out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker>(#target, #string_key_message, #integer_key_message);));
                 if let Some((rule, OnDelete::Restrict | OnDelete::SetNull | OnDelete::Cascade)) =
                     &relation.on_delete
                 {
                     let text = format!(
-                        "linchpin: `{shown}` expires, and nothing follows from that: on_delete would not hold\n\
-                         help: leave on_delete out, or take `ttl` off `{shown}`"
+                        "linchpin: `{target_name}` expires without a deletion: on_delete would have no effect\n\
+                         help: leave on_delete out, or take `ttl` off `{target_name}`"
                     );
                     out.extend(quote_spanned!(rule.span()=> const _: () = __lp::expect_lasting(#target, #text);));
                 }
@@ -116,19 +116,19 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
             (Side::HasMany, _) => {
                 let ident = &model.ident;
                 let own_name = &model.name;
-                let text = format!(
-                    "linchpin: key `{key}` of `{shown}` is no string, `{own_name}` has string ids\nhelp: make it a `String`"
+                let string_key_message = format!(
+                    "linchpin: key `{key}` of `{target_name}` is no string, `{own_name}` has string ids\nhelp: make it a `String`"
                 );
-                let whole = format!(
-                    "linchpin: key `{key}` of `{shown}` is no integer, `{own_name}` has integer ids\nhelp: make it an `i64`"
+                let integer_key_message = format!(
+                    "linchpin: key `{key}` of `{target_name}` is no integer, `{own_name}` has integer ids\nhelp: make it an `i64`"
                 );
                 let page = format!(
-                    "linchpin: the list of `{shown}` does not filter by `{key}`: further pages of `{}` cannot be requested\nhelp: on `{shown}`, \
+                    "linchpin: the list of `{target_name}` does not filter by `{key}`: further pages of `{}` cannot be requested\nhelp: on `{target_name}`, \
                      `belongs_to(.., key = {key})`, or mark the field `filterable`",
                     name(relation)
                 );
                 let hidden = format!(
-                    "linchpin: the `output` of the list of `{shown}` leaves `{key}` out, so the list does not filter by it: further pages of \
+                    "linchpin: the `output` of the list of `{target_name}` leaves `{key}` out, so the list does not filter by it: further pages of \
                      `{}` cannot be requested\nhelp: name `{key}` in that `output`",
                     name(relation)
                 );
@@ -140,8 +140,8 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                     quote!(<#target as __lp::Entity>::DESC),
                     &target.to_token_stream(),
                 );
-                let words = quote!([#text, #whole, #page, #hidden]);
-                out.extend(quote_spanned!(span=> const _: () = __lp::expect_many(#target, #key, #own, #words);));
+                let messages = quote!([#string_key_message, #integer_key_message, #page, #hidden]);
+                out.extend(quote_spanned!(span=> const _: () = __lp::expect_many(#target, #key, #own, #messages);));
             }
             (Side::BelongsTo, None) => {}
         }

@@ -3,7 +3,7 @@
 use quote::ToTokens;
 use syn::ext::IdentExt;
 
-use super::{Summary, counted};
+use super::{Summary, counting_condition};
 use crate::diagnostics::Diagnostics;
 use crate::entity::check::kind_text;
 use crate::entity::grants::{TRANSACTION, without};
@@ -11,8 +11,8 @@ use crate::entity::{EntityModel, Kind};
 use crate::expr::MAX_INTEGER;
 use crate::options;
 
-/// The codes of the framework that do not mean a refusal; each has one status everywhere.
-/// `conflict` and `collection_full` are not in the list.
+/// The error codes of the framework that a counter cannot use, because each of them has a fixed
+/// status. `conflict` and `collection_full` are not in the list: a counter may use them.
 const TAKEN: [&str; 22] = [
     "malformed_json",
     "validation_failed",
@@ -38,7 +38,7 @@ const TAKEN: [&str; 22] = [
     "timeout",
 ];
 
-/// Checks the summaries of an entity.
+/// Checks the counters of an entity.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for (at, summary) in model.summaries.iter().enumerate() {
         let (target, field) = (
@@ -63,11 +63,11 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             )
             .help("use one field for each counter");
         }
-        key(model, summary, d);
+        check_key(model, summary, d);
         if let Some(when) = &summary.when {
-            counted(model, when, d);
+            counting_condition(model, when, d);
         }
-        least(summary, d);
+        check_min(summary, d);
         for store in model.lacking(TRANSACTION) {
             d.error(
                 &summary.word,
@@ -81,7 +81,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-fn key(model: &EntityModel, summary: &Summary, d: &mut Diagnostics) {
+fn check_key(model: &EntityModel, summary: &Summary, d: &mut Diagnostics) {
     let field = &model.fields[summary.by];
     let (key, name) = (&summary.key, &field.name);
     if !matches!(
@@ -102,7 +102,7 @@ fn key(model: &EntityModel, summary: &Summary, d: &mut Diagnostics) {
     }
 }
 
-fn least(summary: &Summary, d: &mut Diagnostics) {
+fn check_min(summary: &Summary, d: &mut Diagnostics) {
     if let Some(min) = &summary.min {
         match options::as_int(min) {
             Some(Ok(n)) if (0..=MAX_INTEGER).contains(&n) => {}
@@ -122,13 +122,13 @@ fn least(summary: &Summary, d: &mut Diagnostics) {
         d.error(code, "`code` needs `min`")
             .help("`min = 1, code = \"last_one\"`");
     } else if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(letters) {
-        d.error(code, format!("`{text}` is no code"))
+        d.error(code, format!("`{text}` is not a valid error code"))
             .help("lower-case letters, digits and `_`: `code = \"last_one\"`");
     } else if TAKEN.contains(&text.as_str()) {
         d.error(
             code,
             format!("`{text}` is an error code of the framework; choose another"),
         )
-        .help("a code of your own");
+        .help("another code, as in `code = \"last_one\"`");
     }
 }

@@ -1,4 +1,4 @@
-//! Counters that records of other entities keep of an entity's records: `counter(..)`, from its
+//! `counter(..)`: counters in records of other entities that count an entity's records. From the
 //! syntax to the descriptor.
 
 mod check;
@@ -13,7 +13,7 @@ use syn::{Expr, Ident, LitStr, Path, Token};
 use super::field::{COMPUTED, Field};
 use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
-use crate::expr::{Filter, Resolved, Scope, of_the_record};
+use crate::expr::{Filter, Resolved, Scope, check_when_sources};
 use crate::options::{self, Opt, Rest};
 
 pub(crate) use check::check;
@@ -41,16 +41,16 @@ pub(crate) struct Summary {
     target: Path,
     /// The field of the other entity that stores the counter.
     field: Ident,
-    /// The key as written.
+    /// The field with the key of the other record, as written.
     key: Ident,
-    /// The position of the key.
+    /// The position of this field in the entity.
     by: usize,
     when: Option<Expr>,
     min: Option<Expr>,
     code: Option<LitStr>,
 }
 
-/// `Thread.reply_count`, and the rest.
+/// The arguments of `counter`: `Thread.reply_count` and the options.
 struct Head {
     target: Path,
     field: Ident,
@@ -139,7 +139,7 @@ impl SummaryArgs {
 }
 
 impl Summary {
-    /// Resolves the options. An option with an error is reported and left out.
+    /// Resolves a counter. Returns `None` after an error in its key, which has been reported.
     pub(crate) fn resolve(
         args: SummaryArgs,
         fields: &[Field],
@@ -162,7 +162,7 @@ impl Summary {
             return None;
         };
         if is_computed(&fields[by]) {
-            computed(&key, d);
+            report_computed(&key, d);
             return None;
         }
         Some(Self {
@@ -177,10 +177,10 @@ impl Summary {
         })
     }
 
-    /// The field with the key of the other entity's record, and the fields that decide whether a
-    /// record counts, as written.
-    pub(crate) fn named(&self) -> impl Iterator<Item = Ident> {
-        std::iter::once(self.key.clone()).chain(self.when.iter().flat_map(Filter::named))
+    /// The fields of this entity that the option names, as written: the field with the key of the
+    /// other record, and the fields of the condition.
+    pub(crate) fn named_fields(&self) -> impl Iterator<Item = Ident> {
+        std::iter::once(self.key.clone()).chain(self.when.iter().flat_map(Filter::named_fields))
     }
 
     /// Returns the position of the key.
@@ -189,8 +189,8 @@ impl Summary {
     }
 }
 
-/// Returns the condition for records that count, and the checks of it that only rustc can make.
-fn counted(
+/// Returns the condition under which a record is counted, and the checks that only rustc can make.
+fn counting_condition(
     model: &EntityModel,
     expr: &Expr,
     d: &mut Diagnostics,
@@ -198,24 +198,24 @@ fn counted(
     let filter = Filter::parse(expr, d)?;
     let before = d.len();
     refuse_computed(&filter, model, d);
-    of_the_record(&filter, d);
+    check_when_sources(&filter, d);
     if d.len() > before {
         return None;
     }
     let entity = Path::from(model.ident.clone());
     let mut scope = Scope::new(model, &entity, &[], d);
-    scope.callers = false;
+    scope.for_callers = false;
     let resolved = scope.filter(&filter, &[])?;
     let asserts = std::mem::take(&mut scope.asserts);
     Some((resolved, asserts))
 }
 
 fn is_computed(field: &Field) -> bool {
-    field.owned == Some(COMPUTED)
+    field.server_only_reason == Some(COMPUTED)
 }
 
-/// Reports a computed field in the condition of a counter.
-fn computed(field: &Ident, d: &mut Diagnostics) {
+/// Reports a computed field that is the key of a counter or is used in its condition.
+fn report_computed(field: &Ident, d: &mut Diagnostics) {
     d.error(
         field,
         format!(
@@ -223,16 +223,17 @@ fn computed(field: &Ident, d: &mut Diagnostics) {
             field.unraw()
         ),
     )
-    .help("the fields that it is made of");
+    .help("use the fields that it is computed from");
 }
 
-/// Reports computed fields: a counter follows the statements that write its fields.
+/// Reports computed fields in the condition. A statement changes a counter if it writes a field of
+/// the condition, and no statement writes a computed field directly.
 fn refuse_computed(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
     match filter {
         Filter::Cond { field, .. } => {
             let is = |f: &Field| field.unraw() == f.name && is_computed(f);
             if model.fields.iter().any(is) {
-                computed(field, d);
+                report_computed(field, d);
             }
         }
         Filter::All(list) | Filter::Any(list) => {

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 
-use super::{Summary, counted};
+use super::{Summary, counting_condition};
 use crate::diagnostics::Diagnostics;
 use crate::entity::model::EntityModel;
 use crate::entity::{Kind, check};
@@ -42,13 +42,13 @@ fn entity(summary: &Summary) -> TokenStream {
     )
 }
 
-/// Returns the condition that was already checked.
+/// Resolves the condition, whose errors have been reported.
 fn resolved(model: &EntityModel, summary: &Summary) -> Option<(Resolved, Vec<TokenStream>)> {
     let mut d = Diagnostics::new();
     let when = summary
         .when
         .as_ref()
-        .and_then(|when| counted(model, when, &mut d));
+        .and_then(|when| counting_condition(model, when, &mut d));
     d.ignore();
     when
 }
@@ -65,27 +65,29 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
             summary.key.unraw().to_string(),
         );
         let target = &summary.target;
-        let shown = check::type_text(&syn::parse_quote!(#target));
+        let target_name = check::type_text(&syn::parse_quote!(#target));
         let marker = at(quote!(#module::#ident), &summary.key.to_token_stream());
-        let is = match field.kind {
+        let found = match field.kind {
             Kind::Other => "another type".to_owned(),
             _ => check::kind_text(field),
         };
-        let text = format!(
-            "linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`"
+        let string_key_message = format!(
+            "linchpin: key `{key}` is {found}, `{target_name}` has string ids\n\
+             help: make it a `String`"
         );
-        let whole = format!(
-            "linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`"
+        let integer_key_message = format!(
+            "linchpin: key `{key}` is {found}, `{target_name}` has integer ids\n\
+             help: make it an `i64`"
         );
         // The same tokens as in the descriptor, so that a wrong entity causes one error, not two.
         let desc = entity(summary);
-        out.extend(quote_spanned!(summary.key.span()=> const _: () = __lp::expect_relation::<#marker>(#desc, #text, #whole);));
+        out.extend(quote_spanned!(summary.key.span()=> const _: () = __lp::expect_relation::<#marker>(#desc, #string_key_message, #integer_key_message);));
         let (name, own) = (summary.field.unraw().to_string(), &model.ident);
         let own = at(
             quote!(<#own as __lp::Entity>::DESC),
             &summary.field.to_token_stream(),
         );
-        // A key that must name a visible record cannot name a record of another caller.
+        // Whether the key can only hold the id of a record that the caller sees.
         let restricted = model.gates.restricts_to_visible(summary.by)
             || model
                 .relations

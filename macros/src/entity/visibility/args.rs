@@ -133,7 +133,7 @@ fn soft_delete(opt: &Opt, d: &mut Diagnostics) -> Option<SoftDeleteArgs> {
         }
     }
     if found.is_none() && options.is_empty() {
-        d.error(&opt.key, "`soft_delete` names no field")
+        d.error(&opt.key, "`soft_delete` needs a field")
             .help(format!("`{EXAMPLE}`"));
     }
     found
@@ -183,7 +183,7 @@ fn tenant(opt: &Opt, d: &mut Diagnostics) -> Option<TenantArgs> {
     }
     let mut fields = fields.into_iter();
     let Some(field) = fields.next() else {
-        d.error(&opt.key, "`tenant` names no field")
+        d.error(&opt.key, "`tenant` needs a field")
             .help(format!("`{EXAMPLE}`"));
         return None;
     };
@@ -227,7 +227,7 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
                     });
                 }
             }
-            ("unscoped", _) => unscoped = reason(&option, d),
+            ("unscoped", _) => unscoped = unscoped_reason(&option, d),
             (_, OptValue::Expr(value)) if bound.is_none() => {
                 let source = Source::parse(value, d)?;
                 if !matches!(source, Source::Ctx(..) | Source::Param(_)) {
@@ -265,8 +265,8 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
     })
 }
 
-/// The reason why the data scope does not apply: a text for readers of the route report.
-pub(crate) fn reason(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
+/// Reads `unscoped = "reason"`: the reason why the scope does not apply, for the route report.
+pub(crate) fn unscoped_reason(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
     let text = opt.text("unscoped = \"moderators see everything\"", d)?;
     if text.value().trim().is_empty() {
         d.error(&text, "`unscoped` gives no reason")

@@ -3,7 +3,7 @@
 use syn::Ident;
 use syn::ext::IdentExt;
 
-use super::model::{From, Scope, SoftDelete, Ttl, Visibility};
+use super::model::{Scope, ScopeSource, SoftDelete, Ttl, Visibility};
 use crate::diagnostics::{Diagnostics, list};
 use crate::entity::check::{kind_text, type_text};
 use crate::entity::parse::ROUTES;
@@ -22,11 +22,11 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     if visibility.is_empty() {
         return;
     }
-    soft_delete(model, d);
-    ttl(model, d);
-    tenant(model, d);
+    check_soft_delete(model, d);
+    check_ttl(model, d);
+    check_tenant(model, d);
     for (i, scope) in visibility.scopes.iter().enumerate() {
-        self::scope(model, scope, d);
+        check_scope(model, scope, d);
         if visibility.scopes[..i]
             .iter()
             .any(|other| other.field == scope.field)
@@ -41,15 +41,15 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             .help("keep one of them");
         }
     }
-    parent(model, d);
+    check_parent_path(model, d);
     for (i, field) in model.fields.iter().enumerate() {
-        owned(visibility, i, field, d);
+        check_server_owned(visibility, i, field, d);
     }
-    public_routes(model, d);
+    check_public_routes(model, d);
 }
 
-/// `soft_delete` needs an optional date, or an enum and one of its values.
-fn soft_delete(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that `soft_delete` names an optional date, or an enum and one of its values.
+fn check_soft_delete(model: &EntityModel, d: &mut Diagnostics) {
     let Some(SoftDelete { field, at, value }) = &model.visibility.soft_delete else {
         return;
     };
@@ -96,15 +96,15 @@ fn soft_delete(model: &EntityModel, d: &mut Diagnostics) {
         )
         .help("another default");
     }
-    let private = of.options.flag(Flag::WriteOnly).filter(|_| value.is_none());
-    if let Some(flag) = private {
+    let write_only = of.options.flag(Flag::WriteOnly).filter(|_| value.is_none());
+    if let Some(flag) = write_only {
         d.error(flag, format!("`{name}` is written by the server alone"))
             .help("leave the option out");
     }
 }
 
-/// `ttl(field)` needs an optional date of its own.
-fn ttl(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that `ttl(field)` names an optional date that `soft_delete` does not use.
+fn check_ttl(model: &EntityModel, d: &mut Diagnostics) {
     let Some(Ttl::At(field, at)) = &model.visibility.ttl else {
         return;
     };
@@ -133,17 +133,20 @@ fn ttl(model: &EntityModel, d: &mut Diagnostics) {
         .as_ref()
         .is_some_and(|soft| soft.field == *field)
     {
-        d.error(at, format!("`{}` marks deleted records already", of.name))
-            .help("another field");
+        d.error(
+            at,
+            format!("`{}` is already the field of `soft_delete`", of.name),
+        )
+        .help("another field");
     }
 }
 
-/// `tenant` needs a field that is written from the context.
-fn tenant(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that `tenant` names a field that can be written from the context.
+fn check_tenant(model: &EntityModel, d: &mut Diagnostics) {
     let Some(tenant) = &model.visibility.tenant else {
         return;
     };
-    bindable(&model.fields[tenant.field], "tenant", &tenant.at, d);
+    check_bindable(&model.fields[tenant.field], "tenant", &tenant.at, d);
     let of = &model.fields[tenant.field];
     if tenant.optional && !of.optional {
         d.error(
@@ -177,11 +180,12 @@ fn tenant(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// `scope` needs a field that is written from its source, and `apply_to` needs known routes.
-fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
+/// Checks that `scope` names a field that can be written from its source, and that `apply_to` names
+/// known routes.
+fn check_scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
     let of = &model.fields[scope.field];
-    bindable(of, "scope", &scope.at, d);
-    if let From::Ctx(path, at) = &scope.from
+    check_bindable(of, "scope", &scope.at, d);
+    if let ScopeSource::Ctx(path, at) = &scope.from
         && of.kind == Kind::Integer
         && !matches!(
             path,
@@ -197,28 +201,31 @@ fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
         if apply.routes[..i].contains(route) {
             d.error(route, format!("route `{route}` repeated in apply_to"))
                 .help("name each route once");
-        } else if let Some(meant) = misspelt(route) {
+        } else if let Some(intended) = misspelt(route) {
             d.error(route, format!("unknown route `{route}` in apply_to"))
-                .help(format!("`{meant}`"));
+                .help(format!("`{intended}`"));
         }
     }
     if d.len() > before {
-        // The routes that seem to be missing may be the misspelt ones.
+        // A route that seems to be missing may be one of the misspelt ones.
         return;
     }
-    if scope.holds_on("list") && scope.unscoped.is_none() {
-        for route in MUTATING.iter().filter(|route| !scope.holds_on(route)) {
+    if scope.applies_to_route("list") && scope.unscoped.is_none() {
+        for route in MUTATING
+            .iter()
+            .filter(|route| !scope.applies_to_route(route))
+        {
             let name = &of.name;
             d.error(
                 &apply.key,
                 format!("`{route}` is left out of scope `{name}`"),
             )
             .help(format!(
-                "add `{route}`, or say why not: `unscoped = \"reason\"`"
+                "add `{route}`, or give the reason: `unscoped = \"reason\"`"
             ));
         }
     }
-    if !scope.holds_on("create") && !of.optional && !of.has_default() {
+    if !scope.applies_to_route("create") && !of.optional && !of.has_default() {
         d.error(
             &apply.key,
             format!(
@@ -234,8 +241,8 @@ fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
 }
 
 /// Returns the generated route that differs from a name by one typing error: swapped, missing,
-/// extra or wrong letters. Probable names of operations (`set`, `last`, `deleted`) do not count.
-/// `package!` knows the operations and checks those names.
+/// extra or wrong letters. Names that are probably operations (`set`, `last`, `deleted`) are left
+/// out: `package!` checks them, because it knows the operations.
 fn misspelt(route: &Ident) -> Option<&'static str> {
     let name = names::snake(&route.unraw().to_string());
     let letters = |text: &str| {
@@ -250,8 +257,8 @@ fn misspelt(route: &Ident) -> Option<&'static str> {
     })
 }
 
-/// A field that is written from the context and compared with it.
-fn bindable(of: &Field, what: &str, at: &Ident, d: &mut Diagnostics) {
+/// Checks that a field can be written from the context and compared with it.
+fn check_bindable(of: &Field, what: &str, at: &Ident, d: &mut Diagnostics) {
     let name = &of.name;
     if of.has(Flag::Primary) {
         d.error(at, format!("{what} field `{name}` is the primary key"))
@@ -272,8 +279,10 @@ fn bindable(of: &Field, what: &str, at: &Ident, d: &mut Diagnostics) {
 }
 
 /// Reports options that contradict a field that only the server writes.
-fn owned(visibility: &Visibility, index: usize, field: &Field, d: &mut Diagnostics) {
-    let Some(owner) = field.owned else { return };
+fn check_server_owned(visibility: &Visibility, index: usize, field: &Field, d: &mut Diagnostics) {
+    let Some(owner) = field.server_only_reason else {
+        return;
+    };
     let at = match &field.options.default {
         Default::Uuid(word) | Default::Cuid(word) | Default::Now(word) => {
             Some(quote::ToTokens::to_token_stream(word))
@@ -284,11 +293,11 @@ fn owned(visibility: &Visibility, index: usize, field: &Field, d: &mut Diagnosti
         Default::None | Default::Poisoned => None,
     };
     // A scope that does not apply to `create` needs another source of the first value.
-    let needed = visibility
+    let needs_default = visibility
         .scopes
         .iter()
-        .any(|scope| scope.field == index && !scope.holds_on("create"));
-    if let Some(at) = at.filter(|_| !needed) {
+        .any(|scope| scope.field == index && !scope.applies_to_route("create"));
+    if let Some(at) = at.filter(|_| !needs_default) {
         d.error(
             &at,
             format!("`{}` {owner}: the server writes it", field.name),
@@ -305,7 +314,7 @@ fn owned(visibility: &Visibility, index: usize, field: &Field, d: &mut Diagnosti
     if let Some(at) = field
         .options
         .flag(Flag::WriteOnly)
-        .filter(|_| field.is_callers())
+        .filter(|_| field.comes_from_caller())
     {
         d.error(
             at,
@@ -315,17 +324,21 @@ fn owned(visibility: &Visibility, index: usize, field: &Field, d: &mut Diagnosti
     }
 }
 
-/// A scope binds every parameter of the parent path, and every bound parameter exists.
-fn parent(model: &EntityModel, d: &mut Diagnostics) {
+/// Checks that a scope binds every parameter of the parent path, and that every bound parameter
+/// exists.
+fn check_parent_path(model: &EntityModel, d: &mut Diagnostics) {
     let visibility = &model.visibility;
     let known: Vec<String> = visibility.path_parameters().collect();
     let wire = |ident: &Ident| names::camel(&names::snake(&ident.to_string()));
     for scope in &visibility.scopes {
-        let From::Path(name) = &scope.from else {
+        let ScopeSource::Path(name) = &scope.from else {
             continue;
         };
         if !known.contains(&wire(name)) {
-            let problem = d.error(name, format!("`{{{name}}}` is no parameter of parent_path"));
+            let problem = d.error(
+                name,
+                format!("`{{{name}}}` is not a parameter of parent_path"),
+            );
             if known.is_empty() {
                 problem.help(format!("`parent_path = \"documents/{{{name}}}\"`"));
             } else {
@@ -335,7 +348,7 @@ fn parent(model: &EntityModel, d: &mut Diagnostics) {
         if let Some(apply) = &scope.apply_to {
             d.error(
                 &apply.key,
-                format!("`{{{name}}}` stands in the path of every route"),
+                format!("`{{{name}}}` is in the path of every route"),
             )
             .help("leave `apply_to` out");
         }
@@ -354,7 +367,7 @@ fn parent(model: &EntityModel, d: &mut Diagnostics) {
         } else if !visibility
             .scopes
             .iter()
-            .any(|s| matches!(&s.from, From::Path(ident) if wire(ident) == on_wire))
+            .any(|s| matches!(&s.from, ScopeSource::Path(ident) if wire(ident) == on_wire))
         {
             d.error(
                 &parent.text,
@@ -365,17 +378,17 @@ fn parent(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// A route that may be public.
+/// A route to check for `auth = none`.
 pub(crate) struct Route<'a> {
     pub(crate) name: &'a str,
-    /// Whether it only reads.
+    /// Whether the route only reads.
     pub(crate) reads: bool,
     /// `unscoped` of an operation.
     pub(crate) unscoped: bool,
 }
 
-/// Returns the reason why a route cannot be public; `None` if it can.
-pub(crate) fn public(model: &EntityModel, route: &Route<'_>) -> Option<(String, String)> {
+/// Returns the message and the help for a route that cannot be public; `None` if it can.
+pub(crate) fn why_not_public(model: &EntityModel, route: &Route<'_>) -> Option<(String, String)> {
     let visibility = &model.visibility;
     let (name, entity) = (route.name, &model.name);
     if let Some(tenant) = &visibility.tenant
@@ -392,17 +405,16 @@ pub(crate) fn public(model: &EntityModel, route: &Route<'_>) -> Option<(String, 
             help,
         ));
     }
-    let scope = visibility
-        .scopes
-        .iter()
-        .find(|s| matches!(s.from, From::Ctx(..)) && s.holds_on(name) && !route.unscoped)?;
+    let scope = visibility.scopes.iter().find(|s| {
+        matches!(s.from, ScopeSource::Ctx(..)) && s.applies_to_route(name) && !route.unscoped
+    })?;
     let field = &model.fields[scope.field].name;
     let message =
         format!("route `{name}` is public but `{entity}` is scoped to its caller by `{field}`");
     Some((message, "leave `auth = none` out".to_owned()))
 }
 
-fn public_routes(model: &EntityModel, d: &mut Diagnostics) {
+fn check_public_routes(model: &EntityModel, d: &mut Diagnostics) {
     let mut inherited = false;
     for (name, policy) in ROUTES
         .iter()
@@ -416,26 +428,27 @@ fn public_routes(model: &EntityModel, d: &mut Diagnostics) {
         };
         let word = match (&policy.auth, &model.defaults.auth) {
             (Some(Auth::None(word)), _) => word,
-            // One word makes all routes public: one error.
+            // `auth = none` for all routes is one word, so it causes one error.
             (None, Some(Auth::None(word))) if !inherited => word,
             _ => continue,
         };
-        if let Some((message, help)) = public(model, &route) {
+        if let Some((message, help)) = why_not_public(model, &route) {
             inherited |= policy.auth.is_none();
             d.error(word, message).help(help);
         }
     }
 }
 
-/// Whether a public route has been reported for the defaults that an operation's route inherits.
-pub(crate) fn reported(model: &EntityModel) -> bool {
+/// Whether the entity reports `auth = none` of its defaults. The route of an operation inherits it
+/// and must not report it again.
+pub(crate) fn reports_public_defaults(model: &EntityModel) -> bool {
     let inherits = |(name, policy): (&&str, &Policy)| {
         let route = Route {
             name,
             reads: matches!(*name, "get" | "list"),
             unscoped: false,
         };
-        !policy.disabled && policy.auth.is_none() && public(model, &route).is_some()
+        !policy.disabled && policy.auth.is_none() && why_not_public(model, &route).is_some()
     };
     matches!(model.defaults.auth, Some(Auth::None(_)))
         && ROUTES.iter().zip(&model.routes).any(inherits)

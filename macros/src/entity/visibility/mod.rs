@@ -6,7 +6,7 @@ mod check;
 mod model;
 mod tokens;
 
-pub(crate) use args::{VisibilityArgs, VisibilityKeys, reason};
-pub(crate) use check::{Route, check, public, reported};
-pub(crate) use model::{From, MARK, Visibility};
+pub(crate) use args::{VisibilityArgs, VisibilityKeys, unscoped_reason};
+pub(crate) use check::{Route, check, reports_public_defaults, why_not_public};
+pub(crate) use model::{MARK, ScopeSource, Visibility};
 pub(crate) use tokens::{assertions, descriptor, expiry, parent_path};

@@ -22,12 +22,12 @@ pub(crate) struct Visibility {
     pub(crate) scopes: Vec<Scope>,
     pub(crate) parent: Option<ParentArgs>,
     /// Whether an option could not be read or resolved. A missing option may then be intended.
-    pub(crate) unsure: bool,
+    pub(crate) has_unread_options: bool,
 }
 
 impl Visibility {
     /// The fields that options name, as written.
-    pub(crate) fn named(&self) -> impl Iterator<Item = &Ident> {
+    pub(crate) fn named_fields(&self) -> impl Iterator<Item = &Ident> {
         let expiry = self.ttl.iter().filter_map(|ttl| {
             if let Ttl::At(_, at) = ttl {
                 Some(at)
@@ -45,7 +45,7 @@ impl Visibility {
     }
 }
 
-/// How deleted records are marked.
+/// The field that marks deleted records, and its value for them.
 #[derive(Debug)]
 pub(crate) struct SoftDelete {
     pub(crate) field: usize,
@@ -55,12 +55,13 @@ pub(crate) struct SoftDelete {
     pub(crate) value: Option<Expr>,
 }
 
-/// When records expire.
+/// The expiry of records.
 #[derive(Debug)]
 pub(crate) enum Ttl {
-    /// Milliseconds after the last change, in a hidden field after all others.
+    /// The record expires this number of milliseconds after the last change. A hidden field, which
+    /// is the last one, stores the date.
     After(u64),
-    /// At the date in this field.
+    /// The record expires at the date in this field.
     At(usize, Ident),
 }
 
@@ -78,15 +79,15 @@ pub(crate) struct Tenant {
 pub(crate) struct Scope {
     pub(crate) field: usize,
     pub(crate) at: Ident,
-    pub(crate) from: From,
+    pub(crate) from: ScopeSource,
     pub(crate) apply_to: Option<ApplyTo>,
-    /// The reason why it does not apply to the other routes.
+    /// The reason why the scope does not apply to the other routes.
     pub(crate) unscoped: Option<syn::LitStr>,
 }
 
 /// The source of a scope's value.
 #[derive(Debug, Clone)]
-pub(crate) enum From {
+pub(crate) enum ScopeSource {
     Ctx(CtxPath, Box<Expr>),
     /// A parameter of the parent path.
     Path(Ident),
@@ -127,8 +128,8 @@ impl Visibility {
         let scopes = args.scopes.into_iter().filter_map(|scope| {
             let field = find(&scope.field, "scope", fields, d)?;
             let from = match scope.from {
-                Source::Ctx(path, at) => From::Ctx(path, Box::new(at)),
-                Source::Param(name) => From::Path(name),
+                Source::Ctx(path, at) => ScopeSource::Ctx(path, Box::new(at)),
+                Source::Param(name) => ScopeSource::Path(name),
                 // The parser refuses all other forms.
                 _ => return None,
             };
@@ -145,13 +146,13 @@ impl Visibility {
             field, value: None, ..
         }) = &soft_delete
         {
-            fields[*field].owned = Some(MARK);
+            fields[*field].server_only_reason = Some(MARK);
         }
         for scope in &scopes {
-            fields[scope.field].owned = Some("is the scope of the record");
+            fields[scope.field].server_only_reason = Some("is the scope of the record");
         }
         if let Some(tenant) = &tenant {
-            fields[tenant.field].owned = Some("is the tenant of the record");
+            fields[tenant.field].server_only_reason = Some("is the tenant of the record");
         }
         Self {
             soft_delete,
@@ -159,21 +160,24 @@ impl Visibility {
             tenant,
             scopes,
             parent: args.parent,
-            unsure: args.unread || d.len() > before,
+            has_unread_options: args.unread || d.len() > before,
         }
     }
 
-    /// The values that divide the records of a list among callers, as written: the tenant, and the
-    /// context values of scopes.
+    /// Returns the values that decide which records a caller can list, as written: the tenant and
+    /// the context values of scopes.
     pub(crate) fn partition(&self) -> Vec<String> {
         let tenant = self.tenant.as_ref().map(|tenant| {
             let optional = if tenant.optional { "optional " } else { "" };
             format!("the {optional}tenant")
         });
-        let scopes = self.scopes.iter().filter(|scope| scope.holds_on("list"));
+        let scopes = self
+            .scopes
+            .iter()
+            .filter(|scope| scope.applies_to_route("list"));
         let scopes = scopes.filter_map(|scope| match &scope.from {
-            From::Ctx(_, at) => Some(at.to_token_stream().to_string().replace(' ', "")),
-            From::Path(_) => None,
+            ScopeSource::Ctx(_, at) => Some(at.to_token_stream().to_string().replace(' ', "")),
+            ScopeSource::Path(_) => None,
         });
         let mut all: Vec<String> = tenant.into_iter().chain(scopes).collect();
         all.sort_unstable();
@@ -190,16 +194,26 @@ impl Visibility {
             && self.parent.is_none()
     }
 
-    /// Whether every statement of a caller fixes the field: the tenant and the scopes.
-    pub(crate) fn pins(&self, field: usize) -> bool {
+    /// Whether the field is the tenant or a scope. A scope with `apply_to` counts too.
+    pub(crate) fn restricts_by(&self, field: usize) -> bool {
+        self.is_tenant(field) || self.scopes.iter().any(|scope| scope.field == field)
+    }
+
+    /// Whether each statement of a route compares the field with one value: it is the tenant, or a
+    /// scope that applies to the route.
+    pub(crate) fn pins(&self, field: usize, route: &str) -> bool {
+        let pinned = |scope: &Scope| scope.field == field && scope.applies_to_route(route);
+        self.is_tenant(field) || self.scopes.iter().any(pinned)
+    }
+
+    fn is_tenant(&self, field: usize) -> bool {
         self.tenant
             .as_ref()
             .is_some_and(|tenant| tenant.field == field)
-            || self.scopes.iter().any(|scope| scope.field == field)
     }
 
     /// Whether the field marks deleted records or holds the expiry.
-    pub(crate) fn ends(&self, field: usize) -> bool {
+    pub(crate) fn deletes_or_expires(&self, field: usize) -> bool {
         self.soft_delete
             .as_ref()
             .is_some_and(|mark| mark.field == field)
@@ -215,18 +229,18 @@ impl Visibility {
         })
     }
 
-    /// Whether an expression is the value that marks deleted records of a field, as far as the
-    /// tokens show it.
+    /// Whether an expression is the value of this field that marks deleted records. Two paths with
+    /// the same last segment count as equal.
     pub(crate) fn marks_deleted(&self, field: usize, value: &Expr) -> bool {
         let Some(SoftDelete {
-            field: of,
+            field: mark_field,
             value: Some(mark),
             ..
         }) = &self.soft_delete
         else {
             return false;
         };
-        let last = |expr: &Expr| match expr {
+        let last_segment = |expr: &Expr| match expr {
             Expr::Path(path) => path
                 .path
                 .segments
@@ -234,13 +248,15 @@ impl Visibility {
                 .map(|segment| segment.ident.unraw().to_string()),
             _ => None,
         };
-        *of == field && last(value).is_some() && last(value) == last(mark)
+        *mark_field == field
+            && last_segment(value).is_some()
+            && last_segment(value) == last_segment(mark)
     }
 }
 
 impl Scope {
-    /// Whether it applies to a route.
-    pub(crate) fn holds_on(&self, route: &str) -> bool {
+    /// Whether the scope applies to a route.
+    pub(crate) fn applies_to_route(&self, route: &str) -> bool {
         self.apply_to.as_ref().is_none_or(|apply| {
             apply
                 .routes

@@ -5,7 +5,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 use syn::ext::IdentExt;
 
-use super::model::{From, Scope, SoftDelete, Ttl, Visibility};
+use super::model::{Scope, ScopeSource, SoftDelete, Ttl, Visibility};
 use crate::entity::EntityModel;
 use crate::expr::{index, literal_of};
 use crate::names;
@@ -41,7 +41,10 @@ pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
     // A declaration with errors has reported its routes. Without scopes in the descriptor,
     // `package!` does not check these routes again.
     let scopes = (!visibility.scopes.is_empty() && !model.inert).then(|| {
-        let scopes = visibility.scopes.iter().map(|of| scope(model, of));
+        let scopes = visibility
+            .scopes
+            .iter()
+            .map(|declared| scope(model, declared));
         quote!(scope: &[#(#scopes),*],)
     });
     let parent = parent_path(visibility).map(|path| quote!(parent_path: __lp::Some(#path),));
@@ -56,8 +59,8 @@ pub(crate) fn expiry(model: &EntityModel) -> Option<TokenStream> {
 fn scope(model: &EntityModel, scope: &Scope) -> TokenStream {
     let field = model.number(scope.field);
     let from = match &scope.from {
-        From::Ctx(path, _) => quote!(__lp::ScopeFrom::Ctx(__lp::CtxPath::#path)),
-        From::Path(name) => {
+        ScopeSource::Ctx(path, _) => quote!(__lp::ScopeFrom::Ctx(__lp::CtxPath::#path)),
+        ScopeSource::Path(name) => {
             let wire = names::camel(&names::snake(&name.unraw().to_string()));
             quote!(__lp::ScopeFrom::Path(#wire))
         }

@@ -80,7 +80,8 @@ impl KindModel for Aggregate {
     }
 
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {
-        // Each name needs a member, even if two names are equal.
+        // A struct cannot have two members with the same name. An output with the name of the key
+        // has been reported, so it is left out.
         let outputs = self
             .outputs
             .iter()
@@ -137,6 +138,7 @@ struct Key {
 }
 
 impl Key {
+    /// Returns the name, the type and the doc of the member in the returned struct.
     fn member(&self, scope: &Scope<'_>) -> (Ident, TokenStream, String) {
         let of = scope.at(self.field);
         let position = expr::position(scope, self.field, &self.at.to_token_stream());
@@ -234,6 +236,7 @@ pub(super) struct Written {
 pub(super) struct Call {
     function: Ident,
     field: Option<Ident>,
+    /// The condition of `where`, or the argument of `count`.
     only: Option<Expr>,
 }
 
@@ -299,6 +302,7 @@ pub(super) struct Measure {
     pub(super) function: &'static str,
     pub(super) field: usize,
     pub(super) at: Ident,
+    /// The condition on the records that count.
     pub(super) only: Option<Resolved>,
 }
 
@@ -434,6 +438,7 @@ pub(super) fn measure(
 }
 
 impl Output {
+    /// Returns the name, the type and the doc of the member in the returned struct.
     fn member(&self, scope: &Scope<'_>) -> (Ident, TokenStream, String) {
         let Measure {
             function,
@@ -456,12 +461,12 @@ impl Output {
                 quote!(::core::option::Option<#value>)
             }
         };
-        let of = if *function == "count" {
+        let field_name = if *function == "count" {
             String::new()
         } else {
             scope.at(*field).name.clone()
         };
-        let some = if only.is_some() {
+        let condition = if only.is_some() {
             ", of some records alone"
         } else {
             ""
@@ -469,7 +474,7 @@ impl Output {
         (
             names::ident(&self.name.unraw().to_string(), self.name.span()),
             ty,
-            format!("`{function}({of})`{some}."),
+            format!("`{function}({field_name})`{condition}."),
         )
     }
 

@@ -42,7 +42,7 @@ struct Array {
     field: Option<(Ident, usize)>,
     number: Literal,
     value: Option<Value>,
-    /// Whether the call provides the value.
+    /// Whether the caller provides the value.
     given: bool,
     /// Whether equal elements are allowed.
     repeats: bool,
@@ -82,7 +82,7 @@ impl KindModel for Array {
         if self.value.is_some() && self.given && of.server_owned() {
             scope.d.error(
                 ident,
-                format!("`{}` is read-only: no client may supply it", of.name),
+                format!("`{}` is read-only: clients cannot supply it", of.name),
             );
         }
         if let (true, Some(opt)) = (self.repeats, input.args.get("dedupe"))
@@ -141,6 +141,7 @@ impl Action {
         }
     }
 
+    /// Returns the field as written, and its position.
     fn field(self, args: &Args, scope: &mut Scope<'_>) -> Option<(Ident, usize)> {
         let ident = args.ident("field", "field = tags", scope.d)?;
         let field = scope.field(&ident)?;
@@ -164,7 +165,7 @@ impl Action {
         Some((ident, field))
     }
 
-    /// Returns the value, and whether the call provides it.
+    /// Returns the value, and whether the caller provides it.
     fn value(
         self,
         args: &Args,
@@ -194,7 +195,8 @@ impl Action {
                 .help(format!("`{example}`"));
             return None;
         }
-        // A removed element may be an old value that the rules no longer allow.
+        // Only `array_push` checks the constraints: a list may contain old elements that they no
+        // longer allow, and `array_pull` must be able to remove them.
         if let (Self::Push, Source::Literal(expr)) = (self, &source) {
             check_written(scope.at(field), expr, true, scope.d);
         }

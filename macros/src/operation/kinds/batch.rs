@@ -1,4 +1,5 @@
-//! `batch`: changes or removes every record that matches. Or it claims the first of them for code.
+//! `batch`: changes or removes every record that matches. With `returns = "records"` it changes the
+//! first ones up to a limit and returns them to code.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -50,8 +51,8 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         .get("returns")
         .is_some_and(|opt| matches!(&opt.value, OptValue::Expr(value) if as_text(value).is_some_and(|text| text.value() == "records")))
     {
-        // It has no route.
-        scope.callers = false;
+        // A batch that returns records has no route.
+        scope.for_callers = false;
     }
     let filter = record::filter(args, &optional.names, scope);
     let delete = args.choice("action", &["update", "delete"], scope.d) == "delete";
@@ -78,14 +79,15 @@ impl KindModel for Batch {
             self.filter.as_ref(),
             scope,
         );
-        record::written(&self.set, None, scope);
+        record::check_set(&self.set, None, scope);
         self.optional.check(scope);
         if let (Some(filter), Some(opt), true) = (
             &self.filter,
             args.get("filter"),
             args.get("optional_params").is_some(),
         ) {
-            self.optional.narrows(name, filter, &opt.key, scope);
+            self.optional
+                .check_remaining_condition(name, filter, &opt.key, scope);
         }
         match (self.delete, args.get("set"), args.get("action")) {
             (true, Some(opt), _) => {
@@ -112,8 +114,7 @@ impl KindModel for Batch {
             "void" => (Shape::COLLECTION, Returns::Nothing),
             _ => (Shape::COLLECTION, Returns::Count),
         };
-        let errors =
-            "`validation_failed`; `conflict` for a taken unique, and then nothing has changed.";
+        let errors = "`validation_failed`; `conflict` if a unique value is taken, and then no record has changed.";
         Some(Plan::new(shape, Method::Post, returns, errors))
     }
 
@@ -169,12 +170,12 @@ impl Batch {
                 .d
                 .error(
                     &returns.key,
-                    format!("batch `{name}` answers its records and needs a bound"),
+                    format!("batch `{name}` returns its records and needs `limit`"),
                 )
                 .help("`limit = 100`");
         }
         args.refuse_route(
-            &format!("batch `{name}` answers its records: it is for code and has no route"),
+            &format!("batch `{name}` returns its records, so it cannot have a route"),
             scope.d,
         );
     }

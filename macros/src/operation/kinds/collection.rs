@@ -11,7 +11,7 @@ use crate::entity::Kind as Type;
 use crate::expr::{Scope, type_of};
 use crate::names;
 use crate::operation::args::Args;
-use crate::operation::path::{Method, Moved, RouteArgs};
+use crate::operation::path::{Method, RouteArgs, RouteOverride};
 use crate::options;
 use crate::policy;
 
@@ -22,7 +22,8 @@ pub(super) const KIND: Kind = Kind::new(
     model,
 );
 
-/// The name, the HTTP method, whether the path names an item, and the form of the body.
+/// The methods: name, HTTP method, whether the path contains the key of an item, and the form of
+/// the body.
 const METHODS: [(&str, Method, bool, Option<&str>); 5] = [
     ("list", Method::Get, false, None),
     ("add", Method::Post, false, Some("Item")),
@@ -32,7 +33,7 @@ const METHODS: [(&str, Method, bool, Option<&str>); 5] = [
 ];
 
 struct Collection {
-    /// The list, and its name as written.
+    /// The list field, and its name as written.
     field: Option<(usize, Ident)>,
     number: Literal,
     /// The member that identifies an item.
@@ -73,7 +74,7 @@ impl KindModel for Collection {
             scope.d.error(
                 ident,
                 format!(
-                    "`{}` is hidden, and a collection answers its items",
+                    "`{}` is hidden, and a collection returns its items",
                     of.name
                 ),
             );
@@ -85,38 +86,44 @@ impl KindModel for Collection {
                 .args
                 .get("identify_by")
                 .map_or_else(|| option.key.clone(), |opt| opt.key.clone());
-            scope.identified(*field, &at, &names::camel(&self.key), &self.key);
+            scope.check_item_key(*field, &at, &names::camel(&self.key), &self.key);
         }
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
         let (list, _) = self.field.as_ref()?;
-        let part =
-            |(method, http, item, whole): (&'static str, Method, bool, Option<&'static str>)| {
-                let own = self
-                    .routes
-                    .iter()
-                    .find(|(of, _)| *of == method)
-                    .map(|(_, route)| route);
-                Part {
-                    name: method,
-                    descriptor: self.descriptor(method),
-                    method: http,
-                    item,
-                    whole,
-                    policy: own
-                        .map(|route| route.policy.clone())
-                        .filter(|policy| !policy.is_inherit()),
-                    moved: own.map(|route| route.moved.clone()).unwrap_or_default(),
-                }
-            };
+        let part = |(method, http, has_item_key, body_form): (
+            &'static str,
+            Method,
+            bool,
+            Option<&'static str>,
+        )| {
+            let own = self
+                .routes
+                .iter()
+                .find(|(name, _)| *name == method)
+                .map(|(_, route)| route);
+            Part {
+                name: method,
+                descriptor: self.descriptor(method),
+                method: http,
+                has_item_key,
+                body_form,
+                policy: own
+                    .map(|route| route.policy.clone())
+                    .filter(|policy| !policy.is_inherit()),
+                route_override: own
+                    .map(|route| route.route_override.clone())
+                    .unwrap_or_default(),
+            }
+        };
         let parts: Vec<Part> = METHODS
             .into_iter()
             .filter(|(method, ..)| self.chosen.contains(method))
             .map(part)
             .collect();
         parts.first()?;
-        let errors = "`not_found`; `validation_failed`; `conflict` for an item that is there; `collection_full`.";
+        let errors = "`not_found`; `validation_failed`; `conflict` if the item exists already; `collection_full`.";
         Some(Plan {
             parts,
             list: *list,
@@ -146,12 +153,13 @@ impl Collection {
     }
 }
 
+/// Returns the position of the list field, and the field as written.
 fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     let ident = args.ident("field", "field = revisions", scope.d)?;
     let field = scope.field(&ident)?;
     let of = scope.at(field);
     if of.kind != Type::Items {
-        // A list with an aliased type looks like any other type here.
+        // The macro cannot see that an alias is a list. So a field with such a type is refused too.
         scope
             .d
             .error(
@@ -236,7 +244,7 @@ fn routes(
                 .copied()
                 .chain(own.iter().map(String::as_str))
                 .collect();
-            options::unknown(opt, "route", &known, policy::LATER, scope.d);
+            options::unknown(opt, "route", &known, policy::PLANNED_KEYS, scope.d);
             continue;
         };
         let Some(list) = opt.list(&format!("{}(auth = none)", own[at]), scope.d) else {
@@ -246,7 +254,7 @@ fn routes(
         route.refuse_others_of(&own[at], scope.d);
         routes.push((chosen[at], route));
     }
-    let Moved { method, path } = &args.route.moved;
+    let RouteOverride { method, path } = &args.route.route_override;
     let common = [
         method.as_ref().map(|(_, at)| ("method", at, "POST")),
         path.as_ref().map(|(_, at)| ("path", at, "{id}/..")),

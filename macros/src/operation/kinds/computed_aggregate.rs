@@ -55,14 +55,15 @@ fn path(args: &Args, name: &str, d: &mut Diagnostics) -> Option<Path> {
 }
 
 struct ComputedAggregate {
-    /// `None` if it could not be read; the other options are then not read.
+    /// The source entity. `None` if the option could not be read; then the other options are
+    /// ignored.
     source: Option<Path>,
     target: Option<Path>,
-    /// The position in the scope's siblings.
-    of_source: Option<usize>,
-    of_target: Option<usize>,
+    /// The position in the scope's siblings; `None` for the operation's own entity.
+    source_sibling: Option<usize>,
+    target_sibling: Option<usize>,
     filter: Option<Resolved>,
-    /// Whether it is an object of named members, and the members.
+    /// Whether the result is an object of named members, and these members.
     measures: (bool, Vec<(String, Measure)>),
     matches: Vec<Assign>,
     /// The number of members in `target_match`.
@@ -77,13 +78,17 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let args = input.args;
     let source = path(args, "source", scope.d);
     let target = path(args, "target", scope.d).filter(|_| source.is_some());
-    let of_source = source.as_ref().and_then(|source| scope.named(source));
-    let of_target = target.as_ref().and_then(|target| scope.named(target));
-    let mut made = ComputedAggregate {
+    let source_sibling = source
+        .as_ref()
+        .and_then(|source| scope.sibling_named(source));
+    let target_sibling = target
+        .as_ref()
+        .and_then(|target| scope.sibling_named(target));
+    let mut resolved = ComputedAggregate {
         source,
         target,
-        of_source,
-        of_target,
+        source_sibling,
+        target_sibling,
         filter: None,
         measures: (false, Vec::new()),
         matches: Vec::new(),
@@ -92,11 +97,11 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         number: scope.model.number(0),
         atomic: args.flag("atomic", scope.d),
     };
-    if made.source.is_none() {
-        return Box::new(made);
+    if resolved.source.is_none() {
+        return Box::new(resolved);
     }
-    scope.within(of_source, |scope| {
-        made.filter = args
+    scope.within(source_sibling, |scope| {
+        resolved.filter = args
             .expr(
                 "source_filter",
                 "source_filter = (post_id == param(post_id))",
@@ -106,19 +111,19 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
                 let filter = Filter::parse(expr, scope.d)?;
                 scope.filter(&filter, &[])
             });
-        made.measures = measures(args, scope);
+        resolved.measures = measures(args, scope);
     });
-    scope.within(of_target, |scope| {
+    scope.within(target_sibling, |scope| {
         let pairs = args.pairs("target_match", scope.d);
-        made.matches = scope.assigns(&pairs, |_| Role::Match);
-        made.written = pairs.len();
+        resolved.matches = scope.assigns(&pairs, |_| Role::Match);
+        resolved.written = pairs.len();
         let at = args.ident("materialize_to", "materialize_to = comment_count", scope.d);
-        made.field = at.and_then(|at| Some((scope.field(&at)?, at)));
-        made.number = scope
+        resolved.field = at.and_then(|at| Some((scope.field(&at)?, at)));
+        resolved.number = scope
             .model
-            .number(made.field.as_ref().map_or(0, |(field, _)| *field));
+            .number(resolved.field.as_ref().map_or(0, |(field, _)| *field));
     });
-    Box::new(made)
+    Box::new(resolved)
 }
 
 impl KindModel for ComputedAggregate {
@@ -126,23 +131,23 @@ impl KindModel for ComputedAggregate {
         if self.source.is_none() {
             return;
         }
-        stores(input.args, self.of_source, self.of_target, scope);
+        check_same_store(input.args, self.source_sibling, self.target_sibling, scope);
         let kind = |scope: &mut Scope<'_>, measure: &Measure| {
             (measure.function, scope.at(measure.field).kind)
         };
-        let kinds: Vec<_> = scope.within(self.of_source, |scope| {
+        let kinds: Vec<_> = scope.within(self.source_sibling, |scope| {
             self.measures
                 .1
                 .iter()
-                .map(|(_, of)| kind(scope, of))
+                .map(|(_, measure)| kind(scope, measure))
                 .collect()
         });
-        scope.within(self.of_target, |scope| {
+        scope.within(self.target_sibling, |scope| {
             self.check_match(input, scope);
             if let Some((field, at)) = &self.field
                 && record::mutable(*field, at, scope)
             {
-                fits(*field, at, self.measures.0, &kinds, scope);
+                check_materialized_field(*field, at, self.measures.0, &kinds, scope);
             }
         });
     }
@@ -152,7 +157,7 @@ impl KindModel for ComputedAggregate {
             return None;
         }
         let returns = self
-            .of_target
+            .target_sibling
             .and(self.target.clone())
             .map_or(Returns::Record, Returns::Other);
         let errors = "`not_found`; `validation_failed` for a value that the field cannot hold.";
@@ -167,12 +172,12 @@ impl KindModel for ComputedAggregate {
             .map(|(name, measure)| aggregate::tokens(measure, &names::camel(name)));
         let matches = expr::assigns(&self.matches);
         let object = object.then(|| quote!(.object()));
-        let target = self.of_target.and(self.target.as_ref());
-        let elsewhere = target.map(|target| quote!(.target(<#target as __lp::Entity>::DESC)));
+        let target = self.target_sibling.and(self.target.as_ref());
+        let other_target = target.map(|target| quote!(.target(<#target as __lp::Entity>::DESC)));
         let atomic = self.atomic.then(|| quote!(.atomic()));
         quote! {
             __lp::ComputedAggregate::new(<#source as __lp::Entity>::DESC, #filter, &[#(#outputs),*])
-                .into(#field, #matches) #elsewhere #object #atomic
+                .into(#field, #matches) #other_target #object #atomic
         }
     }
 }
@@ -186,7 +191,7 @@ impl ComputedAggregate {
         let fields: Vec<usize> = self.matches.iter().map(|a| a.field).collect();
         if self.matches.len() == self.written
             && !fields.is_empty()
-            && !scope.model.pins_one(&fields)
+            && !scope.model.identify_one_record(&fields)
         {
             let primary = scope
                 .model
@@ -200,7 +205,7 @@ impl ComputedAggregate {
     }
 }
 
-/// Returns the computed numbers: whether they are an object of named members, and the members.
+/// Reads `compute`. Returns whether the result is an object of named members, and these members.
 fn measures(args: &Args, scope: &mut Scope<'_>) -> (bool, Vec<(String, Measure)>) {
     let Some(opt) = args.get("compute") else {
         return (false, Vec::new());
@@ -245,7 +250,7 @@ fn measures(args: &Args, scope: &mut Scope<'_>) -> (bool, Vec<(String, Measure)>
     )
 }
 
-/// Reports a count by value, because it is not a single value.
+/// Reports `count_by`, because it gives several values, not one.
 fn single(measure: Option<Measure>, scope: &mut Scope<'_>) -> Option<Measure> {
     let measure = measure?;
     if measure.function == "count_by" {
@@ -259,7 +264,13 @@ fn single(measure: Option<Measure>, scope: &mut Scope<'_>) -> Option<Measure> {
 }
 
 /// Checks that the field can hold the computed value.
-fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope: &mut Scope<'_>) {
+fn check_materialized_field(
+    field: usize,
+    at: &Ident,
+    object: bool,
+    measures: &[(&str, Type)],
+    scope: &mut Scope<'_>,
+) {
     let of = scope.at(field);
     let (name, kind) = (of.name.clone(), of.kind);
     if object {
@@ -274,17 +285,17 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
         }
         return;
     }
-    let Some((function, of_source)) = measures.first() else {
+    let Some((function, source_type)) = measures.first() else {
         return;
     };
-    let gives = match *function {
+    let result_type = match *function {
         "count" => Type::Integer,
         "avg" => Type::Number,
-        _ => *of_source,
+        _ => *source_type,
     };
-    // The minimum or maximum of keys is a key. The write checks that it names a record.
-    let chosen = matches!(*function, "min" | "max");
-    if !chosen
+    // The minimum or maximum of keys is a key. The write checks that a record with this key exists.
+    let picks_a_value = matches!(*function, "min" | "max");
+    if !picks_a_value
         && !record::no_key(
             field,
             at,
@@ -294,7 +305,7 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
     {
         return;
     }
-    if kind == Type::Other || gives == Type::Other {
+    if kind == Type::Other || result_type == Type::Other {
         if *function == "count" {
             scope.require(
                 field,
@@ -311,41 +322,46 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
                 .error(at, text)
                 .help("name the types themselves: `i64`, `f64`, `String`, `Timestamp`");
         }
-    } else if gives.name() != kind.name() {
+    } else if result_type.name() != kind.name() {
         scope.d.error(
             at,
             format!(
                 "{function} gives {}, `{name}` is {}",
-                gives.name().unwrap_or("another type"),
+                result_type.name().unwrap_or("another type"),
                 type_of(of)
             ),
         );
-    } else if !of.optional && (chosen || *function == "avg") {
+    } else if !of.optional && (picks_a_value || *function == "avg") {
         scope
             .d
             .error(
                 at,
-                format!("{function} over nothing is null, `{name}` is required"),
+                format!("{function} of no records is null, but `{name}` is required"),
             )
             .help("an `Option`");
     }
 }
 
 /// Checks that both entities use one store.
-fn stores(args: &Args, source: Option<usize>, target: Option<usize>, scope: &mut Scope<'_>) {
-    let of = |sibling: Option<usize>| {
+fn check_same_store(
+    args: &Args,
+    source: Option<usize>,
+    target: Option<usize>,
+    scope: &mut Scope<'_>,
+) {
+    let model_of = |sibling: Option<usize>| {
         sibling
             .and_then(|at| scope.siblings.get(at))
             .map_or(scope.model, |sibling| &sibling.model)
     };
-    let (source, target) = (of(source), of(target));
-    let apart = !source.stores.is_empty()
+    let (source, target) = (model_of(source), model_of(target));
+    let no_common_store = !source.stores.is_empty()
         && !target.stores.is_empty()
         && !source
             .stores
             .iter()
             .any(|store| target.stores.contains(store));
-    if let (true, Some(opt)) = (apart, args.get("source")) {
+    if let (true, Some(opt)) = (no_common_store, args.get("source")) {
         let text = format!(
             "`{}` and `{}` live in different stores",
             source.name, target.name

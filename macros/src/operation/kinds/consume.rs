@@ -1,4 +1,5 @@
-//! `consume`: takes exactly one record that matches, once.
+//! `consume`: removes exactly one matching record and returns it, or only whether there was one. Of
+//! several concurrent calls, one gets the record.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -19,6 +20,7 @@ pub(super) const KIND: Kind = Kind::new(
 
 struct Consume {
     filter: Option<Resolved>,
+    /// Whether it returns only whether there was a record.
     boolean: bool,
     expiry: Option<Literal>,
 }

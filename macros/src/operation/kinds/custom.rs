@@ -14,12 +14,12 @@ use crate::entity::{EntityModel, field_number};
 use crate::expr::Scope;
 use crate::names;
 use crate::operation::args::Args;
-use crate::operation::path::{Method, Moved, RouteArgs, Segment};
+use crate::operation::path::{Method, RouteArgs, RouteOverride, Segment};
 use crate::options;
 
-/// The further input of the expansion, in addition to the plan.
+/// The input of the expansion for a custom operation, in addition to the plan.
 #[derive(Clone)]
-pub(crate) struct Made {
+pub(crate) struct CustomExpansion {
     /// The items before the descriptor.
     pub(crate) statics: TokenStream,
     /// The descriptors of the parameters.
@@ -64,7 +64,7 @@ struct Parameter {
     wire: String,
     ident: Ident,
     ty: TokenStream,
-    /// The place: `in_id`, `Segment`, `Query`, `Body`, or the whole body.
+    /// The part of the request from which the parameter is read.
     place: Place,
 }
 
@@ -74,6 +74,7 @@ enum Place {
     Segment,
     Query,
     Body,
+    /// The parameter is the body itself.
     Whole,
 }
 
@@ -100,7 +101,7 @@ fn model(given: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let args = given.args;
     let http = http(args, &scope.model.path, scope.d);
     let method = http.as_ref().map_or(Method::Post, |http| {
-        http.moved
+        http.route_override
             .method
             .as_ref()
             .map_or(Method::Post, |(method, _)| *method)
@@ -148,7 +149,7 @@ impl KindModel for Custom {
                 scope.d,
             );
         }
-        let Moved { method, path } = &args.route.moved;
+        let RouteOverride { method, path } = &args.route.route_override;
         for (key, at) in [
             ("method", method.as_ref().map(|(_, at)| at)),
             ("path", path.as_ref().map(|(_, at)| at)),
@@ -158,7 +159,7 @@ impl KindModel for Custom {
                     .d
                     .error(
                         at,
-                        format!("the `{key}` of a custom operation stands in `http(..)`"),
+                        format!("the `{key}` of a custom operation belongs in `http(..)`"),
                     )
                     .help("move it there");
             }
@@ -177,8 +178,9 @@ impl KindModel for Custom {
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {
         let (fields, params) = descriptors(&self.parameters, scope);
         let kind = self.constant();
-        let made = Made {
-            // A separate static: a reference to a function is not promoted to a static.
+        let expansion = CustomExpansion {
+            // The descriptor needs a static of its own: rustc does not promote a value with
+            // function pointers to a static.
             statics: quote!(#fields static KIND: __lp::Custom = #kind;),
             params,
             arguments: arguments(&self.parameters, scope),
@@ -194,11 +196,11 @@ impl KindModel for Custom {
         } else {
             Shape::Adapter
         };
-        let errors = "`validation_failed`; what the function of the store in use answers.";
+        let errors = "`validation_failed`; the errors of the store's function.";
         Some(Plan::new(
             shape,
             self.method,
-            Returns::Custom(Box::new(made)),
+            Returns::Custom(Box::new(expansion)),
             errors,
         ))
     }
@@ -209,6 +211,7 @@ impl KindModel for Custom {
 }
 
 impl Custom {
+    /// Whether the operation has a GET route, and so changes no records.
     fn reads(&self) -> bool {
         self.http.is_some() && self.method == Method::Get
     }
@@ -252,9 +255,9 @@ impl Custom {
         quote!(__lp::Custom::new(#shape) #reads #by_id #sql #handlers)
     }
 
-    /// Checks that a function takes a call on the store of its name. The types of the table's
-    /// stores are known, so their functions need no check.
-    fn of_store(&self, store: &str, path: &Path) -> Option<TokenStream> {
+    /// Checks that the function for a store takes a call on this store. The macro knows the types
+    /// of the stores in the shared table, so their functions need no check.
+    fn store_check(&self, store: &str, path: &Path) -> Option<TokenStream> {
         if store::named(store).is_some() {
             return None;
         }
@@ -280,8 +283,9 @@ impl Custom {
         } = self;
         let mutable = (!parameters.is_empty()).then(|| quote!(mut));
         let functions = self.handlers.iter().map(|(store, path)| {
-            // Type errors here belong to the function, not to the entity.
-            let made = match output {
+            // The span is that of the function, so that rustc reports type errors there and not at
+            // the entity.
+            let wrapper = match output {
                 Output::Nothing => quote!(made_nothing),
                 // A type that cannot be a result is reported there.
                 Output::Value(ty) => quote_spanned!(path.span()=> made_value::<#ty, _>),
@@ -291,8 +295,9 @@ impl Custom {
             };
             let first = typed(entity, store, path);
             // Each argument gets its declared type before it is passed on, so that rustc reports
-            // the parameter of the function that does not fit. Their hygiene prevents a conflict
-            // with names of the app, such as a constant with the name of a field.
+            // the parameter of the function that does not fit. The names are hygienic
+            // (`mixed_site`), so they cannot conflict with names of the app, such as a const with
+            // the name of a field.
             let own = proc_macro2::Span::mixed_site().located_at(path.span());
             let names: Vec<Ident> = parameters
                 .iter()
@@ -307,15 +312,15 @@ impl Custom {
                 });
             // The span is the path of the app, so that rustc reports a type error there.
             let answer =
-                quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
+                quote_spanned!(path.span()=> __lp::#wrapper(#path(#first #(, #names)*).await));
             let answer = if parameters.is_empty() {
                 answer
             } else {
                 quote!({ #(#takes)* #answer })
             };
             let call = quote_spanned!(path.span()=> call);
-            let of_store = self.of_store(store, path);
-            quote!(#of_store .on(__lp::on_store!(#store, #mutable #call, #answer)))
+            let store_check = self.store_check(store, path);
+            quote!(#store_check .on(__lp::on_store!(#store, #mutable #call, #answer)))
         });
         let functions: Vec<TokenStream> = functions.collect();
         if crate::SERVER {
@@ -326,26 +331,26 @@ impl Custom {
     }
 }
 
-/// Returns `call.typed::<Post, __lp::OnSqlite>()`. For a store outside the table, the function
-/// determines the type.
+/// Returns `call.typed::<Post, __lp::OnSqlite>()`. For a store that is not in the shared table, the
+/// type follows from the function's argument.
 fn typed(entity: &Path, store: &str, path: &Path) -> TokenStream {
-    let of = match store::named(store) {
+    let store_type = match store::named(store) {
         Some(_) => {
             let marker = format_ident!("{}", names::pascal(&format!("on_{store}")));
             quote!(__lp::#marker)
         }
         None => quote!(_),
     };
-    quote_spanned!(path.span()=> call.typed::<#entity, #of>())
+    quote_spanned!(path.span()=> call.typed::<#entity, #store_type>())
 }
 
-/// Reads `sql(HEAVY, OWN)`: the texts of its statements.
+/// Reads `sql(HEAVY, OWN)`: the SQL texts of the operation's statements.
 fn texts(args: &Args, d: &mut Diagnostics) -> Option<TokenStream> {
     let list = args
         .get("sql")?
         .list("sql(HEAVIEST, OWN), the names of texts", d)?;
     let texts: Vec<syn::Expr> = options::each(list, d);
-    // A separate constant, so that an expression that is no text is reported at its position.
+    // With a typed const, rustc reports an expression that is not a text at its position.
     Some(quote!(.sql({ const TEXTS: &[&str] = &[#(#texts),*]; TEXTS })))
 }
 
@@ -354,7 +359,7 @@ fn http(args: &Args, base: &str, d: &mut Diagnostics) -> Option<RouteArgs> {
     let opt = args.get("http")?;
     let list = opt.list("http(method = \"GET\", path = \"ping/{who}\")", d)?;
     let http = RouteArgs::parse_http(list, d);
-    http.moved.not_below_itself(base, d);
+    http.route_override.refuse_entity_path(base, d);
     Some(http)
 }
 
@@ -389,7 +394,7 @@ fn output(args: &Args, scope: &mut Scope<'_>) -> Output {
     }
 }
 
-/// Returns `Option` and `Post` of `Option<Post>`.
+/// Splits a generic type: `Option<Post>` gives `Option` and `Post`.
 fn inside(ty: &Type) -> Option<(&Ident, &Type)> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
@@ -456,14 +461,15 @@ fn parameters(args: &Args, scope: &mut Scope<'_>, input: Option<&Type>) -> Vec<P
     parameters
 }
 
-/// Returns the path, with the wire names of parameters; `{id}` is the record's key.
+/// Returns the segments of the path, with the wire names of parameters. `{id}` is the key of the
+/// record.
 fn segments(
     http: Option<&RouteArgs>,
     name: &str,
     parameters: &mut Vec<Parameter>,
     scope: &mut Scope<'_>,
 ) -> Option<Vec<Segment>> {
-    let Some((written, at)) = http?.moved.path.as_ref() else {
+    let Some((written, at)) = http?.route_override.path.as_ref() else {
         return Some(vec![Segment::Lit(names::kebab(name))]);
     };
     let mut segments = Vec::new();
@@ -505,7 +511,7 @@ fn segments(
                 );
                 let problem = scope.d.error(
                     at,
-                    format!("`{{{param}}}` of the path is no parameter of the operation"),
+                    format!("`{{{param}}}` of the path is not a parameter of the operation"),
                 );
                 problem.help(if known.is_empty() {
                     format!("`params({param}: String)`")
@@ -528,19 +534,20 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
         return Vec::new();
     };
     if list.is_empty() {
-        d.error(&opt.key, "`handler` names no store")
+        d.error(&opt.key, "`handler` needs at least one store")
             .help(format!("`{EXAMPLE}`"));
     }
-    let known = |available: bool| {
+    // The stores that can have custom operations, or those that cannot yet.
+    let store_names = |available: bool| {
         store::STORES
             .iter()
             .filter(move |store| store.available == available)
             .map(|store| store.name)
     };
-    // A name that is not similar to one of these is the store of another crate.
+    // A name that is not similar to a known store is taken as a store of another crate.
     let misspelt = |name: &str| {
-        known(false).any(|later| later == name)
-            || (store::named(name).is_none() && nearest(name, known(true)).is_some())
+        store_names(false).any(|later| later == name)
+            || (store::named(name).is_none() && nearest(name, store_names(true)).is_some())
     };
     let options = options::parse(list, d);
     options::repeated(&options, &[], d);
@@ -550,8 +557,8 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
             options::unknown(
                 opt,
                 "handler",
-                &known(true).collect::<Vec<_>>(),
-                &known(false).collect::<Vec<_>>(),
+                &store_names(true).collect::<Vec<_>>(),
+                &store_names(false).collect::<Vec<_>>(),
                 d,
             );
         } else if let Some(path) = opt.path(&format!("{} = preview", opt.name()), d) {
@@ -563,11 +570,11 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
 
 /// Returns the same tokens with another span.
 fn respanned(tokens: &TokenStream, at: proc_macro2::Span) -> TokenStream {
-    let there = |mut token: proc_macro2::TokenTree| {
+    let respan = |mut token: proc_macro2::TokenTree| {
         token.set_span(at);
         token
     };
-    tokens.clone().into_iter().map(there).collect()
+    tokens.clone().into_iter().map(respan).collect()
 }
 
 /// Returns the fields that give the types of parameters, and the parameters.
@@ -640,8 +647,8 @@ fn arguments(
 }
 
 impl Output {
-    /// Whether it contains records of the entity.
-    pub(super) fn is_record(&self) -> bool {
+    /// Whether the result contains records of the entity.
+    pub(super) fn contains_records(&self) -> bool {
         matches!(self, Self::Record | Self::Optional | Self::Records)
     }
 }

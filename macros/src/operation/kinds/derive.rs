@@ -22,11 +22,13 @@ const MERGES: &[&str] = &["union", "concat", "intersect", "first", "priority"];
 /// `Comment, where = (expr), select = f, traverse(Post, on = post_id, select = g)`.
 struct Written {
     path: Path,
+    /// The condition of `where`.
     only: Option<Expr>,
     select: Option<Ident>,
     through: Option<Through>,
 }
 
+/// `traverse(Post, on = post_id, select = g)`.
 struct Through {
     path: Path,
     on: Option<Ident>,
@@ -156,16 +158,16 @@ struct Source {
     /// The position in the scope's siblings.
     owner: Option<usize>,
     only: Option<Resolved>,
-    /// The selected field of its own records.
+    /// The selected field, if the records of the source itself are the items.
     select: Option<(usize, Ident)>,
     through: Option<Traverse>,
 }
 
-/// The step to the records that those of a source name.
+/// `traverse(..)`: the step from the records of a source to the records whose keys they contain.
 struct Traverse {
     path: Path,
     owner: Option<usize>,
-    /// The field that names them, as written.
+    /// The field with the keys, as written.
     at: Ident,
     on: usize,
     number: Literal,
@@ -183,7 +185,7 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         .into_iter()
         .filter_map(|w| source(w, &optional.names, scope))
         .collect();
-    let mut made = Derive {
+    let mut resolved = Derive {
         optional,
         written: count,
         sources,
@@ -192,11 +194,11 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         post_filter: None,
         returns: None,
     };
-    if made.sources.len() == count {
-        made.post_filter = made.post_filter(args, scope);
-        made.returns = made.returns(scope);
+    if resolved.sources.len() == count {
+        resolved.post_filter = resolved.post_filter(args, scope);
+        resolved.returns = resolved.returns(scope);
     }
-    Box::new(made)
+    Box::new(resolved)
 }
 
 impl KindModel for Derive {
@@ -223,17 +225,21 @@ impl KindModel for Derive {
         else {
             return;
         };
-        let own = first.type_of(scope);
+        let first_type = first.type_of(scope);
         for other in &self.sources[1..] {
-            let theirs = other.type_of(scope);
-            if own != theirs {
-                let at = other.items().2.map_or_else(
-                    || other.items().0.to_token_stream(),
+            let other_type = other.type_of(scope);
+            if first_type != other_type {
+                let (path, _, select) = other.items();
+                let at = select.map_or_else(
+                    || path.to_token_stream(),
                     |(_, ident)| ident.to_token_stream(),
                 );
                 scope
                     .d
-                    .error(&at, format!("sources yield `{own}` and `{theirs}`"))
+                    .error(
+                        &at,
+                        format!("sources yield `{first_type}` and `{other_type}`"),
+                    )
                     .help("`select` one field of each, or records of one entity");
             }
         }
@@ -242,14 +248,11 @@ impl KindModel for Derive {
         {
             scope
                 .d
-                .error(
-                    &opt.key,
-                    "`flatten` opens lists of strings, and the items are none",
-                )
+                .error(&opt.key, "`flatten` needs items that are lists of strings")
                 .help("`select` a list");
         }
         if let (Some(filter), (_, _, Some((field, ident)))) = (&self.post_filter, first.items())
-            && let Some(other) = beside(filter, *field)
+            && let Some(other) = other_field(filter, *field)
         {
             scope
                 .d
@@ -282,8 +285,8 @@ impl KindModel for Derive {
 }
 
 impl Derive {
-    /// Reads `post_filter = (..)`, a condition on the items, with the fields of the first source's
-    /// items.
+    /// Reads `post_filter = (..)`: a condition on the items. Its fields are those of the entity
+    /// that the items of the first source belong to.
     fn post_filter(&self, args: &Args, scope: &mut Scope<'_>) -> Option<Resolved> {
         let expr = args.expr(
             "post_filter",
@@ -293,7 +296,7 @@ impl Derive {
         if self.flatten {
             scope
                 .d
-                .error(expr, "`post_filter` over opened lists is not supported yet")
+                .error(expr, "`post_filter` with `flatten` is not supported yet")
                 .help("`where` in the sources");
             return None;
         }
@@ -327,7 +330,7 @@ fn source(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Optio
         select,
         through,
     } = written;
-    let owner = scope.named(&path);
+    let owner = scope.sibling_named(&path);
     let (only, select, on) = scope.within(owner, |scope| {
         let only = only.map(|expr| {
             Filter::parse(&expr, scope.d).and_then(|filter| scope.filter(&filter, optional))
@@ -347,6 +350,7 @@ fn source(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Optio
         });
         (only, select, on)
     });
+    // `Some(None)` is an option that could not be resolved, which has been reported.
     let only = match only {
         Some(None) => return None,
         only => only.flatten(),
@@ -369,23 +373,23 @@ fn source(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Optio
             .d
             .error(
                 &ident,
-                "`select` stands in `traverse`, whose records are the items",
+                "`select` belongs in `traverse`, whose records are the items",
             )
             .help("move it there");
         return None;
     }
     let (at, on, number) = on.flatten()?;
-    let to = scope.named(&through.path);
+    let target_sibling = scope.sibling_named(&through.path);
     let select = match through
         .select
-        .map(|ident| scope.within(to, |scope| selected(ident, scope)))
+        .map(|ident| scope.within(target_sibling, |scope| selected(ident, scope)))
     {
         Some(None) => return None,
         select => select.flatten(),
     };
     let through = Some(Traverse {
         path: through.path,
-        owner: to,
+        owner: target_sibling,
         at,
         on,
         number,
@@ -400,6 +404,7 @@ fn source(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Optio
     })
 }
 
+/// Returns the position of a field in `select`, and the field as written.
 fn selected(ident: Ident, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     let field = scope.field(&ident)?;
     let of = scope.at(field);
@@ -425,7 +430,8 @@ fn selected(ident: Ident, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
 }
 
 impl Source {
-    /// Returns the entity of the resulting records, and their selected field.
+    /// Returns the entity of the resulting records: its path and its position in the scope's
+    /// siblings. Then their selected field.
     fn items(&self) -> (&Path, Option<usize>, Option<&(usize, Ident)>) {
         match &self.through {
             Some(through) => (&through.path, through.owner, through.select.as_ref()),
@@ -449,7 +455,10 @@ impl Source {
             scope.model.primary.map(|primary| scope.at(primary).kind)
         });
         let from = scope.within(self.owner, |scope| scope.at(*on).kind);
-        let message = format!("`{at}` holds no keys of `{}`", path.to_token_stream());
+        let message = format!(
+            "`{at}` does not contain keys of `{}`",
+            path.to_token_stream()
+        );
         if key.is_none_or(|key| key == Type::Other) || from == Type::Other {
             // The type is a name of the app, which only rustc knows.
             scope.within(self.owner, |scope| scope.require(*on, at, "KEYS", &message));
@@ -458,6 +467,7 @@ impl Source {
         }
     }
 
+    /// Whether the items are lists of strings.
     fn has_lists(&self, scope: &mut Scope<'_>) -> bool {
         let (_, owner, select) = self.items();
         select.is_some_and(|(field, _)| {
@@ -483,7 +493,7 @@ impl Source {
         );
         let number =
             |(field, ident): &(usize, Ident)| field_number(*field, &ident.unraw().to_string());
-        let further = match &self.through {
+        let items = match &self.through {
             None => self
                 .select
                 .as_ref()
@@ -502,15 +512,15 @@ impl Source {
                 })
             }
         };
-        quote!(__lp::Part::of(<#path as __lp::Entity>::DESC) #only #further)
+        quote!(__lp::Part::of(<#path as __lp::Entity>::DESC) #only #items)
     }
 }
 
-/// Returns the field of a condition on another field.
-fn beside(filter: &Resolved, field: usize) -> Option<&Ident> {
+/// Returns the first field in the filter that is not `field`.
+fn other_field(filter: &Resolved, field: usize) -> Option<&Ident> {
     match filter {
         Resolved::All(list) | Resolved::Any(list) => {
-            list.iter().find_map(|filter| beside(filter, field))
+            list.iter().find_map(|filter| other_field(filter, field))
         }
         Resolved::Cond(cond) => (cond.field != field).then_some(&cond.ident),
     }

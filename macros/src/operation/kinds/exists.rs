@@ -1,4 +1,4 @@
-//! `exists`: whether a record with these values is visible.
+//! `exists`: returns whether a visible record has the given values.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::TokenStream;
@@ -6,7 +6,7 @@ use quote::quote;
 
 use super::lookup::{fields, segments};
 use super::{Input, Kind, KindModel, Plan, Returns, Shape};
-use crate::expr::{self, Assign, Beside, Scope};
+use crate::expr::{self, Assign, Assumption, Scope};
 use crate::operation::path::Method;
 
 pub(super) const KIND: Kind = Kind::new(&kind::EXISTS, &["fields", "check"], &["fields"], model);
@@ -17,22 +17,27 @@ struct Exists {
 }
 
 fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
-    let fields_of = fields(input.args, "fields", scope, &|_| true);
+    let compared = fields(input.args, "fields", scope, &|_| true);
     Box::new(Exists {
-        fields: fields_of,
+        fields: compared,
         check: fields(input.args, "check", scope, &|_| true),
     })
 }
 
 impl KindModel for Exists {
     fn check(&self, _: &Input<'_>, scope: &mut Scope<'_>) {
-        let visible: Vec<Beside> = scope.visible().into_iter().collect();
+        let visible: Vec<Assumption> = scope.visible().into_iter().collect();
         expr::check(scope, "`fields`", &expr::equalities(&self.fields), &visible);
-        let beside: Vec<Beside> = Beside::equal("`fields`", &self.fields)
+        let assumptions: Vec<Assumption> = Assumption::equal("`fields`", &self.fields)
             .into_iter()
             .chain(visible)
             .collect();
-        expr::check(scope, "`check`", &expr::equalities(&self.check), &beside);
+        expr::check(
+            scope,
+            "`check`",
+            &expr::equalities(&self.check),
+            &assumptions,
+        );
     }
 
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {

@@ -29,7 +29,10 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         args.flag("partial", scope.d),
         args.flag("nullable", scope.d),
     );
-    let set = record::from_body(args, "set", scope, |_| (!partial, nullable));
+    let set = record::from_body(args, "set", scope, |_| record::BodyForm {
+        required: !partial,
+        nullable,
+    });
     Box::new(FieldUpdate {
         matches,
         set,
@@ -40,7 +43,7 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
 impl KindModel for FieldUpdate {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         self.matches.check(input, scope);
-        record::written(&self.set, None, scope);
+        record::check_set(&self.set, None, scope);
         for assign in self.set.iter().filter(|_| self.nullable) {
             let of = scope.at(assign.field);
             if !of.optional {
@@ -54,7 +57,7 @@ impl KindModel for FieldUpdate {
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
-        let errors = "`not_found`; `validation_failed`; `conflict` for a taken unique.";
+        let errors = "`not_found`; `validation_failed`; `conflict` if a unique value is taken.";
         self.matches
             .is_complete()
             .then(|| Plan::new(Shape::ById, Method::Patch, Returns::Record, errors))

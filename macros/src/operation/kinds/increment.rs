@@ -1,4 +1,4 @@
-//! `increment`: adds to a numeric field in the statement itself.
+//! `increment`: adds to a numeric field in one statement, without reading the value first.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -14,7 +14,7 @@ use crate::operation::path::Method;
 use crate::options;
 
 pub(super) const KIND: Kind = Kind {
-    later: &["buffered"],
+    planned: &["buffered"],
     ..Kind::new(
         &kind::INCREMENT,
         &["field", "by", "match"],
@@ -52,11 +52,16 @@ impl KindModel for Increment {
         };
         let of = scope.at(*field);
         if record::mutable(*field, ident, scope)
-            && record::no_key(*field, ident, "adding to it would name another", scope)
+            && record::no_key(
+                *field,
+                ident,
+                "an increment would make it refer to another record",
+                scope,
+            )
             && of.options.rules.one_of.is_some()
         {
             let text = format!(
-                "`{}` is one of a few numbers, which an addition would leave",
+                "`{}` has `one_of`, which an increment could violate",
                 of.name
             );
             scope.d.error(ident, text).help("`kind = \"transition\"` from one of them to another, or `range` in place of `one_of`");
@@ -76,6 +81,7 @@ impl KindModel for Increment {
     }
 }
 
+/// Returns the field as written, and its position.
 fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(Ident, usize)> {
     let ident = args.ident("field", "field = views", scope.d)?;
     let field = scope.field(&ident)?;

@@ -8,9 +8,9 @@ use syn::ext::IdentExt;
 
 use super::record::{self, Optional};
 use super::{Input, Kind, KindModel, Plan, Returns, Shape};
-use crate::entity::{Kind as Type, Member, by_number, index_text, member, members};
+use crate::entity::{Kind as Type, Member, index_text, member, members, read_page_numbers};
 use crate::expr::{
-    self, Assign, Beside, Filter, Op, Param, Resolved, Role, Scope, Source, Value, Via, type_of,
+    self, Assign, Assumption, Filter, Op, Param, Resolved, Role, Scope, Source, Value, Via, type_of,
 };
 use crate::names;
 use crate::operation::args::Args;
@@ -18,7 +18,7 @@ use crate::operation::path::Method;
 use crate::options::{self, Opt, OptValue, as_text};
 
 pub(super) const KIND: Kind = Kind {
-    later: &["direction"],
+    planned: &["direction"],
     ..Kind::new(
         &kind::LOOKUP,
         &[
@@ -44,7 +44,7 @@ struct Lookup {
     written: Option<Filter>,
     filter: Option<Resolved>,
     many: bool,
-    /// Whether `returns` could not be read, so that `many` may be wrong.
+    /// Whether `returns` is missing or could not be read, so that `many` may be wrong.
     unsure: bool,
     paginate: bool,
     /// Whether pages are numbered.
@@ -59,15 +59,15 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let args = input.args;
     let strict = args.flag("strict_params", scope.d);
     let optional = record::optional(args, scope);
-    let fields = asked(args, scope, &|name| {
+    let fields = lookup_fields(args, scope, &|name| {
         strict && !optional.names.contains(name)
     });
     let written = args.expr("filter", "filter = (status == Status::Published)", scope.d);
     let written = written.and_then(|expr| Filter::parse(expr, scope.d));
-    let beside = || Beside::equal("`fields`", &fields).into_iter().collect();
+    let assumptions = || Assumption::equal("`fields`", &fields).into_iter().collect();
     let filter = written
         .as_ref()
-        .and_then(|filter| scope.filter_beside(filter, &optional.names, beside()));
+        .and_then(|filter| scope.filter_with(filter, &optional.names, assumptions()));
     let before = scope.d.len();
     let many = args.choice("returns", &["one", "many"], scope.d) == "many";
     let unsure = scope.d.len() > before || args.get("returns").is_none_or(Opt::is_unreadable);
@@ -76,7 +76,7 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         .is_some_and(|opt| matches!(&opt.value, OptValue::Expr(value) if as_text(value).is_some()));
     let paginate = if numbered {
         args.get("paginate")
-            .is_some_and(|opt| by_number(opt, "paginate = \"page\"", scope.d))
+            .is_some_and(|opt| read_page_numbers(opt, "paginate = \"page\"", scope.d))
     } else {
         args.flag("paginate", scope.d)
     };
@@ -109,7 +109,7 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
 impl KindModel for Lookup {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let (args, name) = (input.args, input.name);
-        let visible: Vec<Beside> = scope.visible().into_iter().collect();
+        let visible: Vec<Assumption> = scope.visible().into_iter().collect();
         expr::check(scope, "`fields`", &expr::equalities(&self.fields), &visible);
         self.optional.check(scope);
         for name in ["paginate", "limit", "sorts"] {
@@ -122,20 +122,21 @@ impl KindModel for Lookup {
         if let (Some(_), Some(sort)) = (args.get("sorts"), args.get("sort")) {
             scope
                 .d
-                .error(&sort.key, "`sort` stands beside `sorts`")
-                .help("put it first in `sorts(..)`: that one holds without a name");
+                .error(&sort.key, "`sort` and `sorts` exclude each other")
+                .help("write it first in `sorts(..)`: the first one is the default");
         }
         let pinned = pinned(&self.fields, self.written.as_ref(), scope);
         for sort in &self.sorts {
-            sort.check(&pinned, scope);
+            sort.check(name, &pinned, scope);
         }
-        let numbers: &[&str] = if self.numbered {
+        let page_params: &[&str] = if self.numbered {
             &["page", "pageSize"]
         } else {
             &[]
         };
-        let taken =
-            |wire: &str| numbers.contains(&wire) || (wire == "sort" && args.get("sorts").is_some());
+        let taken = |wire: &str| {
+            page_params.contains(&wire) || (wire == "sort" && args.get("sorts").is_some())
+        };
         for ident in scope
             .params
             .iter()
@@ -147,13 +148,13 @@ impl KindModel for Lookup {
                 .d
                 .error(
                     &ident,
-                    format!("parameter `{ident}` collides with the page's own"),
+                    format!("parameter name `{ident}` is reserved for paging and sorting"),
                 )
                 .help("another name");
         }
         if let Some(opt) = args.get("deleted") {
             let at = opt.key.to_token_stream();
-            super::restore::reach_deleted(
+            super::restore::check_deleted_access(
                 args,
                 &format!("lookup `{name}` of deleted records"),
                 &at,
@@ -201,21 +202,22 @@ impl KindModel for Lookup {
 /// A field that a lookup compares with one value.
 struct Pinned {
     field: usize,
-    /// Whether every call compares it, also a call that omits optional parameters.
+    /// Whether every call compares the field, even one that omits optional parameters.
     always: bool,
 }
 
+/// Returns the fields that `fields(..)` and the filter compare with one value.
 fn pinned(fields: &[Assign], filter: Option<&Filter>, scope: &Scope<'_>) -> Vec<Pinned> {
-    let given = |param: &Param| param.required || param.default.is_some();
-    let own = fields.iter().map(|assign| {
+    let never_omitted = |param: &Param| param.required || param.default.is_some();
+    let from_fields = fields.iter().map(|assign| {
         let always =
-            !matches!(assign.value, Value::Param(index) if !given(scope.params.get(index)));
+            !matches!(assign.value, Value::Param(index) if !never_omitted(scope.params.get(index)));
         Pinned {
             field: assign.field,
             always,
         }
     });
-    let further = filter
+    let from_filter = filter
         .into_iter()
         .flat_map(Filter::pinned)
         .filter_map(|(ident, source)| {
@@ -225,7 +227,7 @@ fn pinned(fields: &[Assign], filter: Option<&Filter>, scope: &Scope<'_>) -> Vec<
                     scope
                         .params
                         .iter()
-                        .any(|param| param.name == name && given(param))
+                        .any(|param| param.name == name && never_omitted(param))
                 }
                 _ => true,
             };
@@ -234,11 +236,15 @@ fn pinned(fields: &[Assign], filter: Option<&Filter>, scope: &Scope<'_>) -> Vec<
                 always,
             })
         });
-    own.chain(further).collect()
+    from_fields.chain(from_filter).collect()
 }
 
 /// Reads `fields(..)` of a lookup. It may be empty or absent if there is another condition.
-fn asked(args: &Args, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool) -> Vec<Assign> {
+fn lookup_fields(
+    args: &Args,
+    scope: &mut Scope<'_>,
+    required: &dyn Fn(&String) -> bool,
+) -> Vec<Assign> {
     let conditional = ["filter", "deleted"]
         .iter()
         .any(|name| args.get(name).is_some());
@@ -334,7 +340,7 @@ fn named_sorts(opt: &Opt, scope: &mut Scope<'_>) -> Vec<NamedSort> {
     if opt.is_empty_list() {
         scope
             .d
-            .error(&opt.key, "`sorts` names none")
+            .error(&opt.key, "`sorts` is empty")
             .help(format!("`{EXAMPLE}`"));
     }
     let mut sorts: Vec<NamedSort> = Vec::new();
@@ -398,22 +404,22 @@ struct NamedSort {
 }
 
 impl NamedSort {
-    /// Checks that it has an index on its keys, after the fields that every call compares with one
-    /// value.
-    fn check(&self, pinned: &[Pinned], scope: &mut Scope<'_>) {
+    /// Checks that an index supports the order. The index may begin with fields that every call
+    /// compares with one value; the keys of the order follow.
+    fn check(&self, lookup: &str, pinned: &[Pinned], scope: &mut Scope<'_>) {
         let (model, name) = (scope.model, &self.name);
+        let is_scope = |field: usize| model.visibility.pins(field, lookup);
         let keys: Vec<(usize, bool)> = self
             .keys
             .iter()
             .map(|sort| (sort.field, sort.desc))
             .collect();
-        let pins = |field: usize| {
-            pinned.iter().any(|p| p.always && p.field == field) || model.visibility.pins(field)
-        };
-        if !self.sound || model.has_index_for(&keys, &pins) {
+        let pinned_in_every_call =
+            |field: usize| pinned.iter().any(|p| p.always && p.field == field) || is_scope(field);
+        if !self.sound || model.has_index_for(&keys, &pinned_in_every_call) {
             return;
         }
-        // The pinned fields come first, then the keys of this order.
+        // The index that the error suggests: the pinned fields, then the keys of this order.
         let mut wanted: Vec<(usize, bool)> = Vec::new();
         for one in pinned
             .iter()
@@ -425,10 +431,11 @@ impl NamedSort {
         }
         wanted.extend(&keys);
         let (entity, wanted) = (&model.name, index_text(model, &wanted));
-        // There is an index for calls with all parameters.
-        let often =
-            |field: usize| pinned.iter().any(|p| p.field == field) || model.visibility.pins(field);
-        if model.has_index_for(&keys, &often) {
+        // If an index supports calls with all parameters, the message says which parameters are
+        // optional.
+        let pinned_with_all_params =
+            |field: usize| pinned.iter().any(|p| p.field == field) || is_scope(field);
+        if model.has_index_for(&keys, &pinned_with_all_params) {
             let missing: Vec<String> = pinned
                 .iter()
                 .filter(|p| !p.always)

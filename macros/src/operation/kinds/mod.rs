@@ -1,5 +1,5 @@
-//! The kinds. To add one: a file with its [`Kind`] and its [`KindModel`], a line in [`KINDS`], and
-//! its facts in `linchpin-vocabulary`.
+//! The kinds of operations. A new kind needs a file with its [`Kind`] and its [`KindModel`], a line
+//! in [`KINDS`], and its `KindFacts` in `linchpin-vocabulary`.
 
 mod aggregate;
 mod array;
@@ -25,7 +25,7 @@ use syn::LitStr;
 
 use super::args::Args;
 use super::item::Declared;
-use super::path::{Method, Moved};
+use super::path::{Method, RouteOverride};
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::expr::Scope;
 
@@ -51,16 +51,16 @@ const KINDS: &[&Kind] = &[
     &custom::KIND,
 ];
 
-/// A kind: its facts, its options, and how a declaration of it is resolved.
+/// A kind of operations: its properties, its options, and the function that resolves a declaration.
 pub(crate) struct Kind {
-    /// The facts that the runtime has too.
+    /// The properties that the runtime reads too.
     pub(crate) facts: &'static KindFacts,
     /// The options in addition to the common ones.
     pub(crate) options: &'static [&'static str],
     /// The required options.
     pub(crate) required: &'static [&'static str],
     /// The options that are planned for a later version.
-    pub(crate) later: &'static [&'static str],
+    pub(crate) planned: &'static [&'static str],
     /// The options that may be written several times.
     pub(crate) repeated: &'static [&'static str],
     /// Returns the other entities that a declaration names.
@@ -80,7 +80,7 @@ impl Kind {
             facts,
             options,
             required,
-            later: &[],
+            planned: &[],
             repeated: &[],
             entities: |_, _| Vec::new(),
             model,
@@ -99,24 +99,25 @@ pub(crate) struct Input<'a> {
 
 /// A declaration of a kind, resolved.
 pub(crate) trait KindModel {
-    /// Reports what breaks a rule of the kind.
+    /// Checks the rules of the kind, and reports errors.
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>);
 
-    /// Its place and its response. `None` if a part is missing, which has been reported.
+    /// Returns the route and the response of the operation. `None` if a part is missing, which has
+    /// been reported.
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan>;
 
-    /// The descriptor: `__lp::Transition::new(..)`. `__lp` is in scope there.
+    /// Returns the descriptor: `__lp::Transition::new(..)`. The expansion has `__lp` in scope.
     fn expand(&self) -> TokenStream;
 }
 
-/// The place of an operation and its response.
+/// The route of an operation and its response.
 pub(crate) struct Plan {
     pub(crate) shape: Shape,
     pub(crate) method: Method,
     pub(crate) returns: Returns,
     /// The sentences about errors in the adapter method's docs.
     pub(crate) errors: &'static str,
-    /// The list of a collection.
+    /// The position of the list field, for the kind `collection`.
     pub(crate) list: usize,
     /// The methods of a collection, each with its own route; empty for all other kinds.
     pub(crate) parts: Vec<Part>,
@@ -128,23 +129,23 @@ pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) descriptor: TokenStream,
     pub(crate) method: Method,
-    /// Whether the path names an item.
-    pub(crate) item: bool,
-    /// The form of the whole body: `Item`, `Patch`, `Items`.
-    pub(crate) whole: Option<&'static str>,
+    /// Whether the path contains the key of an item.
+    pub(crate) has_item_key: bool,
+    /// The form of the body: `Item`, `Patch`, `Items`; `None` for a method without a body.
+    pub(crate) body_form: Option<&'static str>,
     pub(crate) policy: Option<crate::policy::Policy>,
-    /// The method and path that replace its own.
-    pub(crate) moved: Moved,
+    /// The method and path that replace the default ones.
+    pub(crate) route_override: RouteOverride,
 }
 
 impl Part {
-    /// Whether it changes no records.
+    /// Whether the method changes no records.
     pub(crate) fn reads(&self) -> bool {
         self.method == Method::Get
     }
 }
 
-/// The place of an operation.
+/// The form of an operation's path.
 pub(crate) enum Shape {
     /// `/{id}/{op}`.
     ById,
@@ -174,10 +175,10 @@ pub(crate) enum Returns {
     Upserted,
     Numbers(Numbers),
     /// The return type of the functions of a custom operation.
-    Custom(Box<custom::Made>),
+    Custom(Box<custom::CustomExpansion>),
     /// A record of another entity.
     Other(syn::Path),
-    /// Records of an entity, perhaps another one.
+    /// Records of this or another entity.
     Records(syn::Path),
     /// Values of a type.
     Values(TokenStream),
@@ -195,10 +196,10 @@ pub(crate) struct Numbers {
 }
 
 impl Returns {
-    /// Whether it contains records of the entity.
-    pub(crate) fn is_record(&self) -> bool {
+    /// Whether the result contains records of the entity.
+    pub(crate) fn contains_records(&self) -> bool {
         match self {
-            Self::Custom(made) => made.output.is_record(),
+            Self::Custom(expansion) => expansion.output.contains_records(),
             _ => matches!(
                 self,
                 Self::Record | Self::Optional | Self::Page | Self::List | Self::Upserted
@@ -206,10 +207,10 @@ impl Returns {
         }
     }
 
-    /// Whether it is always one record of the entity.
+    /// Whether the result is always one record of the entity.
     pub(crate) fn is_one_record(&self) -> bool {
         match self {
-            Self::Custom(made) => matches!(made.output, custom::Output::Record),
+            Self::Custom(expansion) => matches!(expansion.output, custom::Output::Record),
             _ => matches!(self, Self::Record | Self::Upserted),
         }
     }
@@ -238,7 +239,7 @@ impl Plan {
         self.method == Method::Get
     }
 
-    /// Whether none of its methods changes records.
+    /// Whether no method of the operation changes records.
     pub(crate) fn only_reads(&self) -> bool {
         if self.parts.is_empty() {
             self.reads()
@@ -289,7 +290,7 @@ pub(crate) fn find(
     d: &mut Diagnostics,
 ) -> Option<(&'static Kind, LitStr)> {
     let Some(text) = &args.kind else {
-        // A kind that is present and unreadable has been reported.
+        // If `kind` is present but unreadable, the error has been reported.
         if !args.has_kind {
             d.error(&declared.ident, "the operation has no kind")
                 .help("`kind = \"transition\"`");
@@ -297,11 +298,11 @@ pub(crate) fn find(
         return None;
     };
     let name = crate::names::snake(&text.value());
-    let of = |name: &str| named(name).map(|kind| (kind, text.clone()));
-    of(&name).or_else(|| {
+    let with_position = |name: &str| named(name).map(|kind| (kind, text.clone()));
+    with_position(&name).or_else(|| {
         d.error(text, format!("unknown operation kind `{}`", text.value()))
             .suggest(&name, names());
-        // The other options are checked for the kind that is probably meant.
-        of(nearest(&name, names())?)
+        // The other options are checked as those of the most similar kind.
+        with_position(nearest(&name, names())?)
     })
 }

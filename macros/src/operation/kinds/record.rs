@@ -8,8 +8,8 @@ use syn::ext::IdentExt;
 use super::Input;
 use crate::entity::{Field, Flag};
 use crate::expr::{
-    Assign, Beside, Cond, Filter, Resolved, Role, Scope, Source, Value, assigns, check, conditions,
-    equalities, is_always, refuse_always, type_of,
+    Assign, Assumption, Cond, Filter, Resolved, Role, Scope, Source, Value, assigns, check,
+    conditions, equalities, is_always, refuse_always, type_of,
 };
 use crate::names;
 use crate::operation::args::Args;
@@ -44,7 +44,7 @@ impl Matches {
         }
     }
 
-    /// Whether the operation knows its record.
+    /// Whether all members could be resolved.
     pub(super) fn is_complete(&self) -> bool {
         self.complete
     }
@@ -75,7 +75,7 @@ impl Matches {
         }
         let fields: Vec<usize> = self.assigns.iter().map(|a| a.field).collect();
         // Members with errors may identify the record.
-        if self.complete && !scope.model.pins_one(&fields) {
+        if self.complete && !scope.model.identify_one_record(&fields) {
             let primary = scope
                 .model
                 .primary
@@ -86,7 +86,7 @@ impl Matches {
                 .error(&opt.key, text)
                 .help(format!("add `{primary}` or all fields of a unique"));
         }
-        let visible: Vec<Beside> = scope.visible().into_iter().collect();
+        let visible: Vec<Assumption> = scope.visible().into_iter().collect();
         check(scope, "`match`", &equalities(&self.assigns), &visible);
     }
 }
@@ -104,14 +104,20 @@ fn by_id(scope: &mut Scope<'_>) -> Option<Assign> {
     })
 }
 
+/// The form of a field in the request body.
+pub(super) struct BodyForm {
+    /// Whether the body must contain it.
+    pub(super) required: bool,
+    /// Whether it may be null.
+    pub(super) nullable: bool,
+}
+
 /// Reads `name(a, b)`: fields whose values come from the body, with their own names.
-///
-/// `form` says for a field whether its value is required and whether it may be null.
 pub(super) fn from_body(
     args: &Args,
     option: &str,
     scope: &mut Scope<'_>,
-    form: impl Fn(&Field) -> (bool, bool),
+    form: impl Fn(&Field) -> BodyForm,
 ) -> Vec<Assign> {
     let Some(opt) = args.get(option) else {
         return Vec::new();
@@ -135,8 +141,8 @@ pub(super) fn from_body(
                 .error(&key, format!("field `{}` repeated in {option}", of.name));
             continue;
         }
-        if option == "match" && of.is_callers() {
-            // The runtime writes it from its source, for every caller.
+        if option == "match" && of.comes_from_caller() {
+            // The value comes from the caller's context, so the body does not contain it.
             assigns.push(Assign {
                 key,
                 field,
@@ -149,13 +155,13 @@ pub(super) fn from_body(
                 .d
                 .error(
                     &key,
-                    format!("private field `{}`: no client may supply it", of.name),
+                    format!("private field `{}`: clients cannot supply it", of.name),
                 )
                 .help("`now()`, `ctx(..)` or a literal");
             continue;
         }
         if option == "set" && of.has(Flag::Primary) {
-            // The check of all written fields reports that it cannot be written.
+            // `check_set` reports that the primary key cannot be written.
             assigns.push(Assign {
                 key,
                 field,
@@ -163,7 +169,7 @@ pub(super) fn from_body(
             });
             continue;
         }
-        let (required, nullable) = form(of);
+        let BodyForm { required, nullable } = form(of);
         if let Some(value) = scope.value(
             &Source::Input(key.clone()),
             field,
@@ -196,33 +202,33 @@ pub(super) fn refuse_every_record(
     let OptValue::Expr(expr) = &opt.value else {
         return;
     };
-    let beside: Vec<Beside> = scope.visible().into_iter().collect();
+    let assumptions: Vec<Assumption> = scope.visible().into_iter().collect();
     refuse_always(
         scope,
         filter,
-        &beside,
+        &assumptions,
         1,
         expr,
         &format!("filter of {what} would match every record"),
     );
 }
 
-/// Whether the field may change after create. A field that may not is reported.
+/// Whether an operation may change the field. Otherwise the reason is reported.
 pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     let of = scope.at(field);
     let (problem, help) = if of.has(Flag::Primary) {
         (
             "is the primary key",
-            Some("a record keeps its key; `match(..)` says which record is meant"),
+            Some("a key cannot change; use `match(..)` to select the record"),
         )
-    } else if let Some(owner) = of.owned {
+    } else if let Some(owner) = of.server_only_reason {
         (owner, None)
     } else if of.immutable() {
         ("is immutable", None)
     } else if of.generated {
         ("is the version counter", None)
     } else if of.options.on_update.is_some() {
-        ("is set to the call's instant by every change", None)
+        ("is set to the time of the call by every change", None)
     } else {
         return true;
     };
@@ -233,8 +239,8 @@ pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     false
 }
 
-/// Whether the field is no key of another entity's record; `why` is the reason why a computed
-/// number must not be written to a key.
+/// Whether the field is not the key of another entity's record. A key is reported; `why` is the
+/// reason in the message.
 pub(super) fn no_key(field: usize, at: &Ident, why: &str, scope: &mut Scope<'_>) -> bool {
     let Some(word) = scope.model.key_of(field) else {
         return true;
@@ -247,11 +253,12 @@ pub(super) fn no_key(field: usize, at: &Ident, why: &str, scope: &mut Scope<'_>)
     false
 }
 
-/// Checks `set(..)`: fields must be mutable and not server-owned.
+/// Checks `set(..)`: fields must be mutable and not server-owned. `state` is the position of the
+/// field that a transition changes.
 ///
 /// `now()`, `ctx(..)` and literals may be written to a `read_only` field, because clients never
 /// supply them.
-pub(super) fn written(assigns: &[Assign], state: Option<usize>, scope: &mut Scope<'_>) {
+pub(super) fn check_set(assigns: &[Assign], state: Option<usize>, scope: &mut Scope<'_>) {
     for Assign { key, field, value } in assigns {
         let of = scope.at(*field);
         let name = key.unraw();
@@ -260,23 +267,23 @@ pub(super) fn written(assigns: &[Assign], state: Option<usize>, scope: &mut Scop
                 .d
                 .error(key, format!("`{name}` is the state field: `to` sets it"));
         } else if !mutable(*field, key, scope) {
-            // The check above reports it.
+            // `mutable` has reported it.
         } else if of.options.default.is_generated() && of.server_owned() {
             scope
                 .d
                 .error(
                     key,
-                    format!("`{name}` is made by the server when the record is created"),
+                    format!("`{name}` is set by the server when the record is created"),
                 )
                 .help("`client_set` on the field");
         } else if of.server_owned() && matches!(value, Value::Param(_)) {
-            let text = format!("`{name}` is read-only: no client may supply it");
+            let text = format!("`{name}` is read-only: clients cannot supply it");
             scope
                 .d
                 .error(key, text)
                 .help("`now()`, `ctx(..)` or a literal");
-        } else if scope.bare.contains(key) {
-            scope.lacks_value(key);
+        } else if scope.without_value.contains(key) {
+            scope.report_missing_value(key);
         }
     }
 }
@@ -324,9 +331,14 @@ impl Optional {
         }
     }
 
-    /// Checks that optional parameters only narrow the filter: without all of them, a condition
-    /// remains.
-    pub(super) fn narrows(&self, name: &str, filter: &Resolved, at: &Ident, scope: &mut Scope<'_>) {
+    /// Checks that a condition remains if a call omits all optional parameters.
+    pub(super) fn check_remaining_condition(
+        &self,
+        name: &str,
+        filter: &Resolved,
+        at: &Ident,
+        scope: &mut Scope<'_>,
+    ) {
         let members = match filter {
             Resolved::All(list) => list.as_slice(),
             one => std::slice::from_ref(one),
@@ -337,7 +349,7 @@ impl Optional {
         {
             let dropped: Vec<&Cond> = conditions(member)
                 .into_iter()
-                .filter(|cond| self.drops(cond, scope))
+                .filter(|cond| self.is_dropped(cond, scope))
                 .collect();
             for cond in dropped {
                 scope
@@ -346,16 +358,17 @@ impl Optional {
                     .help("join it with `&&` to all others");
             }
         }
-        let visible: Vec<Beside> = scope.visible().into_iter().collect();
-        // The whole filter is already checked. Of several members, some may always hold.
+        let visible: Vec<Assumption> = scope.visible().into_iter().collect();
+        // `refuse_every_record` has checked the whole filter. A member that always holds does not
+        // count as a remaining condition.
         let always = |member: &Resolved| members.len() > 1 && is_always(scope, member, &visible);
-        let fixed = |member: &Resolved| {
+        let remains = |member: &Resolved| {
             conditions(member)
                 .iter()
-                .all(|cond| !self.drops(cond, scope))
+                .all(|cond| !self.is_dropped(cond, scope))
                 && !always(member)
         };
-        if !members.iter().any(fixed) {
+        if !members.iter().any(remains) {
             let text = format!(
                 "filter of batch `{name}` would match every record if all optional parameters are omitted"
             );
@@ -365,12 +378,12 @@ impl Optional {
                 .help("a condition without parameters of `optional_params`");
         }
         for ident in &self.idents {
-            let needed = scope
+            let is_required = scope
                 .params
                 .by_name(&ident.to_string())
                 .map(|i| scope.params.get(i))
                 .is_some_and(|p| p.required);
-            if needed {
+            if is_required {
                 scope.d.error(
                     ident,
                     format!("parameter `{ident}` is needed elsewhere, so it cannot be left out"),
@@ -380,7 +393,7 @@ impl Optional {
     }
 
     /// Whether a condition is dropped if a call omits one of these parameters.
-    fn drops(&self, cond: &Cond, scope: &Scope<'_>) -> bool {
+    fn is_dropped(&self, cond: &Cond, scope: &Scope<'_>) -> bool {
         let mut params = cond.values.iter().filter_map(|value| {
             if let Value::Param(i) = *value {
                 Some(scope.params.get(i))

@@ -31,7 +31,7 @@ impl KindModel for Restore {
             || Ident::new("kind", proc_macro2::Span::call_site()).to_token_stream(),
             ToTokens::to_token_stream,
         );
-        reach_deleted(args, &format!("restore `{name}`"), &at, scope);
+        check_deleted_access(args, &format!("restore `{name}`"), &at, scope);
         if let Some(mark) = scope
             .model
             .visibility
@@ -69,8 +69,13 @@ impl KindModel for Restore {
 
 /// Checks an operation that reads deleted records: the entity needs soft delete, and the route must
 /// be restricted.
-pub(super) fn reach_deleted(args: &Args, what: &str, at: &TokenStream, scope: &mut Scope<'_>) {
-    if scope.model.visibility.soft_delete.is_none() && !scope.model.unsure {
+pub(super) fn check_deleted_access(
+    args: &Args,
+    what: &str,
+    at: &TokenStream,
+    scope: &mut Scope<'_>,
+) {
+    if scope.model.visibility.soft_delete.is_none() && !scope.model.has_unread_options {
         let text = format!(
             "{what} needs `soft_delete`: records of `{}` are removed when they are deleted",
             scope.model.ident
@@ -82,8 +87,9 @@ pub(super) fn reach_deleted(args: &Args, what: &str, at: &TokenStream, scope: &m
     }
     let policies = [&args.route.policy, &scope.model.defaults];
     let limited = policies.iter().any(|policy| policy.chooses_callers());
-    if !limited && !args.route.policy.disabled && !scope.model.routes_unsure {
-        let text = format!("{what} needs `roles` or a `permission`: it shows what was deleted");
+    if !limited && !args.route.policy.disabled && !scope.model.has_unread_routes {
+        let text =
+            format!("{what} needs `roles` or a `permission`, because it returns deleted records");
         scope.d.error(at, text).help("`route(roles = [\"admin\"])`");
     }
 }

@@ -1,4 +1,4 @@
-//! `search`: finds the records whose texts contain a text.
+//! `search`: finds the records whose text fields contain the searched text.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, Span, TokenStream};
@@ -33,8 +33,9 @@ struct Search {
     optional: Optional,
     filter: Option<Resolved>,
     paginate: bool,
-    /// Whether the search provider is used, if the declaration says so.
+    /// The value of `use_search_provider`, if the option is present.
     provider: Option<bool>,
+    /// Whether the store searches, although the entity has a search provider.
     in_store: bool,
 }
 
@@ -118,13 +119,13 @@ impl Search {
     fn check_provider(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let (model, wanted) = (scope.model, self.provider);
         match (&model.search, input.args.get("use_search_provider")) {
-            _ if model.unsure => {}
+            _ if model.has_unread_options => {}
             (None, Some(opt)) if wanted == Some(true) => {
                 scope
                     .d
                     .error(
                         &opt.key,
-                        format!("`{}` names no search provider", model.name),
+                        format!("`{}` declares no search provider", model.name),
                     )
                     .help("`#[entity(search(provider = \"tantivy\", fields(title = 1)))]`");
             }
@@ -132,13 +133,13 @@ impl Search {
                 for (field, at) in self
                     .fields
                     .iter()
-                    .filter(|(field, _)| !search.holds(*field))
+                    .filter(|(field, _)| !search.contains(*field))
                 {
                     let name = &scope.at(*field).name;
                     scope
                         .d
                         .error(at, format!("`{name}` is not in the search index of {}", model.name))
-                        .help("add it to the fields of `search(..)`, or say `use_search_provider = false`");
+                        .help("add it to the fields of `search(..)`, or set `use_search_provider = false`");
                 }
             }
             _ => {}
@@ -189,7 +190,7 @@ fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<(usize, Ident)> {
     fields
 }
 
-/// Returns a field in the filter that uses the searched text.
+/// Returns a field that the filter compares with the searched text.
 fn uses_text(filter: &Resolved) -> Option<&Ident> {
     match filter {
         Resolved::All(list) | Resolved::Any(list) => list.iter().find_map(uses_text),

@@ -10,7 +10,9 @@ use syn::{Expr, ExprCall, Ident, Path};
 use super::record::{self, Matches};
 use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::entity::{Kind as Type, check_written};
-use crate::expr::{self, Assign, Beside, Cond, Op, Resolved, Role, Scope, Source, Value, type_of};
+use crate::expr::{
+    self, Assign, Assumption, Cond, Op, Resolved, Role, Scope, Source, Value, type_of,
+};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 use crate::options;
@@ -30,9 +32,11 @@ struct Transition {
     number: Literal,
     from: Vec<Written>,
     to: Vec<Written>,
-    /// The call that chooses one of several values of `to`.
+    /// The call of the function that chooses one of several values of `to`.
     chosen: Option<TokenStream>,
+    /// Whether it returns a boolean instead of the record.
     boolean: bool,
+    /// `already = "ok"`: whether a record that already has the new value is no error.
     already: bool,
 }
 
@@ -89,7 +93,7 @@ impl KindModel for Transition {
         if let Some((index, ident)) = field {
             record::mutable(*index, ident, scope);
         }
-        record::written(&self.set, field.as_ref().map(|(index, _)| *index), scope);
+        record::check_set(&self.set, field.as_ref().map(|(index, _)| *index), scope);
         let Some((index, ident)) = field else { return };
         if let Some(matches) = self.matches.complete() {
             let values = from.iter().map(|(value, _)| value.clone()).collect();
@@ -100,11 +104,11 @@ impl KindModel for Transition {
                 values,
                 list: true,
             });
-            let beside: Vec<Beside> = Beside::equal("`match`", matches)
+            let assumptions: Vec<Assumption> = Assumption::equal("`match`", matches)
                 .into_iter()
                 .chain(scope.visible())
                 .collect();
-            expr::check_stored(scope, "`from`", &from, &beside);
+            expr::check_stored(scope, "`from`", &from, &assumptions);
         }
         for (to, at) in to {
             if from
@@ -114,7 +118,7 @@ impl KindModel for Transition {
                 let text = format!(
                     "transition `{}` leads from `{}` to itself",
                     input.name,
-                    shown(at)
+                    source_text(at)
                 );
                 scope
                     .d
@@ -170,6 +174,7 @@ fn state(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     Some((field, ident))
 }
 
+/// A value of the state field, and its expression as written.
 type Written = (Value, Expr);
 
 fn from(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Vec<Written> {
@@ -197,26 +202,27 @@ fn distinct(
     ident: &Ident,
     scope: &mut Scope<'_>,
 ) -> Vec<Written> {
-    let mut kept: Vec<Written> = Vec::new();
+    let mut distinct_values: Vec<Written> = Vec::new();
     for expr in values {
         let Some(value) = value(&expr, option, field, ident, scope) else {
             continue;
         };
-        if kept
+        if distinct_values
             .iter()
             .any(|(other, _)| expr::same(scope.at(field), other, &value))
         {
-            scope
-                .d
-                .error(&expr, format!("`{}` repeated in `{option}`", shown(&expr)));
+            scope.d.error(
+                &expr,
+                format!("`{}` repeated in `{option}`", source_text(&expr)),
+            );
         } else {
-            kept.push((value, expr));
+            distinct_values.push((value, expr));
         }
     }
-    kept
+    distinct_values
 }
 
-/// The new value of a transition: one value, or the one of several that a function chooses.
+/// The new value of a transition: one value, or several values and the function that chooses one.
 #[derive(Default)]
 struct Targets {
     to: Vec<Written>,
@@ -232,7 +238,7 @@ fn to(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Target
             one_of(call, field, ident, scope)
         }
         Expr::Array(array) => {
-            let values: Vec<String> = array.elems.iter().map(shown).collect();
+            let values: Vec<String> = array.elems.iter().map(source_text).collect();
             let help = match &values[..] {
                 [] => "`to = Status::Published`".to_owned(),
                 [one] => format!("`to = {one}`"),
@@ -263,7 +269,7 @@ fn one_of(call: &ExprCall, field: usize, ident: &Ident, scope: &mut Scope<'_>) -
             .d
             .error(
                 call,
-                "`one_of` takes a list of values and who chooses among them",
+                "`one_of` needs a list of values and `by`, the function that chooses one",
             )
             .help(EXAMPLE);
         return Targets::default();
@@ -296,7 +302,7 @@ fn one_of(call: &ExprCall, field: usize, ident: &Ident, scope: &mut Scope<'_>) -
         _ => {
             scope
                 .d
-                .error(&by.left, "`one_of` knows `by`, and nothing else")
+                .error(&by.left, "`one_of` has only the option `by`")
                 .help(EXAMPLE);
             Targets { to, by: None }
         }
@@ -314,17 +320,21 @@ fn value(
     match Source::parse(expr, scope.d)? {
         Source::Literal(literal) if scope.model.visibility.marks_deleted(field, &literal) => {
             let text = match option {
-                "to" => format!("use delete instead of a transition to `{}`", shown(expr)),
+                "to" => format!(
+                    "use delete instead of a transition to `{}`",
+                    source_text(expr)
+                ),
                 _ => format!(
-                    "`{}` marks deleted records, which no transition meets",
-                    shown(expr)
+                    "`{}` marks deleted records, which a transition cannot read",
+                    source_text(expr)
                 ),
             };
             scope.d.error(&literal, text).help("another value");
             None
         }
         Source::Literal(literal) => {
-            // A `from` value may be an old value that the rules no longer allow.
+            // Only `to` must satisfy the constraints: `from` may be an old value that they no
+            // longer allow.
             if option == "to" {
                 check_written(scope.at(field), &literal, false, scope.d);
             }
@@ -355,13 +365,13 @@ fn value(
 fn closure(value: &Value) -> TokenStream {
     match value {
         Value::Literal(closure, _) => closure.clone(),
-        // Only literals reach this arm.
+        // Never reached: all values of a transition are literals.
         _ => quote!(__lp::null),
     }
 }
 
-/// Formats an expression as a person would write it.
-fn shown(expr: &Expr) -> String {
+/// Formats an expression as in formatted source code.
+fn source_text(expr: &Expr) -> String {
     expr.to_token_stream()
         .to_string()
         .replace(" :: ", "::")

@@ -1,4 +1,4 @@
-//! `upsert`: creates a record, or changes the record with the same key.
+//! `upsert`: creates a record, or changes the record with the same `match` values.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::TokenStream;
@@ -23,15 +23,19 @@ struct Upsert {
     matches: Vec<Assign>,
     set: Vec<Assign>,
     on_create: Vec<Assign>,
-    /// Whether the response says if the record was created.
+    /// Whether the response has the member `created` in addition to the record.
     wrapped: bool,
 }
 
 fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let args = input.args;
-    let matches = record::from_body(args, "match", scope, |_| (true, false));
-    let set = record::from_body(args, "set", scope, |of| {
-        (!of.optional && !of.has_default(), of.optional)
+    let matches = record::from_body(args, "match", scope, |_| record::BodyForm {
+        required: true,
+        nullable: false,
+    });
+    let set = record::from_body(args, "set", scope, |field| record::BodyForm {
+        required: !field.optional && !field.has_default(),
+        nullable: field.optional,
     });
     let pairs = args.pairs("on_create", scope.d);
     let on_create = scope.assigns(&pairs, |_| Role::Create);
@@ -53,32 +57,37 @@ impl KindModel for Upsert {
             on_create,
             ..
         } = self;
-        record::written(set, None, scope);
-        keys(args, name, matches, scope);
-        begun(on_create, scope);
-        for (place, one) in [("match", matches), ("set", set)] {
-            let later = if place == "match" {
+        record::check_set(set, None, scope);
+        check_match(args, name, matches, scope);
+        check_on_create(on_create, scope);
+        for (option, assigns) in [("match", matches), ("set", set)] {
+            // The fields of `match` are compared with those of both other options. The fields of
+            // `set` are compared with those of `on_create`.
+            let other_assigns = if option == "match" {
                 set.iter().chain(on_create)
             } else {
                 on_create.iter().chain(&[])
             };
-            for twice in later.filter(|other| one.iter().any(|first| first.field == other.field)) {
-                let other = if set.iter().any(|a| a.key == twice.key) {
+            for duplicate in
+                other_assigns.filter(|a| assigns.iter().any(|first| first.field == a.field))
+            {
+                let other = if set.iter().any(|a| a.key == duplicate.key) {
                     "set"
                 } else {
                     "on_create"
                 };
+                let key = duplicate.key.unraw();
                 scope
                     .d
                     .error(
-                        &twice.key,
-                        format!("`{}` is in {place} and in {other}", twice.key.unraw()),
+                        &duplicate.key,
+                        format!("`{key}` is in both `{option}` and `{other}`"),
                     )
                     .help("keep one of them");
             }
         }
-        covered(args, name, [matches, set, on_create], scope);
-        judged(args, name, [matches, set, on_create], scope);
+        check_required(args, name, [matches, set, on_create], scope);
+        check_permission_fields(args, name, [matches, set, on_create], scope);
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
@@ -87,7 +96,7 @@ impl KindModel for Upsert {
         } else {
             Returns::Record
         };
-        let errors = "`validation_failed`; `conflict` for another unique that is taken, or a record that is not the caller's.";
+        let errors = "`validation_failed`; `conflict` if a value of another unique is taken, or the matching record belongs to another caller.";
         Some(Plan::new(Shape::COLLECTION, Method::Post, returns, errors))
     }
 
@@ -102,9 +111,9 @@ impl KindModel for Upsert {
     }
 }
 
-/// Checks that the matched fields are the primary key or exactly one unique, and that clients may
-/// supply them.
-fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
+/// Checks that the matched fields are the primary key, or exactly the fields of one `unique(..)`,
+/// and that clients may supply them.
+fn check_match(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
     let Some(opt) = args.get("match") else { return };
     for Assign { key, field, .. } in matches {
         let of = scope.at(*field);
@@ -113,17 +122,17 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
                 key,
                 format!("field `{}` ({}) cannot be matched", of.name, type_of(of)),
             );
-        } else if of.server_owned() && !of.is_callers() {
+        } else if of.server_owned() && !of.comes_from_caller() {
             scope
                 .d
                 .error(
                     key,
                     format!(
-                        "`{}` is made by the server: no client may supply it",
+                        "`{}` is set by the server: clients cannot supply it",
                         of.name
                     ),
                 )
-                .help("match a unique");
+                .help("match the fields of a `unique(..)`");
         }
     }
     let fields: Vec<usize> = matches.iter().map(|a| a.field).collect();
@@ -135,7 +144,7 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
         let members = &unique.fields;
         members.len() == fields.len() && members.iter().all(|member| fields.contains(&member.field))
     });
-    if !fields.is_empty() && !is_key && !is_unique && !scope.model.unsure {
+    if !fields.is_empty() && !is_key && !is_unique && !scope.model.has_unread_options {
         let names: Vec<&str> = fields.iter().map(|f| scope.at(*f).name.as_str()).collect();
         let names = names.join(", ");
         let text = format!("upsert `{name}` needs a unique on ({names})");
@@ -148,7 +157,7 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
 
 /// Refuses the version counter and computed fields in `on_create`, and values from clients for
 /// fields that clients cannot write.
-fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
+fn check_on_create(on_create: &[Assign], scope: &mut Scope<'_>) {
     for Assign { key, field, value } in on_create {
         let of = scope.at(*field);
         if of.generated {
@@ -159,25 +168,31 @@ fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
             scope
                 .d
                 .error(key, format!("`{}` is computed", of.name))
-                .help("write what it follows from");
+                .help("set the fields that it is computed from");
         } else if of.server_owned() && matches!(value, Value::Param(_)) {
             scope
                 .d
                 .error(
                     key,
-                    format!("`{}` is read-only: no client may supply it", of.name),
+                    format!("`{}` is read-only: clients cannot supply it", of.name),
                 )
                 .help("`now()`, `ctx(..)` or a literal");
         }
     }
 }
 
-/// Checks that the fields of a permission have a value when the record is created. Otherwise only
-/// an evaluator could allow the create, and the owner could not change the record.
-fn judged(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
+/// Checks that the fields of a permission have a value when the record is created. Without a
+/// value for the owner field, only a permission evaluator could allow the call, and the new record
+/// would have no owner.
+fn check_permission_fields(
+    args: &Args,
+    name: &str,
+    lists: [&Vec<Assign>; 3],
+    scope: &mut Scope<'_>,
+) {
     let Some(opt) = args.get("set") else { return };
     let model = scope.model;
-    if model.unsure || model.routes_unsure {
+    if model.has_unread_options || model.has_unread_routes {
         return;
     }
     let Some(permission) = args
@@ -190,16 +205,16 @@ fn judged(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'
         return;
     };
     for index in permission
-        .of_record()
+        .record_fields()
         .filter_map(|name| model.index_of(name))
     {
         let field = &model.fields[index];
         let given = lists
             .iter()
             .any(|list| list.iter().any(|a| a.field == index));
-        if field.optional && !given && !field.has_default() && field.owned.is_none() {
+        if field.optional && !given && !field.has_default() && field.server_only_reason.is_none() {
             let text = format!(
-                "upsert `{name}` does not say which `{}` a new record has, and its permission is judged by it",
+                "upsert `{name}` creates records without `{}`, which its permission needs",
                 field.name
             );
             scope
@@ -211,8 +226,8 @@ fn judged(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'
 }
 
 /// Checks that every required field has a value when the record is created.
-fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
-    let Some(opt) = args.get("set").filter(|_| !scope.model.unsure) else {
+fn check_required(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
+    let Some(opt) = args.get("set").filter(|_| !scope.model.has_unread_options) else {
         return;
     };
     let given = |index: usize| {
@@ -224,9 +239,9 @@ fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<
         let filled = field.optional
             || field.has_default()
             || field.generated
-            || field.owned.is_some()
+            || field.server_only_reason.is_some()
             || field.options.on_update.is_some();
-        // The store chooses an integer key without a default.
+        // For an integer key without a default, the store chooses a number.
         let numbered = field.has(Flag::Primary) && field.kind == Type::Integer;
         !filled && !numbered && !given(*index)
     };
@@ -237,7 +252,8 @@ fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<
         .enumerate()
         .filter(lacking)
         .collect();
-    // A type alias may stand for a list, which is empty by default; only rustc knows the type.
+    // A field whose type is an alias may be a list, which is empty by default. Only the compiler
+    // knows the type, so `require` adds a compile-time check that it is a list.
     let (unknown, missing): (Vec<_>, Vec<_>) = missing
         .into_iter()
         .partition(|(_, field)| field.kind == Type::Other);
@@ -246,7 +262,7 @@ fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<
             index,
             &opt.key,
             "LISTS",
-            &format!("create through `{name}` would lack `{}`", field.name),
+            &format!("upsert `{name}` creates records without `{}`", field.name),
         );
     }
     let missing: Vec<&str> = missing
@@ -254,7 +270,7 @@ fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<
         .map(|(_, field)| field.name.as_str())
         .collect();
     if !missing.is_empty() {
-        let text = format!("create through `{name}` would lack {}", list(&missing));
+        let text = format!("upsert `{name}` creates records without {}", list(&missing));
         let field = missing[0];
         let is_key = scope
             .model

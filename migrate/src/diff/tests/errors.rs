@@ -1,4 +1,4 @@
-//! The text of every planning error.
+//! Tests of the text of every planning error.
 
 use super::fixture::*;
 use linchpin_core::entity::{EntityDesc, FieldDesc, Kind, TransformFrom};
@@ -12,20 +12,20 @@ fn from(name: &'static str, names: &[&'static str]) -> FieldDesc {
 }
 
 #[track_caller]
-fn golden(before: &EntityDesc, after: &EntityDesc, expected: &str) {
+fn assert_refused(before: &EntityDesc, after: &EntityDesc, expected: &str) {
     assert_eq!(refused(&[before], &[after]), expected);
 }
 
 #[test]
-fn a_source_that_was_never_recorded() {
-    golden(
+fn a_rename_from_an_unrecorded_name_is_refused() {
+    assert_refused(
         &task(&[text("name")]),
         &task(&[from("display", &["nmae"])]),
         "rename_source_missing: field `display` is renamed from `nmae`, which the previous \
          snapshot (3 `add_x`) does not have; it has: `id`, `name`; did you mean `name`?\n  \
          \u{20}entity `Task`, field `display` (src/tasks.rs:12)",
     );
-    golden(
+    assert_refused(
         &task(&[text("name")]),
         &task(&[from("display", &["one", "two"])]),
         "rename_source_missing: field `display` is renamed from `one` or `two`, which the \
@@ -35,8 +35,8 @@ fn a_source_that_was_never_recorded() {
 }
 
 #[test]
-fn a_source_that_is_still_declared() {
-    golden(
+fn a_rename_from_a_declared_name_is_refused() {
+    assert_refused(
         &task(&[text("name")]),
         &task(&[text("name"), from("display", &["name"])]),
         "rename_source_declared: field `display` is renamed from `name`, but `name` is still \
@@ -45,8 +45,8 @@ fn a_source_that_is_still_declared() {
 }
 
 #[test]
-fn two_swapped_names() {
-    golden(
+fn swapped_names_are_refused() {
+    assert_refused(
         &task(&[text("a"), text("b")]),
         &task(&[from("a", &["b"]), from("b", &["a"])]),
         "rename_source_declared: 2 declarations need a correction\n  \
@@ -58,8 +58,8 @@ fn two_swapped_names() {
 }
 
 #[test]
-fn a_target_that_was_recorded_before() {
-    golden(
+fn a_rename_to_a_recorded_name_is_refused() {
+    assert_refused(
         &task(&[text("name"), text("display")]),
         &task(&[from("display", &["name"])]),
         "rename_target_exists: field `display` already exists in the previous snapshot and did \
@@ -68,8 +68,8 @@ fn a_target_that_was_recorded_before() {
 }
 
 #[test]
-fn a_source_of_two_fields() {
-    golden(
+fn two_renames_from_one_name_are_refused() {
+    assert_refused(
         &task(&[text("name")]),
         &task(&[from("display", &["name"]), from("title", &["name"])]),
         "rename_claimed_twice: `name` is claimed by `display` and `title`\n  \
@@ -78,7 +78,7 @@ fn a_source_of_two_fields() {
 }
 
 #[test]
-fn entities_have_the_same_errors() {
+fn renamed_entities_have_the_same_errors() {
     let renamed = |name, storage, from: &[&'static str]| EntityDesc {
         rename_from: leaked(from),
         ..entity(name, storage, &[])
@@ -107,21 +107,21 @@ fn entities_have_the_same_errors() {
 }
 
 #[test]
-fn a_new_type_without_a_transform() {
-    golden(
+fn a_new_type_without_a_transform_is_refused() {
+    assert_refused(
         &task(&[text("size")]),
         &task(&[line(13, field("size", Kind::Integer))]),
         "transform_required: `size` changes from string to integer; name a reviewed transform: \
          `transform = path`\n  \u{20}entity `Task`, field `size` (src/tasks.rs:13)",
     );
-    golden(
+    assert_refused(
         &task(&[text("size")]),
         &task(&[line(13, field("bytes", Kind::Integer)).rename_from(&["size"])]),
         "transform_required: `bytes` changes from string to integer; name a reviewed transform: \
          `transform = path`\n  \u{20}entity `Task`, field `bytes` (src/tasks.rs:13)",
     );
     let items = |member| line(14, field("lines", Kind::Items(leaked(&[member]))));
-    golden(
+    assert_refused(
         &task(&[items(text("a"))]),
         &task(&[items(optional(text("a")))]),
         "transform_required: the items of `lines` change their shape; name a reviewed transform: \
@@ -130,27 +130,27 @@ fn a_new_type_without_a_transform() {
 }
 
 #[test]
-fn a_transform_of_another_type() {
+fn a_transform_of_another_type_is_refused() {
     let size = |from, to| field("size", Kind::Integer).transform(transform(from, to));
     for (from, to, what) in [
         (
             TransformFrom::Record,
-            of(Kind::Integer, false),
+            transform_type(Kind::Integer, false),
             "takes a record",
         ),
         (
-            TransformFrom::Value(of(Kind::Boolean, true)),
-            of(Kind::Integer, false),
+            TransformFrom::Value(transform_type(Kind::Boolean, true)),
+            transform_type(Kind::Integer, false),
             "takes `boolean?`",
         ),
         (
-            TransformFrom::Value(of(Kind::String, false)),
-            of(Kind::Number, false),
+            TransformFrom::Value(transform_type(Kind::String, false)),
+            transform_type(Kind::Number, false),
             "returns `number`",
         ),
         (
-            TransformFrom::Value(of(Kind::String, false)),
-            of(Kind::Integer, true),
+            TransformFrom::Value(transform_type(Kind::String, false)),
+            transform_type(Kind::Integer, true),
             "returns `integer?`",
         ),
     ] {
@@ -158,25 +158,28 @@ fn a_transform_of_another_type() {
             "transform_signature: transform `tasks::convert` of `size` {what}; expected `string` \
              to `integer`\n  \u{20}entity `Task`, field `size` (src/tasks.rs:10)"
         );
-        golden(&task(&[text("size")]), &task(&[size(from, to)]), &expected);
+        assert_refused(&task(&[text("size")]), &task(&[size(from, to)]), &expected);
     }
-    golden(
+    assert_refused(
         &task(&[]),
-        &task(&[size(TransformFrom::Record, of(Kind::String, false))]),
+        &task(&[size(
+            TransformFrom::Record,
+            transform_type(Kind::String, false),
+        )]),
         "transform_signature: transform `tasks::convert` of `size` returns `string`; expected \
          `integer`\n  \u{20}entity `Task`, field `size` (src/tasks.rs:10)",
     );
 }
 
 #[test]
-fn a_transform_that_does_not_take_null() {
+fn a_transform_that_does_not_take_null_is_refused() {
     let before = task(&[optional(text("size"))]);
     let convert = |from_optional| {
-        let from = TransformFrom::Value(of(Kind::String, from_optional));
-        transform(from, of(Kind::Integer, false))
+        let from = TransformFrom::Value(transform_type(Kind::String, from_optional));
+        transform(from, transform_type(Kind::Integer, false))
     };
     let size = field("size", Kind::Integer);
-    golden(
+    assert_refused(
         &before,
         &task(&[size.transform(convert(false))]),
         "transform_null: `size` may be null in the previous snapshot and is required now, but \
@@ -195,8 +198,8 @@ fn a_transform_that_does_not_take_null() {
 }
 
 #[test]
-fn a_required_field_without_a_value() {
-    golden(
+fn a_required_field_without_a_value_is_refused() {
+    assert_refused(
         &task(&[]),
         &task(&[text("owner")]),
         "required_needs_value: required field `owner` is added to existing records; give a \
@@ -206,13 +209,13 @@ fn a_required_field_without_a_value() {
 }
 
 #[test]
-fn another_primary_key() {
+fn a_change_of_the_primary_key_is_refused() {
     let before = task(&[text("number")]);
     let after = EntityDesc {
         primary: 1,
         ..task(&[text("number")])
     };
-    golden(
+    assert_refused(
         &before,
         &after,
         "primary_change: primary key of `Task` changes; create a new entity and copy\n  \
@@ -224,7 +227,7 @@ fn another_primary_key() {
         fields: leaked(&fields),
         ..before
     };
-    golden(
+    assert_refused(
         &task(&[text("number")]),
         &after,
         "primary_change: primary key of `Task` changes; create a new entity and copy\n  \

@@ -1,4 +1,4 @@
-//! The facts that the digest of a snapshot contains or leaves out.
+//! The properties of a declaration that change the digest of a snapshot, and those that do not.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use linchpin_core::entity::{
 };
 use linchpin_core::schema::Snapshot;
 
-pub(super) fn facts() -> EntityDesc {
+/// The entity whose properties the tests change one by one.
+pub(super) fn base_entity() -> EntityDesc {
     EntityDesc {
         indexes: leaked(&[index(&[(1, false)])]),
         ..task(&[
@@ -22,20 +23,20 @@ pub(super) fn facts() -> EntityDesc {
     }
 }
 
-/// The facts with one field changed.
+/// The entity of [`base_entity`] with one field changed.
 fn changed(at: usize, change: impl Fn(&mut FieldDesc)) -> EntityDesc {
-    let mut fields = facts().fields.to_vec();
+    let mut fields = base_entity().fields.to_vec();
     change(&mut fields[at]);
     EntityDesc {
         fields: leaked(&fields),
-        ..facts()
+        ..base_entity()
     }
 }
 
 #[test]
-fn every_included_fact_changes_the_digest() {
+fn every_storage_property_changes_the_digest() {
     let variants = vec![
-        facts(),
+        base_entity(),
         changed(1, |field| field.kind = Kind::Number),
         changed(1, |field| field.column = "b"),
         changed(1, |field| field.optional = true),
@@ -50,26 +51,26 @@ fn every_included_fact_changes_the_digest() {
         changed(1, |field| *field = computed("a", &[3])),
         EntityDesc {
             indexes: &[],
-            ..facts()
+            ..base_entity()
         },
         EntityDesc {
             indexes: leaked(&[index(&[(1, true)])]),
-            ..facts()
+            ..base_entity()
         },
         EntityDesc {
             uniques: leaked(&[unique(&[1])]),
-            ..facts()
+            ..base_entity()
         },
         EntityDesc {
             soft_delete: Some(SoftDelete::At(4)),
-            ..facts()
+            ..base_entity()
         },
         EntityDesc {
             ttl: Some(Ttl {
                 field: 4,
                 after: None,
             }),
-            ..facts()
+            ..base_entity()
         },
         EntityDesc {
             tenant: Some(Tenant {
@@ -77,18 +78,18 @@ fn every_included_fact_changes_the_digest() {
                 optional: false,
                 anonymous_read: false,
             }),
-            ..facts()
+            ..base_entity()
         },
         EntityDesc {
             version: Some(VersionDesc {
                 field: 2,
                 required_on_write: false,
             }),
-            ..facts()
+            ..base_entity()
         },
         EntityDesc {
             storage_name: "other",
-            ..facts()
+            ..base_entity()
         },
     ];
     let digests: BTreeSet<String> = variants
@@ -99,8 +100,8 @@ fn every_included_fact_changes_the_digest() {
 }
 
 #[test]
-fn no_excluded_fact_changes_the_digest() {
-    let expected = digest_of(&Snapshot::of([&facts()]));
+fn other_properties_do_not_change_the_digest() {
+    let expected = digest_of(&Snapshot::of([&base_entity()]));
     let rules = Rules::NONE.length(None, Some(9));
     let variants = vec![
         changed(1, |field| field.rules = leak(rules)),
@@ -115,21 +116,21 @@ fn no_excluded_fact_changes_the_digest() {
             doc: "Text.",
             path: "elsewhere",
             stores: &["sqlite"],
-            ..facts()
+            ..base_entity()
         },
     ];
     for desc in &variants {
         assert_eq!(digest_of(&Snapshot::of([desc])), expected);
     }
-    // The order of declaration.
-    let mut fields = facts().fields.to_vec();
+    // The order of fields.
+    let mut fields = base_entity().fields.to_vec();
     fields.swap(2, 4);
     let reordered = EntityDesc {
         fields: leaked(&fields),
-        ..facts()
+        ..base_entity()
     };
     assert_eq!(digest_of(&Snapshot::of([&reordered])), expected);
-    let (facts, other) = (facts(), entity("Other", "others", &[]));
+    let (facts, other) = (base_entity(), entity("Other", "others", &[]));
     assert_eq!(
         digest_of(&Snapshot::of([&facts, &other])),
         digest_of(&Snapshot::of([&other, &facts]))

@@ -1,4 +1,4 @@
-//! Declarations of tests, as data.
+//! Declarations for tests, as data.
 
 use linchpin_core::Value;
 use linchpin_core::entity::{
@@ -24,7 +24,7 @@ pub(crate) const fn optional(field: FieldDesc) -> FieldDesc {
     }
 }
 
-/// The same field with this line.
+/// The same field with this source line.
 pub(crate) const fn line(line: u32, field: FieldDesc) -> FieldDesc {
     FieldDesc { line, ..field }
 }
@@ -74,7 +74,7 @@ pub(crate) fn leaked<T: Clone>(list: &[T]) -> &'static [T] {
     Vec::leak(list.to_vec())
 }
 
-/// A transform that nothing runs.
+/// A transform for comparisons; no test runs it.
 pub(crate) fn transform(from: TransformFrom, to: TransformType) -> &'static TransformDesc {
     fn run(_: TransformInput<'_>) -> Result<Value, TransformError> {
         Err("not run".into())
@@ -93,7 +93,7 @@ pub(crate) fn transform(from: TransformFrom, to: TransformType) -> &'static Tran
     })
 }
 
-pub(crate) const fn of(kind: Kind, optional: bool) -> TransformType {
+pub(crate) const fn transform_type(kind: Kind, optional: bool) -> TransformType {
     TransformType { kind, optional }
 }
 
@@ -102,17 +102,17 @@ pub(crate) fn recorded(declared: &[&EntityDesc]) -> Snapshot {
     diff(&Snapshot::empty(), declared).unwrap().snapshot
 }
 
-/// Compares two generations of declarations.
+/// Compares two versions of declarations.
 pub(crate) fn between(before: &[&EntityDesc], after: &[&EntityDesc]) -> Diff {
     diff(&recorded(before), after).unwrap_or_else(|refusal| panic!("{refusal:?}"))
 }
 
-/// The kinds of the changes, with what they concern: `addField tasks size`.
+/// One line for each change: its kind and its names, such as `addField tasks size`.
 pub(crate) fn kinds(diff: &Diff) -> Vec<String> {
-    diff.changes.iter().map(shown).collect()
+    diff.changes.iter().map(change_line).collect()
 }
 
-fn shown(change: &Change) -> String {
+fn change_line(change: &Change) -> String {
     let json = crate::canonical::json_of(change);
     let text = |key: &str| json.get(key).and_then(|value| value.as_str());
     let mut words = vec![text("kind").unwrap().to_owned()];

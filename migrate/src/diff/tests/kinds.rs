@@ -1,4 +1,4 @@
-//! Each kind of change.
+//! Tests of each kind of change.
 
 use super::fixture::*;
 use crate::canonical::digest_of;
@@ -48,7 +48,7 @@ pub(super) fn unique(fields: &[usize]) -> UniqueDesc {
 }
 
 #[track_caller]
-fn expect(before: &EntityDesc, after: &EntityDesc, expected: &[&str]) {
+fn assert_changes(before: &EntityDesc, after: &EntityDesc, expected: &[&str]) {
     let diff = between(&[before], &[after]);
     assert_eq!(kinds(&diff), expected);
     assert_eq!(
@@ -67,7 +67,7 @@ fn entities_are_created_and_dropped() {
 #[test]
 fn fields_are_added_and_dropped() {
     let count = field("count", Kind::Integer);
-    let fill = transform(TransformFrom::Record, of(Kind::Integer, false));
+    let fill = transform(TransformFrom::Record, transform_type(Kind::Integer, false));
     for (field, kind) in [
         (optional(count), "addField tasks count"),
         (count.literal(one), "addField tasks count"),
@@ -80,30 +80,30 @@ fn fields_are_added_and_dropped() {
             "addField tasks count by tasks::convert",
         ),
     ] {
-        expect(&task(&[]), &task(&[field]), &[kind]);
-        expect(&task(&[field]), &task(&[]), &["dropField tasks count"]);
+        assert_changes(&task(&[]), &task(&[field]), &[kind]);
+        assert_changes(&task(&[field]), &task(&[]), &["dropField tasks count"]);
     }
     let generated = text("key").default(DefaultDesc::Cuid);
-    expect(&task(&[]), &task(&[generated]), &["addField tasks key"]);
+    assert_changes(&task(&[]), &task(&[generated]), &["addField tasks key"]);
 }
 
 #[test]
 fn transforms_are_recorded_with_their_reverse() {
     let before = task(&[text("size")]);
-    let from = TransformFrom::Value(of(Kind::String, false));
-    let there = transform(from, of(Kind::Integer, false));
-    let back = linchpin_core::entity::TransformDesc {
+    let from = TransformFrom::Value(transform_type(Kind::String, false));
+    let forward = transform(from, transform_type(Kind::Integer, false));
+    let backward = linchpin_core::entity::TransformDesc {
         name: "tasks::back",
-        from: TransformFrom::Value(of(Kind::Integer, false)),
-        to: of(Kind::String, false),
-        ..*transform(from, of(Kind::Integer, false))
+        from: TransformFrom::Value(transform_type(Kind::Integer, false)),
+        to: transform_type(Kind::String, false),
+        ..*transform(from, transform_type(Kind::Integer, false))
     };
-    let there = linchpin_core::entity::TransformDesc {
-        reverse: Some(leak(back)),
-        ..*there
+    let forward = linchpin_core::entity::TransformDesc {
+        reverse: Some(leak(backward)),
+        ..*forward
     };
     let bytes = field("bytes", Kind::Integer).rename_from(&["size"]);
-    let diff = between(&[&before], &[&task(&[bytes.transform(leak(there))])]);
+    let diff = between(&[&before], &[&task(&[bytes.transform(leak(forward))])]);
     assert_eq!(
         kinds(&diff),
         ["replaceField tasks bytes from size by tasks::convert"]
@@ -123,13 +123,13 @@ fn transforms_are_recorded_with_their_reverse() {
 }
 
 #[test]
-fn all_changes_of_a_renamed_field_are_kept() {
+fn all_changes_of_a_renamed_field_are_reported() {
     let before = task(&[choice("state", &["open", "done"])]);
     let open = || Value::Text("open".to_owned());
     let after = task(&[optional(choice("status", &["open", "late"]))
         .literal(open)
         .rename_from(&["state"])]);
-    expect(
+    assert_changes(
         &before,
         &after,
         &[
@@ -143,27 +143,27 @@ fn all_changes_of_a_renamed_field_are_kept() {
 }
 
 #[test]
-fn facts_of_fields_change_one_by_one() {
+fn each_changed_property_of_a_field_is_one_change() {
     let count = field("count", Kind::Integer);
     let before = task(&[count.literal(one)]);
-    expect(
+    assert_changes(
         &before,
         &task(&[count.literal(two)]),
         &["changeDefault tasks count"],
     );
-    expect(&before, &task(&[count]), &["changeDefault tasks count"]);
-    expect(
+    assert_changes(&before, &task(&[count]), &["changeDefault tasks count"]);
+    assert_changes(
         &before,
         &task(&[optional(count.literal(one))]),
         &["makeOptional tasks count"],
     );
-    expect(
+    assert_changes(
         &task(&[optional(count.literal(one))]),
         &before,
         &["makeRequired tasks count"],
     );
-    let fill = transform(TransformFrom::Record, of(Kind::Integer, false));
-    expect(
+    let fill = transform(TransformFrom::Record, transform_type(Kind::Integer, false));
+    assert_changes(
         &task(&[optional(count)]),
         &task(&[count.transform(fill)]),
         &["makeRequired tasks count by tasks::convert"],
@@ -172,7 +172,7 @@ fn facts_of_fields_change_one_by_one() {
         column: "n",
         ..count.literal(one)
     };
-    expect(&before, &task(&[column]), &["changeColumn tasks count"]);
+    assert_changes(&before, &task(&[column]), &["changeColumn tasks count"]);
 }
 
 pub(super) fn computed(body: &'static str, from: &[usize]) -> FieldDesc {
@@ -186,26 +186,26 @@ pub(super) fn computed(body: &'static str, from: &[usize]) -> FieldDesc {
 }
 
 #[test]
-fn a_changed_function_computes_again() {
+fn a_changed_function_recomputes_the_field() {
     let before = task(&[text("title"), computed("a", &[1])]);
-    expect(
+    assert_changes(
         &before,
         &task(&[text("title"), computed("b", &[1])]),
         &["recompute tasks slug"],
     );
-    expect(
+    assert_changes(
         &before,
         &task(&[text("title"), computed("a", &[0, 1])]),
         &["recompute tasks slug"],
     );
-    expect(
+    assert_changes(
         &task(&[text("title"), text("slug")]),
         &before,
         &["recompute tasks slug"],
     );
-    expect(&task(&[text("title")]), &before, &["addField tasks slug"]);
+    assert_changes(&task(&[text("title")]), &before, &["addField tasks slug"]);
     // A renamed input is the same input.
-    expect(
+    assert_changes(
         &before,
         &task(&[from("name", &["title"]), computed("a", &[1])]),
         &["renameField tasks name from title"],
@@ -224,12 +224,12 @@ fn with_indexes(names: &[FieldDesc; 2]) -> EntityDesc {
 fn indexes_are_added_and_dropped() {
     let plain = task(&[text("a"), text("b")]);
     let indexed = with_indexes(&[text("a"), text("b")]);
-    expect(
+    assert_changes(
         &plain,
         &indexed,
         &["addUnique tasks ux_tasks_a", "addIndex tasks ix_tasks_a_b"],
     );
-    expect(
+    assert_changes(
         &indexed,
         &plain,
         &[
@@ -241,7 +241,7 @@ fn indexes_are_added_and_dropped() {
         indexes: leaked(&[index(&[(1, true), (2, true)])]),
         ..with_indexes(&[text("a"), text("b")])
     };
-    expect(
+    assert_changes(
         &indexed,
         &other,
         &[
@@ -254,7 +254,7 @@ fn indexes_are_added_and_dropped() {
 #[test]
 fn an_index_of_renamed_fields_is_the_same_index() {
     let before = with_indexes(&[text("a"), text("b")]);
-    expect(
+    assert_changes(
         &before,
         &with_indexes(&[from("x", &["a"]), text("b")]),
         &[
@@ -267,7 +267,7 @@ fn an_index_of_renamed_fields_is_the_same_index() {
         column: "a",
         ..from("x", &["a"])
     };
-    expect(
+    assert_changes(
         &before,
         &with_indexes(&[same_column, text("b")]),
         &["renameField tasks x from a"],
@@ -276,7 +276,7 @@ fn an_index_of_renamed_fields_is_the_same_index() {
         column: "x",
         ..text("a")
     };
-    expect(
+    assert_changes(
         &before,
         &with_indexes(&[column, text("b")]),
         &[
@@ -288,7 +288,7 @@ fn an_index_of_renamed_fields_is_the_same_index() {
 }
 
 #[test]
-fn soft_delete_changes_what_a_unique_covers() {
+fn a_new_soft_delete_replaces_the_unique_indexes() {
     let fields = [text("a"), optional(field("gone", Kind::Date))];
     let before = with_indexes(&fields);
     let after = EntityDesc {
@@ -307,7 +307,7 @@ fn soft_delete_changes_what_a_unique_covers() {
 }
 
 #[test]
-fn hidden_facts_change_one_by_one_and_survive_renames() {
+fn each_property_of_an_entity_is_one_change_and_survives_renames() {
     let at = optional(field("at", Kind::Date));
     let base = || task(&[text("org"), at, field("rev", Kind::Integer).literal(one)]);
     let ttl = EntityDesc {
@@ -317,7 +317,7 @@ fn hidden_facts_change_one_by_one_and_survive_renames() {
         }),
         ..base()
     };
-    expect(
+    assert_changes(
         &base(),
         &ttl,
         &["changeTtl tasks", "addIndex tasks ix_tasks_at"],
@@ -329,7 +329,7 @@ fn hidden_facts_change_one_by_one_and_survive_renames() {
         }),
         ..base()
     };
-    expect(&base(), &version, &["changeVersion tasks"]);
+    assert_changes(&base(), &version, &["changeVersion tasks"]);
     let tenant = |name: FieldDesc| EntityDesc {
         tenant: Some(Tenant {
             field: 1,
@@ -386,7 +386,8 @@ static LIST: EntityDesc = EntityDesc::new(
     ],
 );
 
-fn counted(when: FilterSpec) -> EntityDesc {
+/// A task that counts in `LIST.size`, if `when` holds.
+fn task_with_counter(when: FilterSpec) -> EntityDesc {
     EntityDesc {
         summaries: leak([Summary {
             target: || &LIST,
@@ -400,29 +401,29 @@ fn counted(when: FilterSpec) -> EntityDesc {
 }
 
 #[test]
-fn a_new_or_other_counter_is_counted() {
+fn a_new_or_changed_counter_is_recounted() {
     let plain = task(&[text("list_id")]);
-    let all = counted(FilterSpec::All(&[]));
-    let none = counted(FilterSpec::Any(&[]));
-    let of = |before: &EntityDesc, after: &EntityDesc| {
+    let all = task_with_counter(FilterSpec::All(&[]));
+    let none = task_with_counter(FilterSpec::Any(&[]));
+    let changes = |before: &EntityDesc, after: &EntityDesc| {
         kinds(&between(&[before, &LIST], &[after, &LIST]))
     };
     assert_eq!(
-        of(&plain, &all),
+        changes(&plain, &all),
         [
             "addIndex tasks ix_tasks_list_id",
             "recount lists size tasks"
         ]
     );
-    assert_eq!(of(&all, &none), ["recount lists size tasks"]);
-    assert!(of(&all, &all).is_empty());
+    assert_eq!(changes(&all, &none), ["recount lists size tasks"]);
+    assert!(changes(&all, &all).is_empty());
     // No record of a new entity was counted.
     let created = between(&[&LIST], &[&all, &LIST]);
     assert_eq!(kinds(&created), ["createEntity tasks"]);
 }
 
 #[test]
-fn new_references_are_checked_and_other_effects_are_noted() {
+fn new_references_are_checked_and_changed_delete_effects_are_noted() {
     let linked = |on_delete| EntityDesc {
         relations: leak([Relation {
             name: "list",
@@ -435,25 +436,25 @@ fn new_references_are_checked_and_other_effects_are_noted() {
     let plain = linked(OnDelete::None);
     let restrict = linked(OnDelete::Restrict);
     let cascade = linked(OnDelete::Cascade);
-    let of = |before: &EntityDesc, after: &EntityDesc| between(&[before, &LIST], &[after, &LIST]);
+    let diff = |before: &EntityDesc, after: &EntityDesc| between(&[before, &LIST], &[after, &LIST]);
     assert_eq!(
-        kinds(&of(&plain, &restrict)),
+        kinds(&diff(&plain, &restrict)),
         ["addReference tasks list_id lists"]
     );
-    let changed = of(&restrict, &cascade);
+    let changed = diff(&restrict, &cascade);
     assert!(changed.changes.is_empty());
     assert_eq!(
         changed.notes,
         ["deleting a record of `lists` now has the effect `cascade` on `tasks.list_id`"]
     );
-    assert!(kinds(&of(&restrict, &plain)).is_empty());
+    assert!(kinds(&diff(&restrict, &plain)).is_empty());
 }
 
 #[test]
 fn equal_declarations_have_no_difference() {
     for desc in [
-        super::facts::facts(),
-        counted(FilterSpec::All(&[])),
+        super::facts::base_entity(),
+        task_with_counter(FilterSpec::All(&[])),
         with_indexes(&[text("a"), text("b")]),
     ] {
         let recorded = recorded(&[&desc, &LIST]);

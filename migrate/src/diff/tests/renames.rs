@@ -1,4 +1,4 @@
-//! Each row of the table of renames, for fields and entities.
+//! Tests of each case of a rename, for fields and entities.
 
 use super::fixture::*;
 use crate::diff::{diff, diff_snapshots};
@@ -66,7 +66,7 @@ fn renames_of_several_migrations_are_remembered_in_order() {
 }
 
 #[test]
-fn a_field_that_was_there_already_needs_no_source() {
+fn a_recorded_field_with_an_unrecorded_source_is_unchanged() {
     let same = between(
         &[&task(&[text("display")])],
         &[&task(&[from("display", &["gone"])])],
@@ -137,7 +137,7 @@ fn a_dropped_entity_that_looks_like_a_new_one_gets_a_hint() {
              rename, declare `items` with `rename_from = \"tasks\"`"
         ]
     );
-    // 3 of 5 are not more than 60 %.
+    // With 3 of 5 equal fields, exactly 60 %, there is no hint.
     let other = entity(
         "Item",
         "items",

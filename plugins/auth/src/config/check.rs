@@ -25,7 +25,7 @@ pub(crate) struct Checked {
 }
 
 /// Minimum length of a secret in bytes.
-const SHORTEST: usize = 32;
+const MIN_SECRET_BYTES: usize = 32;
 
 impl AuthConfig {
     /// Checks the settings. `secrets` are the secrets of the app, used if the settings have none.
@@ -64,16 +64,19 @@ impl AuthConfig {
             wrong("security.signing.secret", "is required");
         }
         for (i, key) in keys.iter().enumerate() {
-            if key.len() < SHORTEST {
+            if key.len() < MIN_SECRET_BYTES {
                 wrong(
                     "security.signing.secret",
-                    &format!("must be at least {SHORTEST} bytes, has {}", key.len()),
+                    &format!(
+                        "must be at least {MIN_SECRET_BYTES} bytes, has {}",
+                        key.len()
+                    ),
                 );
             }
             if keys[..i].contains(key) {
                 wrong(
                     "security.signing.secret",
-                    "must not hold the same secret twice",
+                    "must not contain the same secret twice",
                 );
             }
         }
@@ -99,13 +102,13 @@ impl AuthConfig {
                 if !security.keys.is_empty() {
                     wrong(
                         "security.signing.keys",
-                        "are for EdDSA and RS256; HS256 signs with the secret",
+                        "must be empty for HS256, which signs with security.signing.secret",
                     );
                 }
                 Signing::hs256(&keys, ring).ok()
             }
             (algorithm, Some(_)) => Signing::asymmetric(algorithm, &security.keys)
-                .map_err(|what| wrong("security.signing.keys", &what))
+                .map_err(|message| wrong("security.signing.keys", &message))
                 .ok(),
         };
         if production && security.issuer.is_none() {
@@ -124,7 +127,7 @@ impl AuthConfig {
         }
         for (i, credential) in security.api_credentials.iter().enumerate() {
             let token = credential.token.expose();
-            if token.len() < SHORTEST
+            if token.len() < MIN_SECRET_BYTES
                 || token.contains('.')
                 || !token.bytes().all(|b| b.is_ascii_graphic())
             {
@@ -168,8 +171,13 @@ impl AuthConfig {
             .iter()
             .filter(|path| !path.starts_with('/') || *path == "/*")
         {
-            let how = "is neither a path such as /hook nor all below one, such as /hooks/*; for no check at all there is security.csrf.enabled";
-            wrong("security.csrf.exemptPaths", &format!("`{path}` {how}"));
+            wrong(
+                "security.csrf.exemptPaths",
+                &format!(
+                    "`{path}` must be a path such as /hook or a prefix such as /hooks/*; to turn off \
+                     the check, set security.csrf.enabled to false"
+                ),
+            );
         }
         if let Some(role) = auth
             .default_role
@@ -205,7 +213,7 @@ impl AuthConfig {
         let argon2 = password
             .argon2
             .params()
-            .map_err(|what| wrong("auth.password.argon2", &what))
+            .map_err(|message| wrong("auth.password.argon2", &message))
             .ok();
         let session = &auth.session;
         if !(60..=31_536_000).contains(&self.absolute_seconds()) {
@@ -252,14 +260,15 @@ impl AuthConfig {
         }
         let mut limits = Limits::default();
         for (name, limit) in &auth.rate_limit.buckets {
-            if let Err(what) = limits.set(name, *limit) {
-                wrong(&format!("auth.rateLimit.{name}"), &what);
+            if let Err(message) = limits.set(name, *limit) {
+                wrong(&format!("auth.rateLimit.{name}"), &message);
             }
         }
         let limits = auth.rate_limit.enabled.then_some(limits);
         match (ring, signing, argon2) {
             (Some(ring), Some(signing), Some(argon2)) if problems.is_empty() => {
-                let signing = signing.meant(security.issuer.clone(), security.audience.clone());
+                let signing = signing
+                    .with_issuer_and_audience(security.issuer.clone(), security.audience.clone());
                 Ok(Checked {
                     config: self,
                     ring,

@@ -2,7 +2,7 @@
 
 use linchpin::seal::DataKeys;
 
-use super::reader::Written;
+use super::reader::SettingsSource;
 use super::{AuthConfig, Security};
 use crate::keys::derive::Ring;
 use crate::secret::{Key, SecretText};
@@ -23,8 +23,8 @@ impl DataKey {
 }
 
 /// Reads the keys.
-pub(super) fn read(w: &mut Written, security: &mut Security) {
-    for written in w.objects("security.dataKeys").unwrap_or_default() {
+pub(super) fn read(source: &mut SettingsSource, security: &mut Security) {
+    for written in source.objects("security.dataKeys").unwrap_or_default() {
         let text = |name: &str| {
             written
                 .get(name)
@@ -36,7 +36,7 @@ pub(super) fn read(w: &mut Written, security: &mut Security) {
                 kid,
                 key: SecretText::new(key),
             }),
-            _ => drop(w.wrong::<()>("security.dataKeys", "each is { kid, key }")),
+            _ => drop(source.wrong::<()>("security.dataKeys", "each is { kid, key }")),
         }
     }
 }
@@ -51,7 +51,7 @@ pub(super) fn check(keys: &[DataKey], mut wrong: impl FnMut(&str, &str)) {
             );
         }
         if keys[..i].iter().any(|other| other.kid == key.kid) {
-            wrong("security.dataKeys", "must not hold the same `kid` twice");
+            wrong("security.dataKeys", "must not contain the same `kid` twice");
         }
         if key.bytes().is_none() {
             wrong("security.dataKeys", "`key` must be 32 bytes in base64");

@@ -21,7 +21,8 @@ fn own_page(section: &str) -> &'static str {
 }
 
 /// The error if the page of a link is set and the app has no mailer.
-const UNSENT: &str = "the link to this page goes by mail, and there is no mailer: set auth.mailer in code, such as to an `SmtpMailer`";
+const UNSENT_LINK: &str = "the link to this page is mailed, but there is no mailer: set auth.mailer in \
+                      code, for example to an `SmtpMailer`";
 
 /// The settings `auth.emailVerification`: mails that verify the address of an account.
 #[derive(Clone, Debug)]
@@ -148,8 +149,8 @@ pub(super) fn check(
 ) {
     let production = environment == Environment::Production;
     let auth = &mut config.auth;
-    let asked = auth.mailer.is_some();
-    if !asked && !production {
+    let has_mailer = auth.mailer.is_some();
+    if !has_mailer && !production {
         auth.mailer = Some(std::sync::Arc::new(ConsoleMailer));
     }
     if production
@@ -163,7 +164,7 @@ pub(super) fn check(
             "this mailer is for development: it shows mail to the operator of the app",
         );
     }
-    let (resets, by_its_page) = (auth.resets(), auth.password_reset.enabled.is_none());
+    let (resets, enabled_by_page) = (auth.resets(), auth.password_reset.enabled.is_none());
     if resets && !auth.password.enabled {
         wrong("auth.passwordReset.enabled", "needs auth.password.enabled");
     }
@@ -197,10 +198,10 @@ pub(super) fn check(
     for (section, _, link) in mails.into_iter().filter(|(_, enabled, _)| *enabled) {
         match auth.mailer {
             // Resets are on only because the page is set.
-            None if section == "passwordReset" && by_its_page => {
+            None if section == "passwordReset" && enabled_by_page => {
                 wrong(
                     "auth.passwordReset.linkBaseUrl",
-                    &format!("{UNSENT}, or auth.passwordReset.enabled to `false`"),
+                    &format!("{UNSENT_LINK}, or auth.passwordReset.enabled to `false`"),
                 );
             }
             None => wrong("auth.mailer", &format!("is required by auth.{section}")),
@@ -210,14 +211,14 @@ pub(super) fn check(
             .as_deref()
             .is_some_and(|link| is_page(link, production))
         {
-            let said = if link.is_some() {
+            let rule_start = if link.is_some() {
                 "must be"
             } else {
                 "is required: it is"
             };
             wrong(
                 &format!("auth.{section}.linkBaseUrl"),
-                &page_of(section, said),
+                &page_rule(section, rule_start),
             );
         }
     }
@@ -229,12 +230,12 @@ pub(super) fn check(
     }
     let deletion = &auth.account_deletion;
     // The audit log records who requested a deletion, so it must keep the entry until the deletion.
-    let least = if deletion.enabled {
+    let min_retention = if deletion.enabled {
         deletion.grace_seconds
     } else {
         0
     };
-    if !(least..=315_360_000).contains(&auth.audit_retention_seconds) {
+    if !(min_retention..=315_360_000).contains(&auth.audit_retention_seconds) {
         wrong(
             "auth.audit.retentionSeconds",
             "must be between accountDeletion.graceSeconds and 315360000",
@@ -247,7 +248,7 @@ pub(super) fn check(
     {
         wrong(
             "auth.accountDeletion.linkBaseUrl",
-            &page_of("accountDeletion", "must be"),
+            &page_rule("accountDeletion", "must be"),
         );
     }
     let is_mailed =
@@ -255,13 +256,13 @@ pub(super) fn check(
     if is_mailed && auth.mailer.is_none() {
         wrong(
             "auth.accountDeletion.linkBaseUrl",
-            &format!("{UNSENT}, or leave the page out"),
+            &format!("{UNSENT_LINK}, or leave the page out"),
         );
     }
 }
 
 /// The rule for the page of a section's links, with the plugin's own page as the example.
-fn page_of(section: &str, must: &str) -> String {
+fn page_rule(section: &str, must: &str) -> String {
     format!(
         "{must} {PAGE}, such as https://app.example.com/auth/ui/{}, the plugin's own",
         own_page(section)

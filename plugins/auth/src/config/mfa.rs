@@ -154,8 +154,8 @@ impl Default for SmsSection {
 }
 
 impl SmsSection {
-    /// The host to which messages are bound, if messages are enabled and can be sent.
-    pub(crate) fn sends_for(&self) -> Option<&str> {
+    /// The host to which messages are bound, if there is a provider that can send them.
+    pub(crate) fn bound_host(&self) -> Option<&str> {
         self.host.as_deref().filter(|_| self.provider.is_some())
     }
 }

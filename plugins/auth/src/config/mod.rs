@@ -41,7 +41,8 @@ pub use passkeys::{PasskeySection, UserVerification};
 pub(crate) use reader::VARIABLES;
 
 /// All settings of the plugin. The README explains each of them. A setting that is not set has the
-/// most secure value that works for any app.
+/// most secure value that works for any app. In [`Security`] and [`AuthSection`], the comment of a
+/// field begins with its key, such as `signing.secret`, if it has one.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AuthConfig {
@@ -53,7 +54,7 @@ pub struct AuthConfig {
     pub(crate) problems: Vec<Problem>,
     /// Whether the settings come from the environment. If not, an `LINCHPIN_AUTH_` variable is a
     /// start-up error.
-    pub(crate) of_environment: bool,
+    pub(crate) from_environment: bool,
 }
 
 /// Keys, proxies and origins.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use linchpin::Environment;
 
-use super::reader::Written;
+use super::reader::SettingsSource;
 use super::{AuthConfig, AuthSection, table};
 use crate::oauth::Provider;
 #[cfg(feature = "providers")]
@@ -22,7 +22,8 @@ pub struct OauthSection {
     pub providers: BTreeMap<String, ProviderSection>,
     /// `oauth.postRedirect`: the path after sign-in if the request names none.
     pub post_redirect: String,
-    /// `oauth.allowedRedirectOrigins`: allowed origins of return addresses besides this app.
+    /// `oauth.allowedRedirectOrigins`: allowed origins of return addresses in addition to this
+    /// app.
     pub allowed_redirect_origins: Vec<String>,
     /// `oauth.linking`: what happens if an account with the same email address exists.
     pub linking: Linking,
@@ -145,23 +146,23 @@ const KEYS: [&str; 13] = [
 ];
 
 /// Reads the providers.
-pub(super) fn read(w: &mut Written, auth: &mut AuthSection) {
-    for id in w.below("auth.oauth", &KEYS) {
+pub(super) fn read(source: &mut SettingsSource, auth: &mut AuthSection) {
+    for id in source.below("auth.oauth", &KEYS) {
         let mut provider = ProviderSection::default();
         let key = |name: &str| format!("auth.oauth.{id}.{name}");
-        table::read(w, &key("clientId"), &mut provider.client_id);
-        table::read(w, &key("clientSecret"), &mut provider.client_secret);
-        table::read(w, &key("redirectUri"), &mut provider.redirect_uri);
-        table::read(w, &key("scopes"), &mut provider.scopes);
-        table::read(w, &key("trustEmail"), &mut provider.trust_email);
-        table::read(w, &key("name"), &mut provider.name);
-        table::read(w, &key("issuer"), &mut provider.issuer);
-        table::read(w, &key("responseMode"), &mut provider.response_mode);
-        table::read(w, &key("tenant"), &mut provider.tenant);
-        table::read(w, &key("teamId"), &mut provider.team_id);
-        table::read(w, &key("keyId"), &mut provider.key_id);
-        table::read(w, &key("privateKey"), &mut provider.private_key);
-        table::read(w, &key("baseUrl"), &mut provider.base_url);
+        table::read(source, &key("clientId"), &mut provider.client_id);
+        table::read(source, &key("clientSecret"), &mut provider.client_secret);
+        table::read(source, &key("redirectUri"), &mut provider.redirect_uri);
+        table::read(source, &key("scopes"), &mut provider.scopes);
+        table::read(source, &key("trustEmail"), &mut provider.trust_email);
+        table::read(source, &key("name"), &mut provider.name);
+        table::read(source, &key("issuer"), &mut provider.issuer);
+        table::read(source, &key("responseMode"), &mut provider.response_mode);
+        table::read(source, &key("tenant"), &mut provider.tenant);
+        table::read(source, &key("teamId"), &mut provider.team_id);
+        table::read(source, &key("keyId"), &mut provider.key_id);
+        table::read(source, &key("privateKey"), &mut provider.private_key);
+        table::read(source, &key("baseUrl"), &mut provider.base_url);
         auth.oauth.providers.insert(id, provider);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use linchpin::Environment;
 
-use super::reader::Written;
+use super::reader::SettingsSource;
 use super::{AuthConfig, AuthSection, Transport};
 use crate::return_target::ReturnTarget;
 use crate::routes::pages::BASE;
@@ -40,7 +40,7 @@ pub struct PagesSection {
 }
 
 /// Reads the theme.
-pub(super) fn read(w: &mut Written, auth: &mut AuthSection) {
+pub(super) fn read(source: &mut SettingsSource, auth: &mut AuthSection) {
     for name in NAMES {
         let key: String = name
             .split('-')
@@ -49,17 +49,17 @@ pub(super) fn read(w: &mut Written, auth: &mut AuthSection) {
                 if at == 0 {
                     part.to_owned()
                 } else {
-                    capital(part)
+                    capitalised(part)
                 }
             })
             .collect();
-        if let Some(value) = w.text(&format!("auth.pages.theme.{key}")) {
+        if let Some(value) = source.text(&format!("auth.pages.theme.{key}")) {
             auth.pages.theme.insert(name.to_owned(), value);
         }
     }
 }
 
-fn capital(word: &str) -> String {
+fn capitalised(word: &str) -> String {
     word[..1].to_uppercase() + &word[1..]
 }
 
@@ -71,7 +71,7 @@ pub(super) fn check(
 ) {
     let cookies = config.auth.session.transport != Transport::Bearer;
     let base = format!("{}{BASE}", config.auth.mount);
-    let reached = holds(&config.auth.cookies.path, &base);
+    let cookies_reach_pages = cookie_path_contains(&config.auth.cookies.path, &base);
     let cookies_path = config.auth.cookies.path.clone();
     let pages = &mut config.auth.pages;
     if pages.enabled == Some(true) && !cookies {
@@ -79,7 +79,7 @@ pub(super) fn check(
             "auth.pages.enabled",
             "needs sessions in cookies: auth.session.transport `both` or `cookie`",
         );
-    } else if pages.enabled == Some(true) && !reached {
+    } else if pages.enabled == Some(true) && !cookies_reach_pages {
         wrong(
             "auth.cookies.path",
             &format!(
@@ -87,7 +87,11 @@ pub(super) fn check(
             ),
         );
     }
-    if pages.enabled.is_none() && environment != Environment::Production && cookies && !reached {
+    if pages.enabled.is_none()
+        && environment != Environment::Production
+        && cookies
+        && !cookies_reach_pages
+    {
         tracing::warn!(
             path = cookies_path,
             "the pages are off: auth.cookies.path does not contain {base}"
@@ -96,7 +100,7 @@ pub(super) fn check(
     pages.enabled = Some(
         pages
             .enabled
-            .unwrap_or(environment != Environment::Production && cookies && reached),
+            .unwrap_or(environment != Environment::Production && cookies && cookies_reach_pages),
     );
     if pages
         .home
@@ -122,7 +126,7 @@ pub(super) fn check(
 }
 
 /// Whether browsers send cookies of this path to all paths below `base` (RFC 6265, 5.1.4).
-fn holds(path: &str, base: &str) -> bool {
+fn cookie_path_contains(path: &str, base: &str) -> bool {
     base.strip_prefix(path)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || path.ends_with('/'))
 }
@@ -152,15 +156,15 @@ mod tests {
     }
 
     #[test]
-    fn on_in_development_and_asked_for_in_production() {
+    fn pages_are_on_in_development_and_opt_in_in_production() {
         let none = serde_json::json!({});
         let bearer = serde_json::json!({ "auth": { "session": { "transport": "bearer" } } });
-        let asked = serde_json::json!({ "auth": { "pages": { "enabled": true } } });
+        let enabled = serde_json::json!({ "auth": { "pages": { "enabled": true } } });
         for (json, environment, expected) in [
             (&none, Environment::Development, true),
             (&none, Environment::Production, false),
             (&bearer, Environment::Development, false),
-            (&asked, Environment::Production, true),
+            (&enabled, Environment::Production, true),
         ] {
             let (config, wrong) = checked(json.clone(), environment);
             assert_eq!(
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_theme_is_values_and_nothing_else() {
+    fn a_theme_accepts_only_known_properties_with_css_values() {
         let theme = serde_json::json!({ "auth": { "pages": { "theme": { "accent": "#0a7", "onAccent": "rgb(255 255 255)", "font": "\"Inter\", sans-serif" } } } });
         let (config, wrong) = checked(theme, Environment::Development);
         assert_eq!(

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_domain_and_pages_of_it() {
+    fn relying_party_ids_and_origins_are_validated() {
         for (id, good) in [
             ("example.com", true),
             ("localhost", true),
@@ -151,10 +151,10 @@ mod tests {
         ] {
             assert_eq!(is_domain(id), good, "{id}");
         }
-        let judge = |origin: &str, id: &str| is_origin_of(origin, id, Environment::Production);
+        let accepts = |origin: &str, id: &str| is_origin_of(origin, id, Environment::Production);
         assert!(
-            judge("https://example.com", "example.com")
-                && judge("https://a.example.com:8443", "example.com")
+            accepts("https://example.com", "example.com")
+                && accepts("https://a.example.com:8443", "example.com")
         );
         for origin in [
             "http://example.com",
@@ -163,9 +163,9 @@ mod tests {
             "https://example.com.evil.test",
             "x",
         ] {
-            assert!(!judge(origin, "example.com"), "{origin}");
+            assert!(!accepts(origin, "example.com"), "{origin}");
         }
-        assert!(!judge("http://localhost:3000", "localhost"));
+        assert!(!accepts("http://localhost:3000", "localhost"));
         assert!(is_origin_of(
             "http://localhost:3000",
             "localhost",
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_told() {
+    fn all_problems_of_the_passkey_settings_are_reported() {
         let problems = |json: serde_json::Value| {
             let mut config = AuthConfig::from_json(&json);
             let mut out: Vec<String> = config

@@ -5,7 +5,7 @@ use crate::identity::TrustProxy;
 
 /// Minimum prefix length of a network of proxies, for IPv4 and IPv6. A wider network contains
 /// clients. The widest private networks are `10.0.0.0/8` and `fc00::/7`.
-const NARROWEST: (u8, u8) = (8, 7);
+const MIN_PREFIX_BITS: (u8, u8) = (8, 7);
 
 /// Checks the settings of an app in production.
 pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
@@ -21,15 +21,10 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
         wrong("security.allowedOrigins", &what);
     }
     // A native app on the user's machine is reached without TLS (RFC 8252).
-    let is_of_others = |origin: &&String| {
+    let lacks_tls = |origin: &&String| {
         url::Url::parse(origin).is_ok_and(|url| !crate::oauth::is_safe(&url, true))
     };
-    for origin in auth
-        .oauth
-        .allowed_redirect_origins
-        .iter()
-        .filter(is_of_others)
-    {
+    for origin in auth.oauth.allowed_redirect_origins.iter().filter(lacks_tls) {
         let what = format!(
             "`{origin}` is allowed in development only: without TLS, others can read the code that signs in"
         );
@@ -42,7 +37,7 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
         );
     }
     if let TrustProxy::Networks(networks) = &security.trust_proxy {
-        let (v4, v6) = NARROWEST;
+        let (v4, v6) = MIN_PREFIX_BITS;
         for network in networks
             .iter()
             .filter(|network| network.prefix_len() < if network.addr().is_ipv4() { v4 } else { v6 })
@@ -78,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_a_protection_away_is_told() {
+    fn settings_that_weaken_protection_are_reported_in_production() {
         assert_eq!(problems_of(|_| ()), Vec::<String>::new());
         let origins = |origins: &'static [&'static str]| {
             move |config: &mut AuthConfig| {
@@ -95,7 +90,7 @@ mod tests {
             found.len() == 2 && found[0].starts_with("security.allowedOrigins: `http://app.test`"),
             "{found:?}"
         );
-        let landing = |config: &mut AuthConfig| {
+        let redirect_origins = |config: &mut AuthConfig| {
             let origins = [
                 "https://app.test",
                 "http://127.0.0.1:8000",
@@ -104,7 +99,7 @@ mod tests {
             ];
             config.auth.oauth.allowed_redirect_origins = origins.map(str::to_owned).to_vec();
         };
-        let found = problems_of(landing);
+        let found = problems_of(redirect_origins);
         assert!(
             found.len() == 1
                 && found[0].starts_with("auth.oauth.allowedRedirectOrigins: `http://app.test`"),

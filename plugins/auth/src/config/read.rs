@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::reader::Written;
+use super::reader::SettingsSource;
 use super::{ApiCredential, AuthConfig, Security, table};
 use crate::keys::signing::SigningKey;
 use crate::limit::Bucket;
@@ -18,7 +18,7 @@ impl AuthConfig {
     /// A mistake is reported at start-up, together with all other mistakes.
     #[must_use]
     pub fn from_json(file: &Value) -> Self {
-        Self::read(Written::file(file))
+        Self::read(SettingsSource::file(file))
     }
 
     /// Reads the environment: `auth.session.idleSeconds` is `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`.
@@ -37,60 +37,67 @@ impl AuthConfig {
     #[must_use]
     pub fn from_vars(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self {
-            of_environment: true,
-            ..Self::read(Written::environment(variables))
+            from_environment: true,
+            ..Self::read(SettingsSource::environment(variables))
         }
     }
 
-    fn read(mut w: Written) -> Self {
+    fn read(mut source: SettingsSource) -> Self {
         let mut out = Self::default();
-        table::read_all(&mut w, &mut out);
+        table::read_all(&mut source, &mut out);
         #[cfg(feature = "test-util")]
         if out.auth.password.argon2 == Argon2Cost::OF_TESTS {
-            let _: Option<()> = w.wrong("auth.password.argon2", "is for tests: set it in code");
+            let _: Option<()> =
+                source.wrong("auth.password.argon2", "is for tests: set it in code");
         }
-        lists(&mut w, &mut out.security);
+        read_lists(&mut source, &mut out.security);
         let auth = &mut out.auth;
         for bucket in Bucket::ALL {
             let name = bucket.row().name;
-            let written = [
-                w.number(&format!("auth.rateLimit.{name}.max")),
-                w.number(&format!("auth.rateLimit.{name}.windowSeconds")),
+            let numbers = [
+                source.number(&format!("auth.rateLimit.{name}.max")),
+                source.number(&format!("auth.rateLimit.{name}.windowSeconds")),
             ];
-            if written != [None, None] {
-                let [max, window] = written
+            if numbers != [None, None] {
+                let [max, window] = numbers
                     .map(|number| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)));
-                let usual = bucket.row().limit;
+                let default = bucket.row().limit;
                 let limit = Limit {
-                    max: max.unwrap_or(usual.max),
-                    window_seconds: window.unwrap_or(usual.window_seconds),
+                    max: max.unwrap_or(default.max),
+                    window_seconds: window.unwrap_or(default.window_seconds),
                 };
                 auth.rate_limit.buckets.insert(name.to_owned(), limit);
             }
         }
-        super::oauth::read(&mut w, auth);
-        super::pages::read(&mut w, auth);
-        out.problems = w.finish();
+        super::oauth::read(&mut source, auth);
+        super::pages::read(&mut source, auth);
+        out.problems = source.finish();
         out
     }
 }
 
 /// Reads the lists of objects.
-fn lists(w: &mut Written, security: &mut Security) {
-    for key in w.objects("security.signing.keys").unwrap_or_default() {
+fn read_lists(source: &mut SettingsSource, security: &mut Security) {
+    for key in source.objects("security.signing.keys").unwrap_or_default() {
         match signing_key(&key) {
             Some(key) => security.keys.push(key),
-            None => drop(w.wrong::<()>(
+            None => drop(source.wrong::<()>(
                 "security.signing.keys",
                 "each is { kid, privateKeyPem } or { kid, publicKeyPem }",
             )),
         }
     }
-    super::data_keys::read(w, security);
-    for credential in w.objects("security.apiCredentials").unwrap_or_default() {
+    super::data_keys::read(source, security);
+    for credential in source
+        .objects("security.apiCredentials")
+        .unwrap_or_default()
+    {
         match api_credential(&credential) {
             Some(credential) => security.api_credentials.push(credential),
-            None => drop(w.wrong::<()>("security.apiCredentials", "each is { id, token, roles }")),
+            None => {
+                let _ =
+                    source.wrong::<()>("security.apiCredentials", "each is { id, token, roles }");
+            }
         }
     }
 }

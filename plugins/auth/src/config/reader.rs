@@ -16,7 +16,7 @@ pub(crate) const VARIABLES: [&str; 2] = ["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"]
 pub(crate) trait Readable: Sized {
     /// Reads the value; `None` if the key is not set. A value of the wrong type is stored as a
     /// mistake.
-    fn read(written: &mut Written, key: &str) -> Option<Self>;
+    fn read(source: &mut SettingsSource, key: &str) -> Option<Self>;
 }
 
 /// The type of a setting that accepts a fixed list of words.
@@ -26,52 +26,53 @@ pub(crate) trait Choices: Copy + 'static {
 }
 
 impl<T: Choices> Readable for T {
-    fn read(written: &mut Written, key: &str) -> Option<Self> {
-        written.choice(key)
+    fn read(source: &mut SettingsSource, key: &str) -> Option<Self> {
+        source.choice(key)
     }
 }
 
 impl<T: Readable> Readable for Option<T> {
-    fn read(written: &mut Written, key: &str) -> Option<Self> {
-        T::read(written, key).map(Some)
+    fn read(source: &mut SettingsSource, key: &str) -> Option<Self> {
+        T::read(source, key).map(Some)
     }
 }
 
 macro_rules! readable {
     ($($type:ty, $read:expr;)+) => {
         $(impl Readable for $type {
-            fn read(written: &mut Written, key: &str) -> Option<Self> {
-                let read: fn(&mut Written, &str) -> Option<Self> = $read;
-                read(written, key)
+            fn read(source: &mut SettingsSource, key: &str) -> Option<Self> {
+                let read: fn(&mut SettingsSource, &str) -> Option<Self> = $read;
+                read(source, key)
             }
         })+
     };
 }
 
 readable! {
-    bool, Written::flag;
-    u64, Written::number;
+    bool, SettingsSource::flag;
+    u64, SettingsSource::number;
     // A number that is too large for the field is out of bounds too.
-    u32, |written, key| written.number(key).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-    String, Written::text;
-    Vec<String>, Written::list;
-    Vec<SecretText>, |written, key| Some(written.list(key)?.into_iter().map(SecretText::new).collect());
-    SecretText, |written, key| written.text(key).map(SecretText::new);
-    TrustProxy, Written::trust;
+    u32, |source, key| source.number(key).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    String, SettingsSource::text;
+    Vec<String>, SettingsSource::list;
+    Vec<SecretText>, |source, key| Some(source.list(key)?.into_iter().map(SecretText::new).collect());
+    SecretText, |source, key| source.text(key).map(SecretText::new);
+    TrustProxy, SettingsSource::trust;
 }
 
 /// The keys and values of one source.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct SettingsSource {
     /// Values of a file, by full key such as `auth.session.idleSeconds`.
     keys: BTreeMap<String, Value>,
     /// Values of the environment, by name.
     variables: BTreeMap<String, String>,
-    asked: BTreeSet<String>,
+    /// The keys that the plugin read, set or not. All other keys are unknown.
+    known_keys: BTreeSet<String>,
     problems: Vec<Problem>,
 }
 
-impl Written {
+impl SettingsSource {
     /// Reads a JSON file.
     pub(crate) fn file(file: &Value) -> Self {
         let mut out = Self::default();
@@ -97,7 +98,7 @@ impl Written {
     }
 
     fn take(&mut self, key: &str) -> Option<(String, Value)> {
-        self.asked.insert(key.to_owned());
+        self.known_keys.insert(key.to_owned());
         if let Some(value) = self.keys.remove(key) {
             return Some((key.to_owned(), value));
         }
@@ -160,14 +161,14 @@ impl Written {
                     .iter()
                     .map(|one| one.as_str().map(str::to_owned))
                     .collect();
-                texts.or_else(|| self.wrong(at, "must be a list of texts"))
+                texts.or_else(|| self.wrong(at, "must be a list of strings"))
             }
-            (at, _) => self.wrong(at, "must be a list of texts"),
+            (at, _) => self.wrong(at, "must be a list of strings"),
         }
     }
 
     /// Reads `security.trustProxy`: `false`, a number of proxies, or a list of networks. A string
-    /// may contain each of them.
+    /// may contain any one of them.
     pub(crate) fn trust(&mut self, key: &str) -> Option<TrustProxy> {
         let (at, value) = self.take(key)?;
         let form = || {
@@ -217,7 +218,7 @@ impl Written {
     /// Returns the names between `key` and one of the keys in `last`: `google` for
     /// `auth.oauth.google.clientId`. In environment variables, underscores replace dashes.
     pub(crate) fn below(&self, key: &str, last: &[&str]) -> BTreeSet<String> {
-        let inside = |full: &String| {
+        let name_in_key = |full: &String| {
             full.strip_prefix(key)?
                 .strip_prefix('.')?
                 .split_once('.')
@@ -228,7 +229,7 @@ impl Written {
             .iter()
             .map(|last| variable(&format!(".{last}")).split_off("LINCHPIN".len() + 1))
             .collect();
-        let named = |name: &String| {
+        let name_in_variable = |name: &String| {
             let rest = name.strip_prefix(&prefix)?;
             let found = endings
                 .iter()
@@ -238,12 +239,12 @@ impl Written {
         let names = self
             .keys
             .keys()
-            .filter_map(inside)
-            .chain(self.variables.keys().filter_map(named));
+            .filter_map(name_in_key)
+            .chain(self.variables.keys().filter_map(name_in_variable));
         names.filter(|name| !name.is_empty()).collect()
     }
 
-    /// Stores a mistake.
+    /// Stores a mistake and returns `None`.
     pub(crate) fn wrong<T>(
         &mut self,
         key: impl Into<String>,
@@ -259,9 +260,9 @@ impl Written {
 
     /// Returns all mistakes, including unknown keys.
     pub(crate) fn finish(mut self) -> Vec<Problem> {
-        let names: Vec<String> = self.asked.iter().map(|key| variable(key)).collect();
+        let names: Vec<String> = self.known_keys.iter().map(|key| variable(key)).collect();
         for key in self.keys.keys() {
-            let hint = nearest(key, self.asked.iter().map(String::as_str));
+            let hint = nearest(key, self.known_keys.iter().map(String::as_str));
             self.problems.push(Problem::new(
                 key,
                 "unknown",
@@ -329,19 +330,19 @@ fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
             .map(str::to_ascii_lowercase)
             .collect::<Vec<_>>()
     };
-    let within = |known: &str| {
+    let has_all_words = |known: &str| {
         let (wrong, mut known) = (words(key), words(known).into_iter());
         wrong.len() > 2 && wrong.iter().all(|word| known.any(|other| other == *word))
     };
     // Keys are long and have common prefixes.
-    let most = (key.chars().count() / 8).max(2);
+    let max_distance = (key.chars().count() / 8).max(2);
     let mut near: Vec<(usize, &str)> = Vec::new();
     for known in known {
         let letters = strsim::osa_distance(key, known);
-        if letters <= most {
+        if letters <= max_distance {
             near.push((letters, known));
-        } else if within(known) || last(known) == last(key) {
-            near.push((most + known.len().abs_diff(key.len()), known));
+        } else if has_all_words(known) || last(known) == last(key) {
+            near.push((max_distance + known.len().abs_diff(key.len()), known));
         }
     }
     near.sort_unstable();
@@ -357,14 +358,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mistake_is_told_under_its_key() {
-        let mut written = Written::file(
+    fn every_mistake_is_reported_under_its_key() {
+        let mut source = SettingsSource::file(
             &json!({ "auth": { "mount": 7, "session": { "idleSeconds": -1, "idle": 3 }, "on": "yes" } }),
         );
-        assert_eq!(written.text("auth.mount"), None);
-        assert_eq!(written.number("auth.session.idleSeconds"), None);
-        assert_eq!(written.flag("auth.on"), None);
-        let problems = written.finish();
+        assert_eq!(source.text("auth.mount"), None);
+        assert_eq!(source.number("auth.session.idleSeconds"), None);
+        assert_eq!(source.flag("auth.on"), None);
+        let problems = source.finish();
         let keys: Vec<&str> = problems.iter().map(|p| p.path.as_str()).collect();
         assert_eq!(
             keys,
@@ -378,21 +379,21 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_says_the_same() {
+    fn the_environment_sets_the_same_values() {
         let variables = [
             ("LINCHPIN_AUTH_SESSION_IDLE_SECONDS", "60"),
             ("LINCHPIN_AUTH_ROLES", "a, b"),
             ("LINCHPIN_AUTH_ROLL", "a"),
             ("HOME", "/"),
         ];
-        let mut written =
-            Written::environment(variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
-        assert_eq!(written.number("auth.session.idleSeconds"), Some(60));
+        let mut source =
+            SettingsSource::environment(variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
+        assert_eq!(source.number("auth.session.idleSeconds"), Some(60));
         assert_eq!(
-            written.list("auth.roles"),
+            source.list("auth.roles"),
             Some(vec!["a".to_owned(), "b".to_owned()])
         );
-        let problems = written.finish();
+        let problems = source.finish();
         assert_eq!(
             (problems.len(), problems[0].path.as_str()),
             (1, "LINCHPIN_AUTH_ROLL")
@@ -400,8 +401,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_told_of_keys_and_of_variables() {
-        let asked = [
+    fn similar_names_are_suggested_for_keys_and_variables() {
+        let keys = [
             "auth.session.idleSeconds",
             "auth.signup.open",
             "auth.mail.from",
@@ -419,44 +420,46 @@ mod tests {
             "AUTH_SIGNUP_OPNE",
             "SECURITY_NOWHERE",
         ];
-        let mut environment =
-            Written::environment(names.map(|name| (format!("LINCHPIN_{name}"), "1".to_owned())));
-        let mut file = Written::file(
+        let mut environment = SettingsSource::environment(
+            names.map(|name| (format!("LINCHPIN_{name}"), "1".to_owned())),
+        );
+        let mut file = SettingsSource::file(
             &json!({ "auth": { "session": { "idleSecond": 1 }, "idleSeconds": 1, "nothing": 1 } }),
         );
-        for key in asked {
+        for key in keys {
             let _ = (environment.text(key), file.text(key));
         }
-        let meant =
-            |name: &str, meant: &str| format!("{name} is not a setting; did you mean `{meant}`?");
+        let suggestion = |name: &str, suggestion: &str| {
+            format!("{name} is not a setting; did you mean `{suggestion}`?")
+        };
         assert_eq!(
             shown(environment.finish()),
             [
-                meant(
+                suggestion(
                     "LINCHPIN_AUTH_IDLE_SECONDS",
                     "LINCHPIN_AUTH_SESSION_IDLE_SECONDS"
                 ),
-                meant(
+                suggestion(
                     "LINCHPIN_AUTH_SESION_IDLE_SECONDS",
                     "LINCHPIN_AUTH_SESSION_IDLE_SECONDS"
                 ),
-                meant("LINCHPIN_AUTH_SIGNUP_OPNE", "LINCHPIN_AUTH_SIGNUP_OPEN"),
+                suggestion("LINCHPIN_AUTH_SIGNUP_OPNE", "LINCHPIN_AUTH_SIGNUP_OPEN"),
                 "LINCHPIN_SECURITY_NOWHERE is not a setting".to_owned(),
             ]
         );
         assert_eq!(
             shown(file.finish()),
             [
-                meant("auth.idleSeconds", "auth.session.idleSeconds"),
+                suggestion("auth.idleSeconds", "auth.session.idleSeconds"),
                 "auth.nothing is not a setting".to_owned(),
-                meant("auth.session.idleSecond", "auth.session.idleSeconds"),
+                suggestion("auth.session.idleSecond", "auth.session.idleSeconds"),
             ]
         );
     }
 
     #[test]
-    fn names_below_a_key_are_found_in_both_forms() {
-        let file = Written::file(
+    fn names_below_a_key_are_found_in_files_and_variables() {
+        let file = SettingsSource::file(
             &json!({ "auth": { "oauth": { "linking": "never", "google": { "clientId": "x" }, "my-idp": { "oops": 1 } } } }),
         );
         assert_eq!(
@@ -472,7 +475,7 @@ mod tests {
             "MY_IDP_CLIENT_ID",
             "_CLIENT_ID",
         ];
-        let mut environment = Written::environment(
+        let mut environment = SettingsSource::environment(
             variables.map(|name| (format!("LINCHPIN_AUTH_OAUTH_{name}"), "x".to_owned())),
         );
         assert_eq!(

@@ -4,13 +4,13 @@
 use std::ops::RangeInclusive;
 
 use super::AuthConfig;
-use super::reader::{Readable, Written};
+use super::reader::{Readable, SettingsSource};
 use crate::otp::DIGITS as DIGITS_OF_CODES;
 
 /// A setting.
 pub(super) struct Setting {
     key: &'static str,
-    read: fn(&mut Written, &str, &mut AuthConfig),
+    read: fn(&mut SettingsSource, &str, &mut AuthConfig),
     bounds: Option<Bounds>,
 }
 
@@ -26,7 +26,7 @@ macro_rules! settings {
     ($($key:literal => $($field:ident).+ $(in $range:expr $(, when $when:expr)?)?;)+) => {
         &[$(Setting {
             key: $key,
-            read: |written, key, config| read(written, key, &mut config.$($field).+),
+            read: |source, key, config| read(source, key, &mut config.$($field).+),
             bounds: settings!(@bounds $($field).+ $(in $range $(, when $when)?)?),
         }),+]
     };
@@ -141,16 +141,16 @@ static SETTINGS: &[Setting] = settings! {
 };
 
 /// Reads a setting, if it is set.
-pub(super) fn read<T: Readable>(written: &mut Written, key: &str, into: &mut T) {
-    if let Some(value) = T::read(written, key) {
+pub(super) fn read<T: Readable>(source: &mut SettingsSource, key: &str, into: &mut T) {
+    if let Some(value) = T::read(source, key) {
         *into = value;
     }
 }
 
 /// Reads all settings of the table.
-pub(super) fn read_all(written: &mut Written, config: &mut AuthConfig) {
+pub(super) fn read_all(source: &mut SettingsSource, config: &mut AuthConfig) {
     for setting in SETTINGS {
-        (setting.read)(written, setting.key, config);
+        (setting.read)(source, setting.key, config);
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_key_stands_twice_and_defaults_are_within_bounds() {
+    fn keys_are_unique_and_defaults_are_within_bounds() {
         let mut keys: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
         keys.sort_unstable();
         assert!(keys.windows(2).all(|two| two[0] != two[1]), "{keys:?}");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bound_is_reported_on_both_sides() {
+    fn values_outside_a_bound_are_reported() {
         for setting in SETTINGS {
             let Some(bounds) = &setting.bounds else {
                 continue;
@@ -214,13 +214,13 @@ mod tests {
                 ];
                 for section in switches {
                     let on = serde_json::json!({ "auth": { section: { "enabled": true } } });
-                    read_all(&mut Written::file(&on), &mut config);
+                    read_all(&mut SettingsSource::file(&on), &mut config);
                 }
                 let name = setting.key.rsplit('.').fold(
                     serde_json::json!(number),
                     |inner, name| serde_json::json!({ name: inner }),
                 );
-                read_all(&mut Written::file(&name), &mut config);
+                read_all(&mut SettingsSource::file(&name), &mut config);
                 let mut out = Vec::new();
                 check_bounds(&config, |key, _| out.push(key.to_owned()));
                 assert_eq!(

@@ -29,20 +29,20 @@ use crate::secret::{SecretText, same};
 /// Seconds for which a device is recognised after its last use: 180 days.
 pub(crate) const LIFETIME: u64 = 180 * 24 * 60 * 60;
 /// Minimum time between two updates of `last_seen_at`, in milliseconds: one day.
-const SEEN: i64 = 24 * 60 * 60 * 1000;
+const SEEN_INTERVAL: i64 = 24 * 60 * 60 * 1000;
 /// Maximum number of devices of a user. A further one replaces the device that was not seen for the
 /// longest time. A program that keeps no token creates a device with each sign-in.
-const MOST: usize = 50;
+const MAX_DEVICES: usize = 50;
 /// Maximum number of mails about new devices within [`NOTICE_WINDOW`].
 const MAX_NOTICES: usize = 5;
 /// One hour, in milliseconds.
 const NOTICE_WINDOW: i64 = 60 * 60 * 1000;
 
 const VERSION: &str = "v1";
-const SECRET: usize = 32;
-const MAC: usize = 32;
+const SECRET_BYTES: usize = 32;
+const MAC_BYTES: usize = 32;
 /// Maximum length of a token in bytes.
-const LONGEST: usize = 256;
+const MAX_TOKEN_BYTES: usize = 256;
 
 /// Recognises devices.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Devices {
     }
 
     /// Returns the device of a token if the token belongs to this user. The store is read only if
-    /// the token's signature is valid, for any user.
+    /// the MAC of the token is valid for this user.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -81,7 +81,7 @@ impl Devices {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub(crate) async fn any(&self, cx: &Cx, user: &str) -> Result<bool> {
+    pub(crate) async fn has_devices(&self, cx: &Cx, user: &str) -> Result<bool> {
         let page = PageArgs {
             limit: Some(1),
             ..PageArgs::default()
@@ -99,10 +99,11 @@ impl Devices {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub(crate) async fn is_news(&self, cx: &Cx, user: &User) -> Result<bool> {
-        let devices = self.of(cx, &user.id).await?;
-        let fresh = devices.is_empty() && cx.now() < later(user.created_at, millis(LIFETIME));
-        let lately = devices
+    pub(crate) async fn should_notify(&self, cx: &Cx, user: &User) -> Result<bool> {
+        let devices = self.of_user(cx, &user.id).await?;
+        let is_first_device =
+            devices.is_empty() && cx.now() < later(user.created_at, millis(LIFETIME));
+        let recent_notices = devices
             .iter()
             .filter(|device| {
                 device
@@ -110,10 +111,11 @@ impl Devices {
                     .is_some_and(|at| cx.now() < later(at, NOTICE_WINDOW))
             })
             .count();
-        Ok(!fresh && lately < MAX_NOTICES)
+        Ok(!is_first_device && recent_notices < MAX_NOTICES)
     }
 
-    /// Stores a new device of a user and returns its token. `notified` says whether a mail was sent.
+    /// Stores a new device of a user and returns its token. `notified` says whether a mail was
+    /// sent.
     ///
     /// # Errors
     /// If it cannot be stored.
@@ -123,7 +125,7 @@ impl Devices {
         user: &str,
         notified: bool,
     ) -> Result<(Device, SecretText)> {
-        let secret = self.env.random::<SECRET>()?;
+        let secret = self.env.random::<SECRET_BYTES>()?;
         let now = cx.now();
         let new = DeviceCreate {
             id: hash(&secret),
@@ -133,10 +135,10 @@ impl Devices {
             created_at: now,
             notified_at: notified.then_some(now),
             last_seen_at: now,
-            expires_at: Some(end(now)),
+            expires_at: Some(expiry(now)),
         };
         let device = self.records.create(cx, new).await?;
-        for oldest in self.of(cx, user).await?.into_iter().skip(MOST) {
+        for oldest in self.of_user(cx, user).await?.into_iter().skip(MAX_DEVICES) {
             self.remove(cx, oldest.id).await?;
         }
         let mut bytes = secret.to_vec();
@@ -153,17 +155,17 @@ impl Devices {
     ///
     /// # Errors
     /// If it cannot be stored.
-    pub(crate) async fn seen(&self, cx: &Cx, device: &Device) -> Result<()> {
+    pub(crate) async fn update_last_seen(&self, cx: &Cx, device: &Device) -> Result<()> {
         let now = cx.now();
-        if now.millis() - device.last_seen_at.millis() < SEEN {
+        if now.millis() - device.last_seen_at.millis() < SEEN_INTERVAL {
             return Ok(());
         }
         let patch = DevicePatch {
             last_seen_at: Some(now),
-            expires_at: Some(Some(end(now))),
+            expires_at: Some(Some(expiry(now))),
             ..DevicePatch::default()
         };
-        unless_gone(
+        ignore_missing(
             self.records
                 .update(cx, device.id.as_str(), patch, None)
                 .await
@@ -187,7 +189,7 @@ impl Devices {
             trusted_version: Some(Some(version(user))),
             ..DevicePatch::default()
         };
-        unless_gone(
+        ignore_missing(
             self.records
                 .update(cx, device.id.as_str(), patch, None)
                 .await
@@ -201,7 +203,7 @@ impl Devices {
     /// If it cannot be stored.
     pub(crate) async fn distrust(&self, cx: &Cx, user: &str) -> Result<()> {
         for device in self
-            .of(cx, user)
+            .of_user(cx, user)
             .await?
             .into_iter()
             .filter(|device| device.trusted_until.is_some())
@@ -211,7 +213,7 @@ impl Devices {
                 trusted_version: Some(None),
                 ..DevicePatch::default()
             };
-            unless_gone(
+            ignore_missing(
                 self.records
                     .update(cx, device.id, patch, None)
                     .await
@@ -226,13 +228,13 @@ impl Devices {
     /// # Errors
     /// If they cannot be deleted.
     pub(crate) async fn forget(&self, cx: &Cx, user: &str) -> Result<()> {
-        for device in self.of(cx, user).await? {
+        for device in self.of_user(cx, user).await? {
             self.remove(cx, device.id).await?;
         }
         Ok(())
     }
 
-    async fn of(&self, cx: &Cx, user: &str) -> Result<Vec<Device>> {
+    async fn of_user(&self, cx: &Cx, user: &str) -> Result<Vec<Device>> {
         let mut devices = self
             .records
             .of_holder(cx, user.to_owned(), PageArgs::default())
@@ -243,12 +245,12 @@ impl Devices {
     }
 
     async fn remove(&self, cx: &Cx, id: String) -> Result<()> {
-        unless_gone(self.records.delete(cx, id, None).await)
+        ignore_missing(self.records.delete(cx, id, None).await)
     }
 
     /// Returns the secret of a token if the token belongs to this user.
-    fn secret(&self, token: &str, user: &str) -> Option<[u8; SECRET]> {
-        if token.len() > LONGEST {
+    fn secret(&self, token: &str, user: &str) -> Option<[u8; SECRET_BYTES]> {
+        if token.len() > MAX_TOKEN_BYTES {
             return None;
         }
         let mut parts = token.split('.');
@@ -260,11 +262,11 @@ impl Devices {
         let bytes = URL_SAFE_NO_PAD
             .decode(body)
             .ok()
-            .filter(|bytes| bytes.len() == SECRET + MAC)?;
-        let (secret, made) = bytes.split_at(SECRET);
+            .filter(|bytes| bytes.len() == SECRET_BYTES + MAC_BYTES)?;
+        let (secret, mac) = bytes.split_at(SECRET_BYTES);
         let key = self.ring.key_of(kid, Purpose::Device)?;
         let expected = key.mac(&[secret, user.as_bytes()]);
-        if same(&expected, made) {
+        if same(&expected, mac) {
             secret.try_into().ok()
         } else {
             None
@@ -280,7 +282,8 @@ impl Device {
     }
 }
 
-/// Both versions only grow, so the sum is equal only if both are equal.
+/// The version of the account for trusted devices. Both versions only grow, so the sum is equal
+/// only if both are equal.
 fn version(user: &User) -> i64 {
     user.password_version + user.mfa_version
 }
@@ -289,11 +292,11 @@ fn hash(secret: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(secret))
 }
 
-fn end(now: Timestamp) -> Timestamp {
+fn expiry(now: Timestamp) -> Timestamp {
     later(now, millis(LIFETIME))
 }
 
-fn unless_gone(done: Result<()>) -> Result<()> {
+fn ignore_missing(done: Result<()>) -> Result<()> {
     match done {
         Err(error) if error.code() == Code::NotFound => Ok(()),
         done => done,

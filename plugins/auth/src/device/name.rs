@@ -1,28 +1,29 @@
-//! Names of devices for people.
+//! Readable names of devices.
 
 /// Longest name of a program, in characters.
-const LONGEST: usize = 30;
+const MAX_NAME_CHARS: usize = 30;
 
-/// A name for a user agent. The header is chosen by the client, so the result contains at most the
-/// name of a program: a mail to another person contains no text of the client.
+/// Returns a readable name for a user agent. The client chooses this header, and the name may be in
+/// a mail to another person. So the result contains at most one word of the header, the name of a
+/// program.
 pub(crate) fn name(user_agent: Option<&str>) -> String {
     let Some(text) = user_agent else {
         return UNKNOWN.to_owned();
     };
-    let named = |names: &[(&str, &'static str)]| {
+    let find_name = |names: &[(&str, &'static str)]| {
         names
             .iter()
             .find(|(mark, _)| text.contains(mark))
             .map(|(_, name)| *name)
     };
-    let browser = named(&[
+    let browser = find_name(&[
         ("Edg/", "Edge"),
         ("OPR/", "Opera"),
         ("Firefox/", "Firefox"),
         ("Chrome/", "Chrome"),
         ("Safari/", "Safari"),
     ]);
-    let system = named(&[
+    let system = find_name(&[
         ("iPhone", "iPhone"),
         ("iPad", "iPad"),
         ("Android", "Android"),
@@ -45,7 +46,7 @@ const UNKNOWN: &str = "Unknown device";
 fn program(text: &str) -> Option<&str> {
     let name = text.split(['/', ' ']).next().unwrap_or_default();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    ((1..=LONGEST).contains(&name.len()) && name.chars().all(is_word)).then_some(name)
+    ((1..=MAX_NAME_CHARS).contains(&name.len()) && name.chars().all(is_word)).then_some(name)
 }
 
 #[cfg(test)]
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_have_names() {
+    fn devices_are_named_by_browser_and_system() {
         let chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0 Safari/537.36";
         assert_eq!(name(Some(chrome)), "Chrome on Linux");
         let safari = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1 Version/18.0 Mobile/15E148 Safari/604.1";
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_somewhere_is_no_name() {
+    fn user_agents_with_urls_give_no_device_name() {
         for text in [
             None,
             Some(""),

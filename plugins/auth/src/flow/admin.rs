@@ -17,7 +17,9 @@ use crate::service::{AccountQuery, AuditQuery};
 
 impl Core {
     /// Suspends an account: it cannot sign in, its sessions end, and its mailed links and
-    /// challenges are void. Suspending a suspended account only updates the reason.
+    /// challenges no longer work. Suspending a suspended account only updates the reason. `by` is
+    /// the id of the administrator. Calls from code have none and may suspend the last
+    /// administrator.
     ///
     /// # Errors
     /// `not_found`; `conflict` if this would suspend the last administrator.
@@ -41,7 +43,7 @@ impl Core {
                 suspended_reason: Some(reason),
                 ..UserPatch::default()
             };
-            let happened = AuditEvent::to("auth:user.updated", id)
+            let happened = AuditEvent::about("auth:user.updated", id)
                 .details(json!({ "method": "suspension", "by": by }));
             return self
                 .change_account(client, id, (patch, None), happened, async |_, _| Ok(()))
@@ -52,7 +54,7 @@ impl Core {
             suspended_reason: Some(reason),
             ..UserPatch::default()
         };
-        let happened = AuditEvent::to("auth:account.suspended", id).details(json!({ "by": by }));
+        let happened = AuditEvent::about("auth:account.suspended", id).details(json!({ "by": by }));
         self.change_account(client, id, (patch, None), happened, async |cx, user| {
             // Links for sign-in and results of providers stay valid for now, because their response
             // says that the account is suspended. Lifting the suspension voids them.
@@ -75,7 +77,7 @@ impl Core {
                 .notice(cx, client, user, MailKind::AccountSuspended)
                 .await?;
             if by.is_some() {
-                self.leaves_an_administrator(cx, user).await
+                self.check_other_administrator(cx, user).await
             } else {
                 Ok(())
             }
@@ -107,7 +109,8 @@ impl Core {
             suspended_reason: Some(None),
             ..UserPatch::default()
         };
-        let happened = AuditEvent::to("auth:account.unsuspended", id).details(json!({ "by": by }));
+        let happened =
+            AuditEvent::about("auth:account.unsuspended", id).details(json!({ "by": by }));
         self.change_account(client, id, (patch, None), happened, async |cx, _| {
             self.parts.tokens.void(cx, id, Purpose::ALL).await
         })
@@ -126,7 +129,7 @@ impl Core {
         id: &str,
         roles: Vec<String>,
     ) -> Result<User> {
-        self.judge_roles(&roles)?;
+        self.check_roles(&roles)?;
         let role = self
             .config
             .auth
@@ -138,11 +141,11 @@ impl Core {
             .get(&client.cx(), id)
             .await?
             .ok_or_else(Error::not_found)?;
-        let given_up = role
+        let lost_role = role
             .filter(|role| before.roles.iter().any(|had| had == role))
             .map(str::to_owned);
         let happened =
-            AuditEvent::to("auth:role.changed", id).details(json!({ "by": by, "roles": roles }));
+            AuditEvent::about("auth:role.changed", id).details(json!({ "by": by, "roles": roles }));
         let patch = UserPatch {
             roles: Some(roles),
             ..UserPatch::default()
@@ -152,8 +155,8 @@ impl Core {
             id,
             (patch, None),
             happened,
-            async |cx, _| match given_up {
-                Some(role) => self.keeps_an_administrator(cx, role).await,
+            async |cx, _| match lost_role {
+                Some(role) => self.check_other_active_administrator(cx, role).await,
                 None => Ok(()),
             },
         )
@@ -165,7 +168,7 @@ impl Core {
     ///
     /// # Errors
     /// `conflict`.
-    pub(super) async fn leaves_an_administrator(&self, cx: &Cx, gone: &User) -> Result<()> {
+    pub(super) async fn check_other_administrator(&self, cx: &Cx, gone: &User) -> Result<()> {
         match self
             .config
             .auth
@@ -173,7 +176,10 @@ impl Core {
             .as_ref()
             .filter(|role| gone.roles.contains(role))
         {
-            Some(role) => self.keeps_an_administrator(cx, role.clone()).await,
+            Some(role) => {
+                self.check_other_active_administrator(cx, role.clone())
+                    .await
+            }
             None => Ok(()),
         }
     }
@@ -181,14 +187,14 @@ impl Core {
     /// Checks, in the transaction that removes the administrator role, that another account with
     /// this role can sign in. It locks that account: if two administrators remove each other's
     /// role, one of them gets a conflict.
-    async fn keeps_an_administrator(&self, cx: &Cx, role: String) -> Result<()> {
-        let mut behind = None;
+    async fn check_other_active_administrator(&self, cx: &Cx, role: String) -> Result<()> {
+        let mut cursor = None;
         loop {
             let page = self
                 .users
                 .list(
                     cx,
-                    paged(None, behind).filter(holds(user::roles, role.clone())),
+                    paged(None, cursor).filter(contains_element(user::roles, role.clone())),
                 )
                 .await?;
             let stays = |user: &&User| {
@@ -197,10 +203,14 @@ impl Core {
                     && !self.must_verify(user)
             };
             if let Some(other) = page.items.iter().find(stays) {
-                return self.hold(cx, other).await.map(drop).map_err(conflict);
+                return self
+                    .lock_unchanged(cx, other)
+                    .await
+                    .map(drop)
+                    .map_err(conflict);
             }
-            behind = page.next_cursor;
-            if behind.is_none() {
+            cursor = page.next_cursor;
+            if cursor.is_none() {
                 return Err(Error::new(
                     Code::Conflict,
                     format!(
@@ -215,14 +225,14 @@ impl Core {
     ///
     /// # Errors
     /// `validation_failed` for an unknown or repeated role.
-    pub(crate) fn judge_roles(&self, roles: &[String]) -> Result<()> {
+    pub(crate) fn check_roles(&self, roles: &[String]) -> Result<()> {
         let mut problems = Vec::new();
         for (at, role) in roles.iter().enumerate() {
             if !self.config.auth.roles.contains(role) {
                 problems.push(Problem::new(
                     format!("roles[{at}]"),
                     "enum",
-                    "is no role of this app",
+                    "is not a role of this app",
                 ));
             } else if roles[..at].contains(role) {
                 problems.push(Problem::new(
@@ -261,9 +271,9 @@ impl Core {
                 User::unproved()
             };
             let happened = if verified {
-                AuditEvent::to("auth:email.verified", id)
+                AuditEvent::about("auth:email.verified", id)
             } else {
-                AuditEvent::to("auth:user.updated", id)
+                AuditEvent::about("auth:user.updated", id)
                     .details(json!({ "method": "email_unverified" }))
             };
             match self
@@ -284,8 +294,8 @@ impl Core {
         Err(Error::unavailable("an account kept changing"))
     }
 
-    /// Changes an account and writes the audit in one transaction, together with `more`. Cached
-    /// sessions of the account are dropped.
+    /// Changes an account and writes the audit in one transaction, which also runs `then`. With a
+    /// version, the account must still have it. Cached sessions of the account are dropped.
     ///
     /// # Errors
     /// `not_found`; `precondition_failed` if the account changed since it was read.
@@ -293,16 +303,16 @@ impl Core {
         &self,
         client: &Client,
         id: &str,
-        (patch, seen): (UserPatch, Option<i64>),
+        (patch, expected_version): (UserPatch, Option<i64>),
         happened: AuditEvent<'_>,
-        more: impl AsyncFnOnce(&Cx, &User) -> Result<()>,
+        then: impl AsyncFnOnce(&Cx, &User) -> Result<()>,
     ) -> Result<User> {
         let changed = client
             .cx()
             .transaction(async |cx| {
-                let user = self.users.update(cx, id, patch, seen).await?;
+                let user = self.users.update(cx, id, patch, expected_version).await?;
                 self.audit(cx, client, happened).await?;
-                more(cx, &user).await?;
+                then(cx, &user).await?;
                 Ok(user)
             })
             .await;
@@ -310,10 +320,10 @@ impl Core {
         changed
     }
 
-    /// Lists accounts, newest first. `at` is the name of the address parameter in errors.
+    /// Lists accounts, newest first. `at` is the name of the `email` parameter in errors.
     ///
     /// # Errors
-    /// `validation_failed` if it is not an address; `invalid_cursor`.
+    /// `validation_failed` if `email` is not an email address; `invalid_cursor`.
     pub(crate) async fn find_accounts(
         &self,
         client: &Client,
@@ -338,7 +348,7 @@ impl Core {
             None => {}
         }
         if let Some(role) = role {
-            query = query.filter(holds(user::roles, role));
+            query = query.filter(contains_element(user::roles, role));
         }
         self.users.list(&client.cx(), query).await
     }
@@ -376,7 +386,7 @@ impl Core {
         self.audits.list(&client.cx(), query).await
     }
 
-    /// Ends a session of an account.
+    /// Ends a session of an account. `caller_session` is the session of the request.
     ///
     /// # Errors
     /// `not_found` if the account has no such active session.
@@ -385,9 +395,11 @@ impl Core {
         client: &Client,
         user: &str,
         handle: &str,
-        asking: Option<&str>,
+        caller_session: Option<&str>,
     ) -> Result<()> {
-        let session = self.active_session(client, user, handle, asking).await?;
+        let session = self
+            .active_session(client, user, handle, caller_session)
+            .await?;
         if self
             .end(&client.cx(), client, &session, Reason::Revoked)
             .await?
@@ -398,7 +410,7 @@ impl Core {
         }
     }
 
-    /// Replaces the data of the app of an account.
+    /// Replaces the app's own data of an account.
     ///
     /// # Errors
     /// `not_found`.
@@ -413,7 +425,7 @@ impl Core {
             ..UserPatch::default()
         };
         let happened =
-            AuditEvent::to("auth:user.updated", id).details(json!({ "method": "app_metadata" }));
+            AuditEvent::about("auth:user.updated", id).details(json!({ "method": "app_metadata" }));
         self.change_account(client, id, (patch, None), happened, async |_, _| Ok(()))
             .await
     }
@@ -439,7 +451,7 @@ fn paged<E: Entity>(limit: Option<u32>, cursor: Option<String>) -> ListQuery<E> 
 }
 
 /// A filter for lists that contain an element.
-fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
+fn contains_element<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
     Filter::cond(
         F::INDEX,
         Op::Has,
@@ -447,7 +459,7 @@ fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
     )
 }
 
-/// The error for an administrator who acts on the own account.
-pub(crate) fn not_oneself() -> Error {
+/// The error for administrators who act on their own account.
+pub(crate) fn own_account_error() -> Error {
     Error::new(Code::Conflict, "You cannot do this to your own account")
 }

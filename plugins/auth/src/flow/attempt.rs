@@ -1,5 +1,5 @@
-//! Attempts to sign in with a password. They are counted before the check, and a success gives them
-//! back.
+//! Attempts to sign in with a password. An attempt is counted before the check; a success removes
+//! it from the counters.
 
 use linchpin::{Cx, Error, Result};
 use serde_json::json;
@@ -12,13 +12,13 @@ use crate::identity::PrimaryField;
 use crate::limit::{Bucket, Full, Hit, Taken};
 use crate::mail::MailKind;
 
-/// Seconds to wait in the response of a locked-out client. The response is the same as for any
-/// exhausted limit.
-const LOCKED_OUT: u32 = 3600;
+/// Maximum number of seconds to wait in the response of a locked-out client. The response is the
+/// same as for any exhausted limit.
+const LOCKED_OUT_SECONDS: u32 = 3600;
 
 /// Seconds in which guesses from other addresses do not lock out the address where the owner signed
 /// in by a proof.
-const PROVED: u32 = 3600;
+const PROOF_SECONDS: u32 = 3600;
 
 /// A counted attempt.
 pub(crate) struct Attempt {
@@ -28,7 +28,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Gives the attempt back, because it was refused for another reason.
+    /// Removes the attempt from the counters, because it was refused for another reason.
     pub(crate) async fn undo(&self) {
         self.taken.undo().await;
     }
@@ -45,7 +45,7 @@ impl Core {
         identifier: &str,
         user: Option<&User>,
     ) -> Result<Attempt> {
-        let (cx, address) = (client.cx(), client.counted());
+        let (cx, address) = (client.cx(), client.limit_key());
         let device = match user {
             Some(user) => {
                 self.devices
@@ -63,17 +63,17 @@ impl Core {
         let mut hits = vec![
             Hit {
                 bucket: Bucket::LoginIp,
-                of: &of_address,
+                key: &of_address,
             },
             Hit {
                 bucket: Bucket::Login,
-                of: &of_both,
+                key: &of_both,
             },
         ];
         if device.is_some() {
             hits.push(Hit {
                 bucket: Bucket::LoginDevice,
-                of: &of_device,
+                key: &of_device,
             });
         } else {
             if !self
@@ -83,13 +83,13 @@ impl Core {
             {
                 hits.push(Hit {
                     bucket: Bucket::LoginIdentifier,
-                    of: &of_identifier,
+                    key: &of_identifier,
                 });
             }
             if self.has_another_way(&cx, user).await? {
                 hits.push(Hit {
                     bucket: Bucket::PasswordLockout,
-                    of: &of_identifier,
+                    key: &of_identifier,
                 });
             }
         }
@@ -102,7 +102,7 @@ impl Core {
             .admit_distinct(
                 Hit {
                     bucket: Bucket::LoginSpread,
-                    of: &of_address,
+                    key: &of_address,
                 },
                 identifier,
             )
@@ -135,20 +135,21 @@ impl Core {
     ) -> Result<Error> {
         let locked = full.bucket == Bucket::PasswordLockout;
         let seconds = if locked {
-            full.seconds.min(LOCKED_OUT)
+            full.seconds.min(LOCKED_OUT_SECONDS)
         } else {
             full.seconds
         };
-        let (name, address) = (full.bucket.row().name, client.counted());
-        // By the key of the bucket. Identifiers can be invented without cost.
-        let of = match full.bucket {
+        let (name, address) = (full.bucket.row().name, client.limit_key());
+        // One entry for each key of the bucket. Buckets by address ignore the identifier, because a
+        // client can invent any number of identifiers.
+        let key = match full.bucket {
             Bucket::LoginIp | Bucket::LoginSpread => [address.as_str(), ""],
             Bucket::Login => [address.as_str(), identifier],
             _ => ["", identifier],
         };
         if self
             .limiter
-            .is_first(&["auth:login.throttled", name, of[0], of[1]], seconds)
+            .is_first(&["auth:login.throttled", name, key[0], key[1]], seconds)
             .await?
         {
             let happened = AuditEvent {
@@ -172,7 +173,7 @@ impl Core {
             return Ok(true);
         }
         let id = user.map_or("", |user| user.id.as_str());
-        let device = self.devices.any(cx, id).await?;
+        let device = self.devices.has_devices(cx, id).await?;
         let passkey = self.signs_in_by_passkey(cx, id).await?;
         let provider = self.signs_in_by_provider(cx, id).await?;
         Ok(
@@ -190,39 +191,39 @@ impl Core {
             self.limiter
                 .clear(Hit {
                     bucket: Bucket::PasswordLockout,
-                    of: &[identifier],
+                    key: &[identifier],
                 })
                 .await;
         }
     }
 
-    /// Resets the counters after the owner proved the identity by a mailed link or a reset. The
+    /// Resets the counters after the owner signed in without a password, or reset the password. The
     /// next password is checked at once, and for one hour guesses from other addresses do not lock
     /// out this address.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.
     pub(crate) async fn unlock(&self, client: &Client, identifier: &str) -> Result<()> {
-        let address = client.counted();
+        let address = client.limit_key();
         let (of_identifier, of_both) = ([identifier], [address.as_str(), identifier]);
         for hit in [
             Hit {
                 bucket: Bucket::PasswordLockout,
-                of: &of_identifier,
+                key: &of_identifier,
             },
             Hit {
                 bucket: Bucket::LoginIdentifier,
-                of: &of_identifier,
+                key: &of_identifier,
             },
             Hit {
                 bucket: Bucket::Login,
-                of: &of_both,
+                key: &of_both,
             },
         ] {
             self.limiter.clear(hit).await;
         }
         self.limiter
-            .note(&proved_at(&address, identifier), PROVED)
+            .note(&proved_at(&address, identifier), PROOF_SECONDS)
             .await
     }
 

@@ -7,7 +7,7 @@ use linchpin::http::Reply;
 use linchpin::{Code, Error, Problem, Result};
 use serde_json::json;
 
-use super::login::Opening;
+use super::login::PendingSession;
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::error::{
@@ -16,7 +16,7 @@ use crate::error::{
 use crate::limit::table::SENDS_PER_CHALLENGE;
 use crate::limit::{Bucket, Hit, Taken};
 use crate::mail::MailKind;
-use crate::mfa::{Begun, Challenge, Pending, Tried, Way, is_number};
+use crate::mfa::{Challenge, FirstFactor, Pending, ProofMethod, SuppliedFactor, is_number};
 use crate::onetime::{OneTime, Purpose, Terms};
 use crate::routes::mfa_shapes::ChallengeView;
 use crate::secret::SecretText;
@@ -24,17 +24,21 @@ use crate::secret::SecretText;
 /// The answer to a challenge.
 pub(crate) struct Answer {
     pub(crate) token: SecretText,
-    pub(crate) method: Option<Way>,
+    pub(crate) method: Option<ProofMethod>,
     pub(crate) code: Option<SecretText>,
     pub(crate) webauthn: Option<serde_json::Value>,
     /// Whether the device is trusted from now on.
-    pub(crate) trusts: bool,
+    pub(crate) trusts_device: bool,
 }
 
 impl Answer {
     /// Returns the factor that the answer contains. Digits without a method are the sent code if
     /// one was sent, otherwise the code of an authenticator app.
-    fn tried(&self, methods: &[Way], pending: &Pending) -> Result<Tried> {
+    fn supplied_factor(
+        &self,
+        methods: &[ProofMethod],
+        pending: &Pending,
+    ) -> Result<SuppliedFactor> {
         let missing = |path: &str| {
             Error::invalid(Problem::new(
                 path,
@@ -44,25 +48,27 @@ impl Answer {
         };
         let code = || self.code.clone().ok_or_else(|| missing("code"));
         Ok(match (self.method, &self.webauthn) {
-            (Some(Way::Webauthn), response) => Tried::Webauthn(
+            (Some(ProofMethod::Webauthn), response) => SuppliedFactor::Webauthn(
                 response
                     .clone()
                     .ok_or_else(|| missing("webauthnResponse"))?,
             ),
-            (None, Some(response)) => Tried::Webauthn(response.clone()),
-            (Some(Way::Totp), _) => Tried::Totp(code()?),
-            (Some(Way::Recovery), _) => Tried::Recovery(code()?),
-            (Some(way @ (Way::EmailOtp | Way::Sms)), _) => Tried::Sent(Some(way), code()?),
+            (None, Some(response)) => SuppliedFactor::Webauthn(response.clone()),
+            (Some(ProofMethod::Totp), _) => SuppliedFactor::Totp(code()?),
+            (Some(ProofMethod::Recovery), _) => SuppliedFactor::Recovery(code()?),
+            (Some(way @ (ProofMethod::EmailOtp | ProofMethod::Sms)), _) => {
+                SuppliedFactor::Sent(Some(way), code()?)
+            }
             // The password was the first factor.
-            (Some(Way::Password), _) => return Err(refuse(METHOD_UNAVAILABLE)),
+            (Some(ProofMethod::Password), _) => return Err(refuse(METHOD_UNAVAILABLE)),
             (None, None) => {
                 let code = code()?;
                 match is_number(&code) {
-                    false => Tried::Recovery(code),
-                    true if methods.contains(&Way::Totp) && pending.sent.is_none() => {
-                        Tried::Totp(code)
+                    false => SuppliedFactor::Recovery(code),
+                    true if methods.contains(&ProofMethod::Totp) && pending.sent.is_none() => {
+                        SuppliedFactor::Totp(code)
                     }
-                    true => Tried::Sent(None, code),
+                    true => SuppliedFactor::Sent(None, code),
                 }
             }
         })
@@ -75,16 +81,18 @@ impl Core {
     ///
     /// # Errors
     /// If the challenge cannot be stored.
-    pub(crate) async fn ask_second(
+    pub(crate) async fn require_second_factor(
         &self,
         client: &Client,
         user: &User,
-        begun: Begun,
-        methods: &[Way],
+        begun: FirstFactor,
+        methods: &[ProofMethod],
     ) -> Result<Reply> {
         let mfa = &self.config.auth.mfa;
         let send = match methods {
-            [way] if way.is_sent() && self.sends_by_itself(client, user, *way).await? => Some(*way),
+            [way] if way.is_sent() && self.sends_code_at_once(client, user, *way).await? => {
+                Some(*way)
+            }
             _ => None,
         };
         let terms = Terms {
@@ -97,14 +105,16 @@ impl Core {
         let made = cx.transaction(async |cx| {
             let mut pending = Pending::login(user, begun);
             let mut options = None;
-            if methods.contains(&Way::Webauthn) {
-                let (asked, shown) = self.ask_second_passkey(cx, user, pending.first()).await?;
-                (pending.asked, options) = (Some(asked), Some(shown));
+            if methods.contains(&ProofMethod::Webauthn) {
+                let (asked, browser_options) = self
+                    .second_passkey_options(cx, user, pending.first_passkey())
+                    .await?;
+                (pending.asked, options) = (Some(asked), Some(browser_options));
             }
             let (token, one) = self
                 .parts
                 .tokens
-                .give(cx, Purpose::Login, &user.id, &pending, terms)
+                .issue_with_record(cx, Purpose::Login, &user.id, &pending, terms)
                 .await?;
             if let Some(way) = send {
                 pending.sent = Some(self.send_code(cx, client, user, way, &one.id).await?);
@@ -128,7 +138,12 @@ impl Core {
 
     /// Whether a code is sent with a challenge. If the limit is exhausted no code is sent: a
     /// recovery code still works, and a request for another code returns the seconds to wait.
-    async fn sends_by_itself(&self, client: &Client, user: &User, way: Way) -> Result<bool> {
+    async fn sends_code_at_once(
+        &self,
+        client: &Client,
+        user: &User,
+        way: ProofMethod,
+    ) -> Result<bool> {
         if !self.can_send(user, way) {
             return Ok(false);
         }
@@ -140,25 +155,29 @@ impl Core {
     }
 
     /// Counts a code that is about to be sent for a sign-in. Codes for a recognised device are
-    /// counted apart, so that other people who know the password cannot use up the owner's codes.
-    async fn count_send(&self, client: &Client, user: &User, way: Way) -> Result<Taken> {
+    /// counted separately, so that other people who know the password cannot use up the owner's
+    /// codes.
+    async fn count_send(&self, client: &Client, user: &User, way: ProofMethod) -> Result<Taken> {
         let device = self
             .devices
             .recognised(&client.cx(), client.device(), &user.id)
             .await?;
-        let mut of = vec![user.id.as_str()];
-        of.extend(device.as_ref().map(|device| device.id.as_str()));
+        let mut limit_key = vec![user.id.as_str()];
+        limit_key.extend(device.as_ref().map(|device| device.id.as_str()));
         let taken = self
             .limiter
             .take(&[Hit {
                 bucket: Bucket::MfaResend,
-                of: &of,
+                key: &limit_key,
             }])
             .await?;
-        if way != Way::Sms {
+        if way != ProofMethod::Sms {
             return Ok(taken);
         }
-        match self.count_message(client, &user.id, &of[1..], None).await {
+        match self
+            .count_message(client, &user.id, &limit_key[1..], None)
+            .await
+        {
             Ok(message) => Ok(taken.and(message)),
             Err(refusal) => {
                 taken.undo().await;
@@ -171,23 +190,23 @@ impl Core {
     ///
     /// # Errors
     /// 401 `invalid_challenge`; 403 `account_suspended`.
-    pub(crate) async fn waiting(
+    pub(crate) async fn pending_challenge(
         &self,
         client: &Client,
         token: &SecretText,
     ) -> Result<(Challenge, User)> {
         let invalid = || refuse(INVALID_CHALLENGE);
         let cx = client.cx();
-        let one = self
+        let one_time = self
             .parts
             .tokens
             .find(&cx, Purpose::Login, token.expose())
             .await?
             .ok_or_else(invalid)?;
-        let pending: Pending = self.parts.tokens.payload(&one)?;
+        let pending: Pending = self.parts.tokens.payload(&one_time)?;
         let user = self
             .users
-            .get(&cx, one.user_id.as_str())
+            .get(&cx, one_time.user_id.as_str())
             .await?
             .filter(|user| !user.is_gone(client.now))
             .ok_or_else(invalid)?;
@@ -195,7 +214,7 @@ impl Core {
             return Err(refuse(ACCOUNT_SUSPENDED));
         }
         if pending.is_current(&user) {
-            Ok((Challenge { one, pending }, user))
+            Ok((Challenge { one_time, pending }, user))
         } else {
             Err(invalid())
         }
@@ -209,21 +228,21 @@ impl Core {
         &self,
         client: &Client,
         token: &SecretText,
-        method: Option<Way>,
+        method: Option<ProofMethod>,
     ) -> Result<Option<serde_json::Value>> {
-        let (mut challenge, user) = self.waiting(client, token).await?;
+        let (mut challenge, user) = self.pending_challenge(client, token).await?;
         let methods = self
             .methods_after(&client.cx(), &user, challenge.pending.begun.as_ref())
             .await?;
-        let can: Vec<Way> = methods
+        let offered: Vec<ProofMethod> = methods
             .into_iter()
-            .filter(|way| way.is_sent() || *way == Way::Webauthn)
+            .filter(|way| way.is_sent() || *way == ProofMethod::Webauthn)
             .collect();
-        let before = challenge.pending.sent.as_ref().map(|sent| sent.way);
+        let previous = challenge.pending.sent.as_ref().map(|sent| sent.way);
         let way = method
-            .or(before)
-            .or(can.first().copied())
-            .filter(|way| can.contains(way))
+            .or(previous)
+            .or(offered.first().copied())
+            .filter(|way| offered.contains(way))
             .ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
         let cx = client.cx();
         // A passkey sends nothing.
@@ -235,7 +254,7 @@ impl Core {
         if self
             .parts
             .tokens
-            .count_send(&cx, &challenge.one)
+            .count_send(&cx, &challenge.one_time)
             .await?
             .is_none()
         {
@@ -243,28 +262,29 @@ impl Core {
             if let Some(taken) = taken {
                 taken.undo().await;
             }
-            let end = challenge.one.expires_at.unwrap_or(client.now).millis() - client.now.millis();
+            let remaining_millis =
+                challenge.one_time.expires_at.unwrap_or(client.now).millis() - client.now.millis();
             return Err(rate_limited(
-                u32::try_from(end.max(0).div_euclid(1000) + 1).unwrap_or(1),
+                u32::try_from(remaining_millis.max(0).div_euclid(1000) + 1).unwrap_or(1),
             ));
         }
         cx.transaction(async |cx| {
             let mut options = None;
-            if way == Way::Webauthn {
-                let (asked, shown) = self
-                    .ask_second_passkey(cx, &user, challenge.pending.first())
+            if way == ProofMethod::Webauthn {
+                let (asked, browser_options) = self
+                    .second_passkey_options(cx, &user, challenge.pending.first_passkey())
                     .await?;
-                (challenge.pending.asked, options) = (Some(asked), Some(shown));
+                (challenge.pending.asked, options) = (Some(asked), Some(browser_options));
             } else {
                 challenge.pending.sent = Some(
-                    self.send_code(cx, client, &user, way, &challenge.one.id)
+                    self.send_code(cx, client, &user, way, &challenge.one_time.id)
                         .await?,
                 );
             }
             match self
                 .parts
                 .tokens
-                .replace(cx, &challenge.one, &challenge.pending)
+                .replace(cx, &challenge.one_time, &challenge.pending)
                 .await
             {
                 Err(error) if error.code() == Code::NotFound => Err(refuse(INVALID_CHALLENGE)),
@@ -280,20 +300,20 @@ impl Core {
     /// 401 `invalid_code` with the remaining attempts, `invalid_challenge`; 403
     /// `account_suspended`; 429.
     pub(crate) async fn answer_second(&self, client: &Client, answer: Answer) -> Result<Reply> {
-        let address = client.counted();
+        let address = client.limit_key();
         let of_address = self
             .limiter
             .take(&[Hit {
                 bucket: Bucket::MfaVerifyIp,
-                of: &[&address],
+                key: &[&address],
             }])
             .await?;
-        let (challenge, user) = self.waiting(client, &answer.token).await?;
+        let (challenge, user) = self.pending_challenge(client, &answer.token).await?;
         let cx = client.cx();
-        let left = self
+        let methods = self
             .methods_after(&cx, &user, challenge.pending.begun.as_ref())
             .await?;
-        let tried = match answer.tried(&left, &challenge.pending) {
+        let tried = match answer.supplied_factor(&methods, &challenge.pending) {
             Ok(tried) => tried,
             Err(error) => {
                 of_address.undo().await;
@@ -301,7 +321,7 @@ impl Core {
             }
         };
         let way = tried.way(challenge.pending.sent.as_ref().map(|sent| sent.way));
-        if !self.counts(&user, way) || (way.is_sent() && !left.contains(&way)) {
+        if !self.is_accepted_proof(&user, way) || (way.is_sent() && !methods.contains(&way)) {
             of_address.undo().await;
             return Err(refuse(METHOD_UNAVAILABLE));
         }
@@ -316,7 +336,7 @@ impl Core {
             .limiter
             .take(&[Hit {
                 bucket: Bucket::MfaVerifyUser,
-                of: &of_user,
+                key: &of_user,
             }])
             .await
         {
@@ -330,10 +350,10 @@ impl Core {
             let counted = self
                 .parts
                 .tokens
-                .attempt(&cx, &challenge.one)
+                .attempt(&cx, &challenge.one_time)
                 .await?
                 .ok_or_else(|| refuse(INVALID_CHALLENGE))?;
-            self.judge(client, &user, &tried, Some(&challenge))
+            self.check_factor(client, &user, &tried, Some(&challenge))
                 .await
                 .map(|right| (right, counted))
         };
@@ -341,7 +361,7 @@ impl Core {
             Ok((Some(right), _)) => right,
             Ok((None, counted)) => {
                 return Err(self
-                    .wrong_second(client, &user, way, &counted, &taken)
+                    .second_factor_failed(client, &user, way, &counted, &taken)
                     .await?);
             }
             Err(error) => {
@@ -352,9 +372,9 @@ impl Core {
             }
         };
         taken.succeeded().await;
-        let opening = Opening::second(&user, &challenge.pending, way, answer.trusts);
+        let opening = PendingSession::second(&user, &challenge.pending, way, answer.trusts_device);
         let opened = self.open_session(client, opening, async |cx| {
-            if !self.parts.tokens.take(cx, &challenge.one).await? {
+            if !self.parts.tokens.take(cx, &challenge.one_time).await? {
                 return Err(refuse(INVALID_CHALLENGE));
             }
             right.spend(self, cx, client, &user).await
@@ -363,18 +383,20 @@ impl Core {
     }
 
     /// Writes the audit for a wrong second factor. The last attempt ends the challenge. The guess
-    /// that exhausts the limit sends a mail to the owner, because the client knows the password.
-    async fn wrong_second(
+    /// that exhausts the limit sends a mail to the owner, because the client has proved the first
+    /// factor.
+    async fn second_factor_failed(
         &self,
         client: &Client,
         user: &User,
-        way: Way,
+        way: ProofMethod,
         counted: &OneTime,
         taken: &Taken,
     ) -> Result<Error> {
         let failed = AuditEvent {
             outcome: INVALID_CODE.as_str(),
-            ..AuditEvent::to("auth:mfa.failed", &user.id).details(json!({ "method": way.name() }))
+            ..AuditEvent::about("auth:mfa.failed", &user.id)
+                .details(json!({ "method": way.name() }))
         };
         let cx = client.cx();
         let done = cx.transaction(async |cx| {

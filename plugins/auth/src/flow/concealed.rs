@@ -20,7 +20,7 @@ impl Core {
     ///
     /// # Errors
     /// If neither is possible now. The task is repeated.
-    pub(super) async fn take_sign_up(&self, asked: Concealed) -> Result<()> {
+    pub(super) async fn process_sign_up(&self, asked: Concealed) -> Result<()> {
         let Concealed {
             normalised,
             display,
@@ -48,25 +48,25 @@ impl Core {
                 };
                 let cx = self.hook_cx(&client);
                 self.hooks
-                    .tell("post_register", cx, sign_up, |hooks, cx, input| {
+                    .spawn_post("post_register", cx, sign_up, |hooks, cx, input| {
                         hooks.post_register(cx, input)
                     });
                 Ok(())
             }
             Err(error) if error.code() == Code::Conflict => {
                 let user = self
-                    .owner_of(&client, &identifier.normalised, &password_hash, asked_at)
+                    .existing_account(&client, &identifier.normalised, &password_hash, asked_at)
                     .await?;
-                self.tell_owner(&client, &user).await
+                self.notify_owner(&client, &user).await
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the existing account. While its address is not verified, the password of either
-    /// sign-up may be the owner's. If the real owner signs up too and follows the link, the other
-    /// person must not keep a way to sign in.
-    async fn owner_of(
+    /// Returns the existing account. If someone else may have created it, its password, its
+    /// sessions and everything that was set up are removed first. Otherwise the other person would
+    /// keep a way to sign in after the real owner follows the link.
+    async fn existing_account(
         &self,
         client: &Client,
         identifier: &str,
@@ -95,28 +95,29 @@ impl Core {
                 password_version: Some(user.password_version + 1),
                 ..UserPatch::default()
             };
-            let taken = cx.transaction(async |cx| {
-                let user = self.hold_with_password(cx, &user).await?;
+            let dropped = cx.transaction(async |cx| {
+                let user = self.lock_with_password(cx, &user).await?;
                 self.users
                     .update(cx, user.id.as_str(), patch, Some(user.version))
                     .await?;
                 for session in self.sessions_of(cx, &user.id).await? {
                     self.end(cx, client, &session, Reason::Disputed).await?;
                 }
-                // The owner of the mailbox gets a mail about the second sign-up: see `tell_owner`.
-                self.dropped_password(cx, client, &user).await?;
+                // The owner of the mailbox gets a mail about the second sign-up, from
+                // `notify_owner`.
+                self.audit_dropped_password(cx, client, &user).await?;
                 self.drop_unproved(cx, client, &user.id).await?;
                 let details = json!({ "method": "signed_up_again" });
                 self.audit(
                     cx,
                     client,
-                    AuditEvent::to("auth:user.updated", &user.id).details(details),
+                    AuditEvent::about("auth:user.updated", &user.id).details(details),
                 )
                 .await?;
-                // Last, because it changes the account like any other write.
+                // Last, because it changes the version of the account.
                 self.users.new_epoch(cx, user.id.as_str()).await
             });
-            match taken.await {
+            match dropped.await {
                 Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {
                 }
                 done => {
@@ -128,9 +129,10 @@ impl Core {
         Err(Error::unavailable("an account kept changing"))
     }
 
-    /// Whether someone else may have created the account before the sign-up at this time. The
-    /// result does not depend on when the task runs: an account that was verified later was
-    /// unverified then, unless it was created as verified or its owner set a password meanwhile.
+    /// Whether someone else may have created the account before the sign-up that was requested at
+    /// `asked_at`. The result does not depend on when the task runs: an account that was verified
+    /// after `asked_at` counts as unverified, unless it was created as verified or its password was
+    /// changed.
     async fn is_disputed(
         &self,
         cx: &Cx,
@@ -138,11 +140,11 @@ impl Core {
         password_hash: &str,
         asked_at: Timestamp,
     ) -> Result<bool> {
-        let since =
+        let verified_later =
             |at: Timestamp| asked_at <= at && user.created_at < at && user.password_version == 0;
         // Older records only have the date of the last verification.
         let proved_at = user.proved_at.or(user.email_verified_at);
-        let was_unproved = user.email_verified_at.is_none() || proved_at.is_none_or(since);
+        let was_unproved = user.email_verified_at.is_none() || proved_at.is_none_or(verified_later);
         if !was_unproved || user.password_hash.as_deref() == Some(password_hash) {
             return Ok(false);
         }
@@ -157,7 +159,7 @@ impl Core {
     ///
     /// # Errors
     /// If it cannot be stored.
-    pub(super) async fn tell_owner(&self, client: &Client, user: &User) -> Result<()> {
+    pub(super) async fn notify_owner(&self, client: &Client, user: &User) -> Result<()> {
         if user.suspended_at.is_some() {
             return Ok(());
         }
@@ -182,15 +184,15 @@ impl Core {
             .limiter
             .admit(&[Hit {
                 bucket: Bucket::StrangerMail,
-                of: &[address],
+                key: &[address],
             }])
             .await?
             .ok())
     }
 
     /// Counts a mail to the unverified address of an account. Returns `None` if the limit is
-    /// exhausted. Mails that return an account to its owner are counted apart, so that other mails
-    /// cannot use up their limit.
+    /// exhausted. Mails with a link, such as one that undoes a change of the address, are counted
+    /// separately for each kind, so that other mails cannot use up their limit.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.
@@ -199,16 +201,16 @@ impl Core {
         address: &str,
         kind: MailKind,
     ) -> Result<Option<Taken>> {
-        let of = [address, kind.name()];
+        let limit_key = [address, kind.name()];
         let hit = if kind.variables().contains(&"link") {
             Hit {
                 bucket: Bucket::StrangerMail,
-                of: &of,
+                key: &limit_key,
             }
         } else {
             Hit {
                 bucket: Bucket::UnprovedMail,
-                of: &of[..1],
+                key: &limit_key[..1],
             }
         };
         Ok(self.limiter.admit(&[hit]).await?.ok())

@@ -77,13 +77,14 @@ impl Core {
             link,
             app_metadata,
         } = new;
-        self.make_room(client, &identifier, email.as_ref()).await?;
-        let proves = email
+        self.delete_due_accounts(client, &identifier, email.as_ref())
+            .await?;
+        let to_verify = email
             .as_ref()
             .filter(|_| self.config.auth.email_verification.enabled && email_verified_at.is_none());
         // Anyone can sign up with another person's address, delete the account and repeat it, so
         // these mails are limited. The owner of an account can request another link.
-        let counted = match proves {
+        let counted = match to_verify {
             Some(email) => self.may_mail(&email.normalised).await?,
             None => None,
         };
@@ -122,7 +123,8 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                AuditEvent::to("auth:user.created", &user.id).details(json!({ "method": method })),
+                AuditEvent::about("auth:user.created", &user.id)
+                    .details(json!({ "method": method })),
             )
             .await?;
             if let Some((provider, identity)) = &link {
@@ -138,7 +140,7 @@ impl Core {
         if let (Err(_), Some(counted)) = (&made, &counted) {
             counted.undo().await;
         }
-        made.map_err(|error| taken(self.config.auth.primary_field, error))
+        made.map_err(|error| conflict_of_field(self.config.auth.primary_field, error))
     }
 }
 
@@ -148,7 +150,7 @@ impl Core {
     ///
     /// # Errors
     /// If they cannot be deleted.
-    pub(crate) async fn make_room(
+    pub(crate) async fn delete_due_accounts(
         &self,
         client: &Client,
         identifier: &Identifier,
@@ -175,7 +177,7 @@ impl Core {
 }
 
 /// Maps a unique conflict to an error with the field's name in requests.
-fn taken(primary: PrimaryField, error: Error) -> Error {
+fn conflict_of_field(primary: PrimaryField, error: Error) -> Error {
     if error.code() != Code::Conflict {
         return error;
     }

@@ -22,14 +22,14 @@ use crate::hooks::AccountDeletion;
 use crate::keys::derive;
 use crate::mail::MailKind;
 use crate::onetime::{OneTime, Purpose, Terms};
-use crate::session::Known;
+use crate::session::CheckedSession;
 
 /// Interval at which the job looks for due accounts.
-const LOOK: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of accounts in one look-up.
-const AT_ONCE: u32 = 50;
-/// Number of audit entries in one transaction.
-const ROWS: u32 = 200;
+const ACCOUNTS_PER_READ: u32 = 50;
+/// Maximum number of audit entries in one read.
+const ENTRIES_PER_READ: u32 = 200;
 
 impl Core {
     /// Runs the hook, then schedules the deletion of an account. Its other sessions end, and this
@@ -42,7 +42,7 @@ impl Core {
         &self,
         client: &Client,
         user: &User,
-        known: &Known,
+        known: &CheckedSession,
         proof: Proof,
     ) -> Result<User> {
         let grace = self.config.auth.account_deletion.grace_seconds;
@@ -52,7 +52,7 @@ impl Core {
             scheduled_for: Some(due),
         };
         self.hooks
-            .ask(&self.hook_cx(client), &deletion, |hooks, cx, input| {
+            .run_pre(&self.hook_cx(client), &deletion, |hooks, cx, input| {
                 hooks.pre_delete_account(cx, input)
             })
             .await?;
@@ -76,15 +76,17 @@ impl Core {
                         self.end(cx, client, &other, Reason::Deletion).await?;
                     }
                 }
-                // Without a grace period too: the removal reads from this entry who requested it.
-                let happened = AuditEvent::to("auth:account.deletion.scheduled", &user.id)
+                // Written even without a grace period: the removal reads from this entry who
+                // requested it.
+                let happened = AuditEvent::about("auth:account.deletion.scheduled", &user.id)
                     .session(&known.handle);
                 self.audit(cx, client, happened.details(json!({ "scheduledFor": due })))
                     .await?;
                 if grace > 0 {
-                    self.mail_way_back(cx, client, &changed, due, grace).await?;
+                    self.mail_cancellation_link(cx, client, &changed, due, grace)
+                        .await?;
                 }
-                self.leaves_an_administrator(cx, &changed).await?;
+                self.check_other_administrator(cx, &changed).await?;
                 Ok(changed)
             })
             .await;
@@ -94,7 +96,7 @@ impl Core {
 
     /// Mails the owner the date of the deletion, with a link that cancels it if a page is
     /// configured.
-    async fn mail_way_back(
+    async fn mail_cancellation_link(
         &self,
         cx: &Cx,
         client: &Client,
@@ -163,8 +165,8 @@ impl Core {
                 {
                     return Err(refuse(crate::error::INVALID_TOKEN));
                 }
-                let user = self.hold_now(cx, user).await.map_err(conflict)?;
-                self.call_off(cx, client, &user).await.map(drop)
+                let user = self.lock_current(cx, user).await.map_err(conflict)?;
+                self.cancel_deletion_in(cx, client, &user).await.map(drop)
             })
             .await;
         self.checks.forget(&user.id);
@@ -176,12 +178,17 @@ impl Core {
     ///
     /// # Errors
     /// 409 if the account changed since it was read.
-    pub(super) async fn call_off(&self, cx: &Cx, client: &Client, user: &User) -> Result<User> {
+    pub(super) async fn cancel_deletion_in(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        user: &User,
+    ) -> Result<User> {
         let patch = UserPatch {
             deletion_due_at: Some(None),
             ..UserPatch::default()
         };
-        let kept = self
+        let changed = self
             .users
             .update(cx, user.id.as_str(), patch, Some(user.version))
             .await
@@ -194,13 +201,13 @@ impl Core {
         self.audit(
             cx,
             client,
-            AuditEvent::to("auth:account.deletion.cancelled", &user.id).details(details),
+            AuditEvent::about("auth:account.deletion.cancelled", &user.id).details(details),
         )
         .await?;
         self.parts
-            .notice(cx, client, &kept, MailKind::DeletionCancelled)
+            .notice(cx, client, &changed, MailKind::DeletionCancelled)
             .await?;
-        Ok(kept)
+        Ok(changed)
     }
 
     /// Deletes accounts whose deletion is due, and returns their number. An account that fails is
@@ -209,16 +216,16 @@ impl Core {
     /// # Errors
     /// If the store cannot list them.
     pub(crate) async fn purge_due(&self) -> Result<usize> {
-        let own = Client::own(self.now());
-        let (mut removed, mut behind) = (0, None::<String>);
+        let own = Client::of_app(self.now());
+        let (mut removed, mut cursor_of_next) = (0, None::<String>);
         loop {
             let due = ListQuery::new()
                 .filter(user::deletion_due_at.lte(Some(own.now)))
                 .sort(user::deletion_due_at, Direction::Asc);
-            let due = behind
+            let due = cursor_of_next
                 .take()
                 .map_or_else(|| due.clone(), |cursor| due.clone().cursor(cursor))
-                .limit(AT_ONCE);
+                .limit(ACCOUNTS_PER_READ);
             let page = self.users.list(&own.cx(), due).await?;
             for user in page.items {
                 match self.purge(&user).await {
@@ -229,7 +236,7 @@ impl Core {
                 }
             }
             match page.next_cursor {
-                Some(next) => behind = Some(next),
+                Some(next) => cursor_of_next = Some(next),
                 None => return Ok(removed),
             }
         }
@@ -242,10 +249,11 @@ impl Core {
     pub(crate) async fn purge(&self, user: &User) -> Result<()> {
         let pseudonym =
             URL_SAFE_NO_PAD.encode(self.ring.mac(derive::Purpose::Audit, &[user.id.as_bytes()]));
-        let client = self.as_asked(user, &pseudonym).await?;
-        // The long part comes first, in small transactions. A deleted account gets few new audit
-        // entries.
-        self.rename_all(&client.cx(), &user.id, &pseudonym).await?;
+        let client = self.requesting_client(user, &pseudonym).await?;
+        // The long part comes first, outside of the transaction. Few entries are left for the
+        // transaction, because an account whose deletion is due gets few new ones.
+        self.pseudonymise_entries(&client.cx(), &user.id, &pseudonym)
+            .await?;
         let removed = client
             .cx()
             .transaction(async |cx| {
@@ -264,9 +272,13 @@ impl Core {
                     .await?;
                 // Subscribers of this event get the id of the account; the stored entry gets the
                 // pseudonym.
-                self.audit(cx, &client, AuditEvent::to("auth:user.deleted", &user.id))
-                    .await?;
-                self.rename_all(cx, &user.id, &pseudonym).await
+                self.audit(
+                    cx,
+                    &client,
+                    AuditEvent::about("auth:user.deleted", &user.id),
+                )
+                .await?;
+                self.pseudonymise_entries(cx, &user.id, &pseudonym).await
             })
             .await;
         self.checks.forget(&user.id);
@@ -278,12 +290,12 @@ impl Core {
                 };
                 let cx = self.hook_cx(&client);
                 self.hooks
-                    .tell("post_delete_account", cx, deletion, |hooks, cx, input| {
+                    .spawn_post("post_delete_account", cx, deletion, |hooks, cx, input| {
                         hooks.post_delete_account(cx, input)
                     });
                 Ok(())
             }
-            // Another process deleted it.
+            // Another process deleted the account.
             Err(error) if error.code() == Code::NotFound => Ok(()),
             Err(error) => Err(error),
         }
@@ -326,15 +338,20 @@ impl Core {
 
     /// The client of the request that scheduled the deletion, at the current time: the context of
     /// the hook.
-    async fn as_asked(&self, user: &User, pseudonym: &str) -> Result<Client> {
-        let own = Client::own(self.now());
+    async fn requesting_client(&self, user: &User, pseudonym: &str) -> Result<Client> {
+        let own = Client::of_app(self.now());
         // An interrupted removal may have replaced the id in the entry already.
-        let asked = ListQuery::new()
+        let schedule_entry = ListQuery::new()
             .filter(audit::user_id.one_of([Some(user.id.clone()), Some(pseudonym.to_owned())]))
             .filter(audit::event.eq("auth:account.deletion.scheduled".to_owned()))
             .sort(audit::at, Direction::Desc)
             .limit(1);
-        let found = self.audits.list(&own.cx(), asked).await?.items.pop();
+        let found = self
+            .audits
+            .list(&own.cx(), schedule_entry)
+            .await?
+            .items
+            .pop();
         // An entry with another date belongs to a cancelled deletion.
         let due = json!(user.deletion_due_at);
         let Some(row) = found.filter(|row| {
@@ -354,39 +371,44 @@ impl Core {
 
     /// Replaces a user's id by a pseudonym in all audit entries about the user or caused by the
     /// user.
-    async fn rename_all(&self, cx: &Cx, user: &str, pseudonym: &str) -> Result<()> {
-        let to_them = || ListQuery::new().filter(audit::user_id.eq(Some(user.to_owned())));
-        let by_them = || ListQuery::new().filter(audit::by_id.eq(Some(user.to_owned())));
+    async fn pseudonymise_entries(&self, cx: &Cx, user: &str, pseudonym: &str) -> Result<()> {
+        let about_user = || ListQuery::new().filter(audit::user_id.eq(Some(user.to_owned())));
+        let by_user = || ListQuery::new().filter(audit::by_id.eq(Some(user.to_owned())));
         while self
-            .rename_rows(cx, to_them(), |_| AuditPatch {
-                user_id: named(pseudonym),
+            .pseudonymise_some(cx, about_user(), |_| AuditPatch {
+                user_id: set_to(pseudonym),
                 ..AuditPatch::default()
             })
             .await?
         {}
-        let renamed = |row: &Audit| {
+        let by_pseudonym = |row: &Audit| {
             let mut details = row.details.clone();
             if let Some(by) = details.as_mut().and_then(|details| details.get_mut("by")) {
                 *by = json!(pseudonym);
             }
             AuditPatch {
-                by_id: named(pseudonym),
+                by_id: set_to(pseudonym),
                 details: Some(details),
                 ..AuditPatch::default()
             }
         };
-        while self.rename_rows(cx, by_them(), renamed).await? {}
+        while self.pseudonymise_some(cx, by_user(), by_pseudonym).await? {}
         Ok(())
     }
 
-    /// Changes some of these entries, and returns whether there was any.
-    async fn rename_rows(
+    /// Changes the first [`ENTRIES_PER_READ`] of these entries. Returns false if there were
+    /// none.
+    async fn pseudonymise_some(
         &self,
         cx: &Cx,
         rows: ListQuery<Audit>,
         patch: impl Fn(&Audit) -> AuditPatch,
     ) -> Result<bool> {
-        let rows = self.audits.list(cx, rows.limit(ROWS)).await?.items;
+        let rows = self
+            .audits
+            .list(cx, rows.limit(ENTRIES_PER_READ))
+            .await?
+            .items;
         let any = !rows.is_empty();
         for row in rows {
             let patch = patch(&row);
@@ -399,9 +421,9 @@ impl Core {
     }
 }
 
-/// The pseudonym, if the entry contains the user's id.
+/// The value in a patch that sets a nullable field to the pseudonym.
 #[allow(clippy::option_option, clippy::unnecessary_wraps)] // as patches have it
-fn named(pseudonym: &str) -> Option<Option<String>> {
+fn set_to(pseudonym: &str) -> Option<Option<String>> {
     Some(Some(pseudonym.to_owned()))
 }
 
@@ -423,7 +445,7 @@ pub(crate) struct Purge(JoinHandle<()>);
 
 impl Purge {
     /// Starts the job. It first deletes the accounts that became due while the app was stopped.
-    pub(crate) fn work(core: Arc<Core>) -> Self {
+    pub(crate) fn start(core: Arc<Core>) -> Self {
         Self(tokio::spawn(async move {
             loop {
                 match core.purge_due().await {
@@ -434,7 +456,7 @@ impl Purge {
                         tracing::warn!(error = ?error, "accounts whose deletion is due cannot be listed");
                     }
                 }
-                tokio::time::sleep(core.env.clock.pause(LOOK)).await;
+                tokio::time::sleep(core.env.clock.pause(POLL_INTERVAL)).await;
             }
         }))
     }
@@ -452,9 +474,9 @@ mod tests {
     use super::ERASED;
     use crate::entities::ENTITIES;
 
-    /// Each entity with records of users must be listed here.
+    /// [`ERASED`] must list each entity with records of users.
     #[test]
-    fn nothing_of_a_deleted_account_is_forgotten() {
+    fn every_entity_with_user_records_is_deleted_with_the_account() {
         let of_users = ENTITIES
             .entities
             .iter()

@@ -18,7 +18,7 @@ use crate::mail::MailKind;
 use crate::onetime::{OneTime, Purpose, Terms};
 
 /// Time in which the former address can undo a change, from the change on.
-const UNDO: Duration = Duration::from_hours(7 * 24);
+const UNDO_PERIOD: Duration = Duration::from_hours(7 * 24);
 
 /// An address as typed and in normalised form.
 #[derive(Serialize, Deserialize)]
@@ -38,7 +38,7 @@ impl Core {
     /// # Errors
     /// If it cannot be stored, or if the proof was used meanwhile; 409 if the account changed since
     /// it was read.
-    pub(crate) async fn ask_for_email(
+    pub(crate) async fn request_email_change(
         &self,
         client: &Client,
         user: &User,
@@ -61,7 +61,7 @@ impl Core {
             .transaction(async |cx| {
                 proof.spend(self, cx, client, user).await?;
                 // A change of the password must not miss a request that begins at the same time.
-                self.hold(cx, user).await.map_err(conflict)?;
+                self.lock_unchanged(cx, user).await.map_err(conflict)?;
                 if !may_mail {
                     return Ok(());
                 }
@@ -76,7 +76,7 @@ impl Core {
                     // could otherwise get rid of the owner by a second change.
                     let terms = Terms {
                         only_newest: false,
-                        ..Terms::link(UNDO + lifetime)
+                        ..Terms::link(UNDO_PERIOD + lifetime)
                     };
                     let token = self
                         .parts
@@ -95,8 +95,8 @@ impl Core {
                         )
                         .await?;
                 }
-                // An address in use causes the same work, including a token that nobody gets. So
-                // neither the response time nor the fate of an earlier link shows whether the
+                // An address in use causes the same work, including a token that is not mailed. So
+                // neither the response time nor the end of an earlier link shows whether the
                 // address is in use.
                 let new = Address {
                     normalised: new.normalised.clone(),
@@ -141,14 +141,14 @@ impl Core {
     ///
     /// # Errors
     /// 400 `invalid_token`; 409 if another account has taken the address meanwhile.
-    pub(crate) async fn take_new_email(
+    pub(crate) async fn complete_email_change(
         &self,
         client: &Client,
         user: &User,
         found: &OneTime,
     ) -> Result<()> {
         let new: Address = self.parts.tokens.payload(found)?;
-        self.move_to(client, user, found, new).await
+        self.change_address(client, user, found, new).await
     }
 
     /// Restores the former address. All sessions end, ways to sign in that were added since the
@@ -156,7 +156,7 @@ impl Core {
     /// earlier owners.
     ///
     /// # Errors
-    /// The errors of [`Core::take_new_email`].
+    /// The errors of [`Core::complete_email_change`].
     pub(crate) async fn undo_email(
         &self,
         client: &Client,
@@ -164,26 +164,26 @@ impl Core {
         found: &OneTime,
     ) -> Result<()> {
         let former: Address = self.parts.tokens.payload(found)?;
-        self.move_to(client, user, found, former).await
+        self.change_address(client, user, found, former).await
     }
 
     /// The account that signed up with the address meanwhile and never verified it.
-    async fn squatter(&self, cx: &Cx, user: &User, address: &str) -> Result<Option<User>> {
+    async fn unverified_holder(&self, cx: &Cx, user: &User, address: &str) -> Result<Option<User>> {
         let holder = self.users.by_email(cx, address.to_owned()).await?;
         Ok(holder.filter(|holder| holder.id != user.id && holder.email_verified_at.is_none()))
     }
 
     /// Takes an address from an account that never verified it. If the address is its identifier,
-    /// the account is deleted; until its removal its identifier is its id.
-    async fn displace(&self, cx: &Cx, client: &Client, holder: &User) -> Result<()> {
-        let holder = &self.hold_now(cx, holder).await.map_err(conflict)?;
-        let known_by_it = self.config.auth.primary_field == PrimaryField::Email;
+    /// the account is deleted; until then, its identifier is its id.
+    async fn take_address_from(&self, cx: &Cx, client: &Client, holder: &User) -> Result<()> {
+        let holder = &self.lock_current(cx, holder).await.map_err(conflict)?;
+        let is_identifier = self.config.auth.primary_field == PrimaryField::Email;
         let patch = UserPatch {
-            identifier: known_by_it.then(|| holder.id.clone()),
-            identifier_display: known_by_it.then(|| holder.id.clone()),
+            identifier: is_identifier.then(|| holder.id.clone()),
+            identifier_display: is_identifier.then(|| holder.id.clone()),
             email: Some(None),
             email_normalised: Some(None),
-            deletion_due_at: known_by_it.then_some(Some(client.now)),
+            deletion_due_at: is_identifier.then_some(Some(client.now)),
             ..UserPatch::default()
         };
         self.users
@@ -194,56 +194,58 @@ impl Core {
         self.audit(
             cx,
             client,
-            AuditEvent::to("auth:user.updated", &holder.id).details(details),
+            AuditEvent::about("auth:user.updated", &holder.id).details(details),
         )
         .await?;
-        if known_by_it {
+        if is_identifier {
             // The removal reads from this entry which request caused it.
             let details = json!({ "scheduledFor": client.now });
             self.audit(
                 cx,
                 client,
-                AuditEvent::to("auth:account.deletion.scheduled", &holder.id).details(details),
+                AuditEvent::about("auth:account.deletion.scheduled", &holder.id).details(details),
             )
             .await?;
         }
         Ok(())
     }
 
-    async fn move_to(
+    async fn change_address(
         &self,
         client: &Client,
         user: &User,
         found: &OneTime,
         to: Address,
     ) -> Result<()> {
-        let undone = found.purpose == Purpose::UndoEmail;
-        let stays = user.email_normalised.as_ref() == Some(&to.normalised);
-        let mut squatter = None;
-        if !stays {
+        let is_undo = found.purpose == Purpose::UndoEmail;
+        let has_address = user.email_normalised.as_ref() == Some(&to.normalised);
+        let mut unverified_holder = None;
+        if !has_address {
             let identifier = Identifier {
                 normalised: to.normalised.clone(),
                 display: to.display.clone(),
             };
-            self.make_room(client, &identifier, Some(&identifier))
+            self.delete_due_accounts(client, &identifier, Some(&identifier))
                 .await?;
             // If the former owner did not verify the address either, the other account keeps it.
-            if undone && to.verified {
-                squatter = self.squatter(&client.cx(), user, &to.normalised).await?;
+            if is_undo && to.verified {
+                unverified_holder = self
+                    .unverified_holder(&client.cx(), user, &to.normalised)
+                    .await?;
             }
         }
-        let moved = client
+        let changed = client
             .cx()
             .transaction(async |cx| {
                 if !self.parts.tokens.take(cx, found).await? {
                     return Err(refuse(INVALID_TOKEN));
                 }
-                let user = &self.hold_now(cx, user).await.map_err(conflict)?;
+                let user = &self.lock_current(cx, user).await.map_err(conflict)?;
                 self.parts
                     .tokens
                     .void(cx, &user.id, &[Purpose::VerifyNewEmail])
                     .await?;
-                if undone {
+                if is_undo {
                     self.parts
                         .tokens
                         .void(cx, &user.id, &[Purpose::Reauth])
@@ -257,18 +259,20 @@ impl Core {
                             .await?;
                     }
                 }
-                if !undone {
-                    self.void_ways_back(cx, user, &to).await?;
+                if !is_undo {
+                    self.void_undo_links(cx, user, &to).await?;
                 }
-                if let Some(squatter) = &squatter {
-                    self.displace(cx, client, squatter).await?;
+                if let Some(unverified_holder) = &unverified_holder {
+                    self.take_address_from(cx, client, unverified_holder)
+                        .await?;
                 }
-                if !stays {
+                if !has_address {
                     self.set_email(cx, client, user, to).await?;
                 }
-                // Last, because they change the account like any other write.
-                if undone {
-                    if !stays {
+                // These come last, because they change the version of the account, which
+                // `set_email` checks.
+                if is_undo {
+                    if !has_address {
                         // The mail goes to the address that the account had, whose owner may need
                         // to know.
                         self.parts
@@ -286,7 +290,7 @@ impl Core {
                         .await?
                         .ok_or_else(Error::not_found)?;
                     if back.deletion_due_at.is_some() {
-                        self.call_off(cx, client, &back).await?;
+                        self.cancel_deletion_in(cx, client, &back).await?;
                     }
                     self.users.new_epoch(cx, user.id.as_str()).await?;
                 }
@@ -294,33 +298,36 @@ impl Core {
             })
             .await;
         self.checks.forget(&user.id);
-        if let Some(squatter) = &squatter {
-            self.checks.forget(&squatter.id);
+        if let Some(unverified_holder) = &unverified_holder {
+            self.checks.forget(&unverified_holder.id);
         }
-        moved.map_err(|error| match error.code() {
+        changed.map_err(|error| match error.code() {
             Code::Conflict if !error.details().is_empty() => Error::unique(["email"]),
             _ => error,
         })
     }
 
     /// Voids undo links that were mailed since the account last had this address. Their holders
-    /// could otherwise remove what the owner set up since. Older links stay valid, so that nobody
-    /// can get rid of an owner by changing the address twice.
-    async fn void_ways_back(&self, cx: &Cx, user: &User, to: &Address) -> Result<()> {
+    /// could otherwise remove what the owner set up since. Older links stay valid, so that two
+    /// changes of the address do not void the link of an earlier owner.
+    async fn void_undo_links(&self, cx: &Cx, user: &User, to: &Address) -> Result<()> {
         let tokens = &self.parts.tokens;
-        let mut left = Vec::new();
-        for given in tokens.given(cx, Purpose::UndoEmail, &user.id).await? {
-            // A payload that was changed outside is skipped.
+        let mut creation_times = Vec::new();
+        for given in tokens
+            .unused_tokens(cx, Purpose::UndoEmail, &user.id)
+            .await?
+        {
+            // A payload that was changed in the store by another program is skipped.
             let Ok(former) = tokens.payload::<Address>(&given) else {
                 continue;
             };
             if former.normalised == to.normalised
                 && given.expires_at.is_some_and(|end| cx.now() < end)
             {
-                left.push(given.created_at);
+                creation_times.push(given.created_at);
             }
         }
-        match left.into_iter().min() {
+        match creation_times.into_iter().min() {
             Some(since) => {
                 tokens
                     .void_since(cx, &user.id, Purpose::UndoEmail, since)
@@ -331,15 +338,15 @@ impl Core {
     }
 
     async fn set_email(&self, cx: &Cx, client: &Client, user: &User, to: Address) -> Result<()> {
-        let identifies = self.config.auth.primary_field == PrimaryField::Email;
+        let is_identifier = self.config.auth.primary_field == PrimaryField::Email;
         let proof = if to.verified {
             user.proved(client.now)
         } else {
             User::unproved()
         };
         let patch = UserPatch {
-            identifier: identifies.then(|| to.normalised.clone()),
-            identifier_display: identifies.then(|| to.display.clone()),
+            identifier: is_identifier.then(|| to.normalised.clone()),
+            identifier_display: is_identifier.then(|| to.display.clone()),
             email: Some(Some(to.display)),
             email_normalised: Some(Some(to.normalised)),
             ..proof
@@ -359,7 +366,11 @@ impl Core {
             Purpose::EmailOtpSetup,
         ];
         self.parts.tokens.void(cx, &user.id, &mailed).await?;
-        self.audit(cx, client, AuditEvent::to("auth:email.changed", &user.id))
-            .await
+        self.audit(
+            cx,
+            client,
+            AuditEvent::about("auth:email.changed", &user.id),
+        )
+        .await
     }
 }

@@ -14,7 +14,7 @@ use crate::onetime::Purpose;
 pub(crate) enum Reason {
     /// The user signed out.
     Logout,
-    /// The user ended it from another session.
+    /// The user ended it from another session, or an administrator or the app ended it.
     Revoked,
     /// The account had too many sessions.
     Evicted,
@@ -38,7 +38,7 @@ pub(crate) enum Reason {
 impl Reason {
     /// Whether the session may have been used by another person. Then its pending change of address
     /// ends too.
-    fn is_distrust(self) -> bool {
+    fn voids_new_email(self) -> bool {
         matches!(self, Self::Revoked | Self::Reused | Self::Deletion)
     }
 
@@ -82,11 +82,11 @@ impl Core {
                     Err(error) if error.code() == Code::NotFound => return Ok(false),
                     Err(error) => return Err(error),
                 }
-                if reason.is_distrust() {
+                if reason.voids_new_email() {
                     self.void_new_email(cx, &session.user_id).await?;
                 }
                 let happened =
-                    |event| AuditEvent::to(event, &session.user_id).session(&session.handle);
+                    |event| AuditEvent::about(event, &session.user_id).session(&session.handle);
                 if reason == Reason::Logout {
                     self.audit(
                         cx,
@@ -150,7 +150,7 @@ impl Core {
     /// lock the account. Later requests see that the session has ended.
     async fn wait_for_email_change_requests(&self, cx: &Cx, user: &str) -> Result<()> {
         match self.users.get(cx, user).await? {
-            Some(user) => self.hold_row(cx, &user).await.map(drop),
+            Some(user) => self.lock_row(cx, &user).await.map(drop),
             None => Ok(()),
         }
     }
@@ -166,8 +166,8 @@ impl Core {
             .await
     }
 
-    /// Ends all sessions of a user except one, the trust in devices, and a pending change of
-    /// address. Returns the number of ended sessions.
+    /// Ends all sessions of a user except `kept_session`, the trust in devices, and a pending
+    /// change of address. Returns the number of ended sessions.
     ///
     /// # Errors
     /// If the store cannot end them.
@@ -175,7 +175,7 @@ impl Core {
         &self,
         client: &Client,
         user: &str,
-        but: Option<&str>,
+        kept_session: Option<&str>,
         reason: Reason,
     ) -> Result<i64> {
         let cx = client.cx();
@@ -188,7 +188,7 @@ impl Core {
         })
         .await?;
         for session in self.sessions_of(&cx, user).await? {
-            if but != Some(session.handle.as_str())
+            if kept_session != Some(session.handle.as_str())
                 && self.end(&cx, client, &session, reason).await?
             {
                 ended += 1;

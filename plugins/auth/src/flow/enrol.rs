@@ -10,17 +10,18 @@ use crate::entities::{SessionPatch, User, UserPatch};
 use crate::error::{MFA_NOT_ENABLED, MFA_REQUIRED, conflict, refuse};
 use crate::mail::MailKind;
 use crate::mfa::entity::{FactorCreate, FactorPatch, RecoveryCodeCreate};
-use crate::mfa::{Way, enrolled};
+use crate::mfa::{ProofMethod, enrolled};
 use crate::onetime::Purpose;
 use crate::recovery::RecoveryCode;
 use crate::secret::SecretText;
 
 /// Challenges for a factor that has changed.
-const WAITING: &[Purpose] = &[Purpose::Login, Purpose::Reauth];
+const FACTOR_CHALLENGES: &[Purpose] = &[Purpose::Login, Purpose::Reauth];
 
-/// Pending flows of sessions. Links that were mailed to the account's own address are not among
-/// them, because only the owner of the mailbox can use them.
-const BEGUN: &[Purpose] = &[
+/// Pending flows of sessions, and links that undo a change of the address. Other links that were
+/// mailed to the account's own address are not among them, because only the owner of the mailbox
+/// can use them.
+const SESSION_FLOWS: &[Purpose] = &[
     Purpose::VerifyNewEmail,
     Purpose::UndoEmail,
     Purpose::Login,
@@ -33,8 +34,8 @@ const BEGUN: &[Purpose] = &[
     Purpose::OauthCode,
 ];
 
-/// Those of them that add a way to sign in or a factor.
-const ADDING: &[Purpose] = &[
+/// Pending flows that add a way to sign in or a factor.
+const ADDING_FLOWS: &[Purpose] = &[
     Purpose::VerifyNewEmail,
     Purpose::TotpSetup,
     Purpose::EmailOtpSetup,
@@ -50,7 +51,7 @@ pub(crate) enum By<'a> {
     Session(&'a str),
     /// An administrator with this id; `None` is the app.
     Administrator(Option<&'a str>),
-    /// The verification of the mailbox.
+    /// A mailed link or a task that returns the account to the owner of its mailbox.
     Proof,
 }
 
@@ -81,7 +82,7 @@ impl Core {
         cx: &Cx,
         client: &Client,
         user: &User,
-        way: Way,
+        way: ProofMethod,
         session: &str,
     ) -> Result<Option<Vec<SecretText>>> {
         let before = enrolled(user);
@@ -94,7 +95,8 @@ impl Core {
         self.audit(
             cx,
             client,
-            AuditEvent::to("auth:mfa.enabled", &user.id).details(json!({ "method": way.name() })),
+            AuditEvent::about("auth:mfa.enabled", &user.id)
+                .details(json!({ "method": way.name() })),
         )
         .await?;
         self.parts
@@ -123,27 +125,32 @@ impl Core {
         cx: &Cx,
         client: &Client,
         user: &User,
-        ways: &[Way],
+        ways: &[ProofMethod],
         by: By<'_>,
     ) -> Result<()> {
-        let (gone, left): (Vec<Way>, Vec<Way>) = enrolled(user)
+        let (removed, remaining): (Vec<ProofMethod>, Vec<ProofMethod>) = enrolled(user)
             .into_iter()
             .partition(|way| ways.contains(way));
-        self.set_methods(cx, client, user, &left, by.session())
+        self.set_methods(cx, client, user, &remaining, by.session())
             .await?;
-        for way in &gone {
-            if *way == Way::Webauthn {
+        for way in &removed {
+            if *way == ProofMethod::Webauthn {
                 let all = self.passkeys.of(cx, &user.id).await?;
                 self.drop_passkeys(cx, client, user, &all).await?;
             }
-            if let Some(factor) = self.parts.factors.of_way(cx, user.id.clone(), *way).await? {
+            if let Some(factor) = self
+                .parts
+                .factors
+                .factor_of_user(cx, user.id.clone(), *way)
+                .await?
+            {
                 self.parts.factors.delete(cx, factor.id, None).await?;
             }
             let details = json!({ "method": way.name(), "by": by.administrator() });
             self.audit(
                 cx,
                 client,
-                AuditEvent::to("auth:mfa.disabled", &user.id).details(details),
+                AuditEvent::about("auth:mfa.disabled", &user.id).details(details),
             )
             .await?;
             self.parts
@@ -156,7 +163,7 @@ impl Core {
                 )
                 .await?;
         }
-        if left.is_empty() {
+        if remaining.is_empty() {
             self.drop_recovery_codes(cx, user, None).await
         } else {
             Ok(())
@@ -168,15 +175,16 @@ impl Core {
     /// # Errors
     /// 409 `mfa_not_enabled` if the account has none of them; 403 `mfa_required` if it must keep
     /// one.
-    pub(crate) fn may_unenrol(&self, user: &User, ways: &[Way]) -> Result<()> {
-        let (gone, left): (Vec<Way>, Vec<Way>) = enrolled(user)
+    pub(crate) fn may_unenrol(&self, user: &User, ways: &[ProofMethod]) -> Result<()> {
+        let (removed, remaining): (Vec<ProofMethod>, Vec<ProofMethod>) = enrolled(user)
             .into_iter()
             .partition(|way| ways.contains(way));
-        if gone.is_empty() {
+        if removed.is_empty() {
             return Err(refuse(MFA_NOT_ENABLED));
         }
         // If a second factor is required, text messages alone are not enough.
-        let needed = self.config.auth.mfa.required && left.iter().all(|way| *way == Way::Sms);
+        let needed =
+            self.config.auth.mfa.required && remaining.iter().all(|way| *way == ProofMethod::Sms);
         if needed {
             Err(refuse(MFA_REQUIRED))
         } else {
@@ -184,23 +192,24 @@ impl Core {
         }
     }
 
-    /// Stores that an account has more or fewer passkeys, if nothing else depends on it.
+    /// Stores whether the account has passkeys as a factor, and increments the version of its
+    /// factors.
     ///
     /// # Errors
     /// 409 if the account changed since it was read; 401 if the session has ended.
-    pub(crate) async fn note_passkeys(
+    pub(crate) async fn update_passkey_factor(
         &self,
         cx: &Cx,
         client: &Client,
         user: &User,
-        any: bool,
+        has_passkeys: bool,
         session: &str,
     ) -> Result<()> {
-        let mut methods: Vec<Way> = enrolled(user)
+        let mut methods: Vec<ProofMethod> = enrolled(user)
             .into_iter()
-            .filter(|way| *way != Way::Webauthn)
+            .filter(|way| *way != ProofMethod::Webauthn)
             .collect();
-        methods.extend(any.then_some(Way::Webauthn));
+        methods.extend(has_passkeys.then_some(ProofMethod::Webauthn));
         self.set_methods(cx, client, user, &methods, Some(session))
             .await
     }
@@ -213,10 +222,10 @@ impl Core {
         cx: &Cx,
         client: &Client,
         user: &User,
-        methods: &[Way],
+        methods: &[ProofMethod],
         session: Option<&str>,
     ) -> Result<()> {
-        let names = Way::METHODS
+        let names = ProofMethod::METHODS
             .iter()
             .filter(|way| methods.contains(way))
             .map(|way| way.name().to_owned())
@@ -232,15 +241,19 @@ impl Core {
             .map_err(conflict)?;
         if let Some(session) = session {
             let added = methods.iter().any(|way| !enrolled(user).contains(way));
-            self.go_on_proved(cx, client, user, session, added).await?;
+            self.keep_sessions_proved(cx, client, user, session, added)
+                .await?;
         }
-        self.parts.tokens.void(cx, &user.id, WAITING).await
+        self.parts
+            .tokens
+            .void(cx, &user.id, FACTOR_CHALLENGES)
+            .await
     }
 
     /// Marks sessions as having proved a factor under the next `mfa_version`. The session of the
     /// change is marked if it had proved one before or if it set up the first. If a factor was
     /// `added` to existing ones, all sessions that had proved one are marked.
-    async fn go_on_proved(
+    async fn keep_sessions_proved(
         &self,
         cx: &Cx,
         client: &Client,
@@ -258,8 +271,9 @@ impl Core {
         }
         for one in all {
             let own = one.handle == session;
-            let had = one.proved_factors == Some(user.mfa_version) && (own || (added && !first));
-            if had || (own && first) {
+            let stays_proved =
+                one.proved_factors == Some(user.mfa_version) && (own || (added && !first));
+            if stays_proved || (own && first) {
                 let patch = SessionPatch {
                     proved_factors: Some(Some(user.mfa_version + 1)),
                     ..SessionPatch::default()
@@ -274,22 +288,22 @@ impl Core {
         Ok(())
     }
 
-    /// Stores the data of a factor, in place of earlier data.
+    /// Stores the data of a factor, which replaces earlier data.
     ///
     /// # Errors
     /// If it cannot be stored.
-    pub(crate) async fn keep_factor(
+    pub(crate) async fn store_factor(
         &self,
         cx: &Cx,
         user: &User,
-        way: Way,
+        way: ProofMethod,
         value: &[u8],
         step: Option<i64>,
         now: Timestamp,
     ) -> Result<()> {
         let factors = &self.parts.factors;
         let seal = |id: &str| self.parts.keys.seal(factor_place(id), value);
-        match factors.of_way(cx, user.id.clone(), way).await? {
+        match factors.factor_of_user(cx, user.id.clone(), way).await? {
             Some(factor) => {
                 let patch = FactorPatch {
                     sealed: Some(seal(&factor.id)?),
@@ -329,7 +343,7 @@ impl Core {
         user: &User,
     ) -> Result<Vec<SecretText>> {
         self.drop_recovery_codes(cx, user, None).await?;
-        let mut shown = Vec::new();
+        let mut texts = Vec::new();
         for _ in 0..self.config.auth.mfa.recovery_codes {
             let code = RecoveryCode::generate(&*self.env.rng)?;
             let mac = code.stored(&self.parts.keys, &user.id);
@@ -339,12 +353,12 @@ impl Core {
                 created_at: cx.now(),
             };
             self.parts.codes.create(cx, new).await?;
-            shown.push(code.shown());
+            texts.push(code.formatted());
         }
-        Ok(shown)
+        Ok(texts)
     }
 
-    /// Deletes recovery codes: all of them, or those that were created at a time or later.
+    /// Deletes recovery codes: all of them, or those that were created at `since` or later.
     async fn drop_recovery_codes(
         &self,
         cx: &Cx,
@@ -386,7 +400,7 @@ impl Core {
         self.audit(
             cx,
             client,
-            AuditEvent::to("auth:mfa.recovery_regenerated", &user.id),
+            AuditEvent::about("auth:mfa.recovery_regenerated", &user.id),
         )
         .await?;
         self.parts
@@ -405,7 +419,7 @@ impl Core {
     /// If something cannot be removed.
     pub(crate) async fn drop_unproved(&self, cx: &Cx, client: &Client, id: &str) -> Result<User> {
         self.drop_since(cx, client, id, Timestamp::MIN).await?;
-        self.parts.tokens.void(cx, id, BEGUN).await?;
+        self.parts.tokens.void(cx, id, SESSION_FLOWS).await?;
         self.devices.forget(cx, id).await?;
         let now = self
             .users
@@ -415,7 +429,7 @@ impl Core {
         if now.deletion_due_at.is_none() {
             return Ok(now);
         }
-        self.call_off(cx, client, &now).await
+        self.cancel_deletion_in(cx, client, &now).await
     }
 
     /// Removes what was added to an account since its sign-up, in the transaction in which a mailed
@@ -427,9 +441,9 @@ impl Core {
     /// # Errors
     /// If something cannot be removed.
     pub(crate) async fn drop_added(&self, cx: &Cx, client: &Client, user: &User) -> Result<()> {
-        self.parts.tokens.void(cx, &user.id, ADDING).await?;
+        self.parts.tokens.void(cx, &user.id, ADDING_FLOWS).await?;
         let since = later(user.created_at, 1);
-        let any = !self.passkeys.of(cx, &user.id).await?.is_empty()
+        let has_additions = !self.passkeys.of(cx, &user.id).await?.is_empty()
             || !self
                 .parts
                 .factors
@@ -443,16 +457,16 @@ impl Core {
                 .iter()
                 .any(|link| link.created_at >= since);
         // Without anything to remove, the account is not changed.
-        if any {
+        if has_additions {
             self.drop_since(cx, client, &user.id, since).await
         } else {
             Ok(())
         }
     }
 
-    /// Removes ways to sign in and second factors that were set up at a time or later, when another
-    /// person controlled the account. It runs in the transaction that returns the account to its
-    /// owner. The owner gets a mail at the restored address.
+    /// Removes ways to sign in and second factors that were set up at `since` or later, when
+    /// another person controlled the account. It runs in the transaction that returns the account
+    /// to its owner. The owner gets a mail at the restored address.
     ///
     /// # Errors
     /// If something cannot be removed.
@@ -469,33 +483,33 @@ impl Core {
             .await?
             .ok_or_else(linchpin::Error::not_found)?;
         self.remove_links_since(cx, client, &user, since).await?;
-        let (gone, left): (Vec<_>, Vec<_>) = self
+        let (removed, remaining): (Vec<_>, Vec<_>) = self
             .passkeys
             .of(cx, id)
             .await?
             .into_iter()
             .partition(|passkey| passkey.created_at >= since);
-        self.drop_passkeys(cx, client, &user, &gone).await?;
+        self.drop_passkeys(cx, client, &user, &removed).await?;
         let factors = self
             .parts
             .factors
             .factors_of(cx, id.to_owned(), PageArgs::default())
             .await?
             .items;
-        let mut ways: Vec<Way> = factors
+        let mut ways: Vec<ProofMethod> = factors
             .into_iter()
             .filter(|factor| factor.created_at >= since)
             .map(|factor| factor.way)
             .collect();
-        if left.is_empty() {
-            ways.push(Way::Webauthn);
+        if remaining.is_empty() {
+            ways.push(ProofMethod::Webauthn);
         }
         if since < user.created_at {
             // Codes by mail have no record with a time. They count as being as old as the account.
-            ways.push(Way::EmailOtp);
+            ways.push(ProofMethod::EmailOtp);
         }
-        // In both cases the version of the factors changes, which ends the trust in devices. Some
-        // may belong to the other person.
+        // Even if there is no factor to remove, the version of the factors changes, which ends the
+        // trust in devices. Some of them may belong to the other person.
         self.unenrol(cx, client, &user, &ways, By::Proof).await?;
         self.drop_recovery_codes(cx, &user, Some(since)).await
     }
@@ -521,7 +535,10 @@ impl Core {
         }
         let by = By::Administrator(by);
         let done = cx
-            .transaction(async |cx| self.unenrol(cx, client, &user, &Way::METHODS, by).await)
+            .transaction(async |cx| {
+                self.unenrol(cx, client, &user, &ProofMethod::METHODS, by)
+                    .await
+            })
             .await;
         self.checks.forget(id);
         done?;

@@ -1,8 +1,8 @@
 //! The check of a factor: one place for the second factor of a sign-in, for the step-up, and for a
 //! proof in a body.
 //!
-//! A check has two steps. `judge` checks the factor and changes nothing. `spend` uses it up, in the
-//! transaction that needs the proof. So a proof stays unused if a hook or a rule refuses the
+//! A check has two steps. `check_factor` checks the factor and does not use it up. `spend` does, in
+//! the transaction that needs the proof. So a proof stays unused if a hook or a rule refuses the
 //! request, and of many concurrent requests with the same proof one succeeds.
 
 use linchpin::seal::Place;
@@ -15,7 +15,7 @@ use crate::entities::User;
 use crate::error::{INVALID_CODE, refuse};
 use crate::mail::MailKind;
 use crate::mfa::entity::{Factor, FactorPatch, factor};
-use crate::mfa::{Challenge, Factors, Tried, Way, must_enrol};
+use crate::mfa::{Challenge, Factors, ProofMethod, SuppliedFactor, must_enrol};
 use crate::password::{Password, Verdict};
 use crate::recovery::RecoveryCode;
 use crate::secret::{SecretBytes, SecretText};
@@ -23,9 +23,9 @@ use crate::secret::{SecretBytes, SecretText};
 /// A factor that was correct. The caller also consumes the challenge of the request; a sent code
 /// needs nothing else.
 #[must_use]
-pub(crate) struct Right(Cost);
+pub(crate) struct CorrectFactor(Cost);
 
-/// What must be written to use up the factor.
+/// The write that uses up the factor.
 enum Cost {
     Nothing,
     /// The time step of an authenticator app. Codes of earlier steps are invalid afterwards.
@@ -39,7 +39,7 @@ enum Cost {
     Passkey(Box<Used>),
 }
 
-impl Right {
+impl CorrectFactor {
     /// Whether it is a passkey that did not verify its user, which proves possession only.
     pub(crate) fn is_bare_passkey(&self) -> bool {
         matches!(&self.0, Cost::Passkey(used) if !used.asserted.flags.user_verified)
@@ -79,7 +79,7 @@ impl Right {
                 }
             }
             Cost::Recovery(macs) => core.use_recovery_code(cx, client, user, macs).await,
-            Cost::Passkey(used) => match core.note_use(cx, client, used).await {
+            Cost::Passkey(used) => match core.store_passkey_use(cx, client, used).await {
                 Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {
                     Err(refuse(INVALID_CODE))
                 }
@@ -91,7 +91,7 @@ impl Right {
 
 impl Core {
     /// The second factors of an account.
-    pub(crate) fn methods(&self, user: &User) -> Vec<Way> {
+    pub(crate) fn methods(&self, user: &User) -> Vec<ProofMethod> {
         Factors::of(&self.config).methods(user)
     }
 
@@ -105,31 +105,32 @@ impl Core {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub(crate) async fn ways(&self, cx: &Cx, user: &User) -> Result<Vec<Way>> {
+    pub(crate) async fn proof_methods(&self, cx: &Cx, user: &User) -> Result<Vec<ProofMethod>> {
         let mut ways = self.methods(user);
         if ways.is_empty() {
             return Ok(self
                 .takes_password(user)
-                .then_some(Way::Password)
+                .then_some(ProofMethod::Password)
                 .into_iter()
                 .collect());
         }
         if self.recovery_codes_left(cx, user).await? > 0 {
-            ways.push(Way::Recovery);
+            ways.push(ProofMethod::Recovery);
         }
         Ok(ways)
     }
 
     /// Whether this method proves the owner of the account.
-    pub(crate) fn counts(&self, user: &User, way: Way) -> bool {
+    pub(crate) fn is_accepted_proof(&self, user: &User, way: ProofMethod) -> bool {
         let methods = self.methods(user);
         match way {
-            Way::Password => methods.is_empty() && self.takes_password(user),
-            Way::Recovery => !methods.is_empty(),
+            ProofMethod::Password => methods.is_empty() && self.takes_password(user),
+            ProofMethod::Recovery => !methods.is_empty(),
             method => methods.contains(&method),
         }
     }
 
+    /// Whether a password proves the owner of the account.
     pub(crate) fn takes_password(&self, user: &User) -> bool {
         self.config.auth.password.enabled && user.password_hash.is_some()
     }
@@ -139,30 +140,29 @@ impl Core {
     ///
     /// # Errors
     /// If it cannot be checked.
-    pub(crate) async fn judge(
+    pub(crate) async fn check_factor(
         &self,
         client: &Client,
         user: &User,
-        tried: &Tried,
+        tried: &SuppliedFactor,
         challenge: Option<&Challenge>,
-    ) -> Result<Option<Right>> {
+    ) -> Result<Option<CorrectFactor>> {
         let cx = client.cx();
         match tried {
-            Tried::Password(typed) => Ok(self
+            SuppliedFactor::Password(typed) => Ok(self
                 .is_password(user, typed)
                 .await?
-                .then_some(Right(Cost::Nothing))),
-            Tried::Totp(typed) => self.judge_totp(&cx, user, typed).await,
-            Tried::Recovery(typed) => self.judge_recovery(&cx, user, typed).await,
-            Tried::Sent(way, typed) => {
-                Ok(challenge.and_then(|challenge| self.judge_sent(client, *way, typed, challenge)))
-            }
-            Tried::Webauthn(response) => match challenge {
+                .then_some(CorrectFactor(Cost::Nothing))),
+            SuppliedFactor::Totp(typed) => self.check_totp(&cx, user, typed).await,
+            SuppliedFactor::Recovery(typed) => self.check_recovery_code(&cx, user, typed).await,
+            SuppliedFactor::Sent(way, typed) => Ok(challenge
+                .and_then(|challenge| self.check_sent_code(client, *way, typed, challenge))),
+            SuppliedFactor::Webauthn(response) => match challenge {
                 Some(challenge) => {
                     let used = self
-                        .judge_second_passkey(client, user, response, challenge)
+                        .check_second_passkey(client, user, response, challenge)
                         .await?;
-                    Ok(used.map(|used| Right(Cost::Passkey(Box::new(used)))))
+                    Ok(used.map(|used| CorrectFactor(Cost::Passkey(Box::new(used)))))
                 }
                 None => Ok(None),
             },
@@ -174,9 +174,9 @@ impl Core {
     /// # Errors
     /// 503 if too many checks are waiting.
     pub(crate) async fn is_password(&self, user: &User, typed: &SecretText) -> Result<bool> {
-        let most = usize::try_from(self.config.auth.password.max_length).unwrap_or(128);
+        let max_length = usize::try_from(self.config.auth.password.max_length).unwrap_or(128);
         // A text that cannot be a password is a wrong password.
-        let Ok(password) = Password::tried(typed, most) else {
+        let Ok(password) = Password::for_check(typed, max_length) else {
             return Ok(false);
         };
         Ok(matches!(
@@ -187,11 +187,16 @@ impl Core {
         ))
     }
 
-    async fn judge_totp(&self, cx: &Cx, user: &User, typed: &SecretText) -> Result<Option<Right>> {
+    async fn check_totp(
+        &self,
+        cx: &Cx,
+        user: &User,
+        typed: &SecretText,
+    ) -> Result<Option<CorrectFactor>> {
         let Some(factor) = self
             .parts
             .factors
-            .of_way(cx, user.id.clone(), Way::Totp)
+            .factor_of_user(cx, user.id.clone(), ProofMethod::Totp)
             .await?
         else {
             return Ok(None);
@@ -205,15 +210,15 @@ impl Core {
             cx.now(),
             factor.last_step,
         );
-        Ok(step.map(|step| Right(Cost::Step { factor, step })))
+        Ok(step.map(|step| CorrectFactor(Cost::Step { factor, step })))
     }
 
-    async fn judge_recovery(
+    async fn check_recovery_code(
         &self,
         cx: &Cx,
         user: &User,
         typed: &SecretText,
-    ) -> Result<Option<Right>> {
+    ) -> Result<Option<CorrectFactor>> {
         let Some(code) = RecoveryCode::parse(typed.expose()) else {
             return Ok(None);
         };
@@ -226,28 +231,28 @@ impl Core {
                 .await?
                 .is_some()
             {
-                return Ok(Some(Right(Cost::Recovery(macs))));
+                return Ok(Some(CorrectFactor(Cost::Recovery(macs))));
             }
         }
         Ok(None)
     }
 
-    fn judge_sent(
+    fn check_sent_code(
         &self,
         client: &Client,
-        way: Option<Way>,
+        way: Option<ProofMethod>,
         typed: &SecretText,
         challenge: &Challenge,
-    ) -> Option<Right> {
+    ) -> Option<CorrectFactor> {
         let sent = challenge.pending.sent.as_ref()?;
-        let meant = way.is_none_or(|way| way == sent.way) && client.now.millis() < sent.until;
+        let is_expected = way.is_none_or(|way| way == sent.way) && client.now.millis() < sent.until;
         let right = crate::otp::matches(
             &self.parts.keys,
-            &challenge.one.id,
+            &challenge.one_time.id,
             typed.expose(),
             &sent.mac,
         );
-        (meant && right).then_some(Right(Cost::Nothing))
+        (is_expected && right).then_some(CorrectFactor(Cost::Nothing))
     }
 
     /// Decrypts the data of a factor. `None` if it cannot be read, because it was changed outside
@@ -293,7 +298,7 @@ impl Core {
                 self.audit(
                     cx,
                     client,
-                    AuditEvent::to("auth:mfa.recovery_used", &user.id).details(details),
+                    AuditEvent::about("auth:mfa.recovery_used", &user.id).details(details),
                 )
                 .await?;
                 return self
@@ -312,7 +317,7 @@ impl Core {
     }
 }
 
-/// The place of a factor's secret, which is part of its encryption.
+/// The place of a factor's secret. The secret can be decrypted only at this place.
 pub(crate) fn factor_place(id: &str) -> Place<'_> {
     Place::of(factor::sealed, id)
 }

@@ -5,12 +5,12 @@ use linchpin::{Error, Result};
 use serde_json::json;
 
 use crate::core::{AuditEvent, Client, Core};
-use crate::session::Known;
+use crate::session::CheckedSession;
 
 /// Seconds between two equal audit entries, because anyone can cause any number of them.
-const ONCE_IN: u32 = 60;
+const AUDIT_INTERVAL: u32 = 60;
 /// Maximum length of a stored path in characters.
-const PATH: usize = 200;
+const MAX_PATH_CHARS: usize = 200;
 
 impl Core {
     /// Checks that no page of a foreign origin sent a request that opens a session.
@@ -35,20 +35,20 @@ impl Core {
     pub(crate) async fn forged(
         &self,
         client: &Client,
-        known: Option<&Known>,
+        known: Option<&CheckedSession>,
         path: &str,
         refusal: Error,
     ) -> Error {
-        let path: String = path.chars().take(PATH).collect();
+        let path: String = path.chars().take(MAX_PATH_CHARS).collect();
         let user = known.map(|known| known.user_id.as_str());
-        let of = [
+        let mark = [
             "auth:csrf.failed",
-            &client.counted(),
+            &client.limit_key(),
             &path,
             user.unwrap_or_default(),
         ];
         let noted = async {
-            if !self.limiter.is_first(&of, ONCE_IN).await? {
+            if !self.limiter.is_first(&mark, AUDIT_INTERVAL).await? {
                 return Ok(());
             }
             let happened = AuditEvent {

@@ -32,9 +32,9 @@ impl Core {
         let added = client
             .cx()
             .transaction(async |cx| {
-                let linked = self.hold_now(cx, user).await?;
+                let linked = self.lock_current(cx, user).await?;
                 if let Some(asked) = asked
-                    && !self.may_ask(cx, client, asked).await?
+                    && !self.may_request_link(cx, client, asked).await?
                 {
                     return Err(refuse(INVALID_STATE));
                 }
@@ -80,7 +80,7 @@ impl Core {
                 proof.spend(self, cx, client, user).await?;
                 // Locks the account: if two ways to sign in are removed at once, one request gets a
                 // conflict.
-                self.hold(cx, user).await.map_err(conflict)?;
+                self.lock_unchanged(cx, user).await.map_err(conflict)?;
                 self.remove_link(cx, link).await?;
                 self.parts
                     .tokens
@@ -89,7 +89,7 @@ impl Core {
                 self.audit(
                     cx,
                     client,
-                    AuditEvent::to("auth:oauth.unlinked", &user.id)
+                    AuditEvent::about("auth:oauth.unlinked", &user.id)
                         .details(json!({ "provider": provider.id })),
                 )
                 .await?;

@@ -38,7 +38,7 @@ impl Core {
         self.audit(
             cx,
             client,
-            AuditEvent::to("auth:oauth.linked", user).details(json!({ "provider": provider })),
+            AuditEvent::about("auth:oauth.linked", user).details(json!({ "provider": provider })),
         )
         .await
     }
@@ -123,7 +123,7 @@ impl Core {
             .await
     }
 
-    /// Removes the links that were added at a time or later, and pending provider flows, in the
+    /// Removes the links that were added at `since` or later, and pending provider flows, in the
     /// caller's transaction.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                AuditEvent::to("auth:oauth.unlinked", &user.id)
+                AuditEvent::about("auth:oauth.unlinked", &user.id)
                     .details(json!({ "provider": link.provider })),
             )
             .await?;

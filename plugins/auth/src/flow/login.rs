@@ -1,4 +1,4 @@
-//! From a proof to a session. No other code opens a session.
+//! Opens a session after a proof. No other code opens a session.
 
 use linchpin::http::Reply;
 use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
@@ -13,7 +13,7 @@ use crate::error::{
 };
 use crate::hooks::SignIn;
 use crate::mail::MailKind;
-use crate::mfa::{Begun, Pending, Way};
+use crate::mfa::{FirstFactor, Pending, ProofMethod};
 use crate::secret::SecretText;
 use crate::session::sid;
 
@@ -33,7 +33,7 @@ pub(crate) struct Proved {
 /// The method of sessions that the app opens on behalf of a user.
 pub(crate) const SERVICE: &str = "service";
 
-/// The first methods of a sign-in. A challenge contains one of these names.
+/// The names of the first factors of a sign-in. A challenge contains one of them.
 const METHODS: [&str; 5] = [
     "password",
     "magicLink",
@@ -43,17 +43,18 @@ const METHODS: [&str; 5] = [
 ];
 
 /// A session that is about to be opened.
-pub(super) struct Opening {
+pub(super) struct PendingSession {
     user: User,
     method: &'static str,
     amr: Vec<String>,
     aal: i64,
     /// The second factor.
-    second: Option<Way>,
-    /// Whether the account has no other factor to prove.
-    is_all: bool,
+    second: Option<ProofMethod>,
+    /// Whether the first factor is the only proof of the account, so that a step-up could only
+    /// repeat it.
+    is_only_factor: bool,
     /// Whether the device is trusted from now on.
-    trusts: bool,
+    trusts_device: bool,
     /// Whether a user's device signs in; false if the app itself does.
     on_device: bool,
     status: u16,
@@ -67,8 +68,8 @@ struct Opened {
     device: Option<SecretText>,
 }
 
-impl Opening {
-    /// After the first factor, or after a proof that counts as two.
+impl PendingSession {
+    /// A session after the first factor, or after a proof that counts as two.
     fn primary(proved: Proved) -> Self {
         let Proved {
             user,
@@ -83,15 +84,20 @@ impl Opening {
             amr: amr.iter().map(|how| (*how).to_owned()).collect(),
             aal,
             second: None,
-            is_all: false,
-            trusts: false,
+            is_only_factor: false,
+            trusts_device: false,
             on_device: true,
             status,
         }
     }
 
-    /// After the second factor.
-    pub(super) fn second(user: &User, pending: &Pending, way: Way, trusts: bool) -> Self {
+    /// A session after the second factor.
+    pub(super) fn second(
+        user: &User,
+        pending: &Pending,
+        way: ProofMethod,
+        trusts_device: bool,
+    ) -> Self {
         let begun = pending.begun.as_ref();
         let method = METHODS
             .into_iter()
@@ -109,8 +115,8 @@ impl Opening {
             amr,
             aal: 2,
             second: Some(way),
-            is_all: false,
-            trusts,
+            is_only_factor: false,
+            trusts_device,
             on_device: true,
             status: 200,
         }
@@ -138,31 +144,33 @@ impl Core {
         proved: Proved,
         passkey: Option<&str>,
     ) -> Result<Reply> {
-        let begun = Begun::by(proved.method, proved.amr, passkey);
+        let begun = FirstFactor::by(proved.method, proved.amr, passkey);
         let methods = self.missing_factors(client, &proved, &begun).await?;
         if !methods.is_empty() {
-            return self.ask_second(client, &proved.user, begun, &methods).await;
+            return self
+                .require_second_factor(client, &proved.user, begun, &methods)
+                .await;
         }
-        let is_all = passkey.is_some()
+        let is_only_factor = passkey.is_some()
             && self
                 .has_one_passkey_alone(&client.cx(), &proved.user)
                 .await?;
         self.open_session(
             client,
-            Opening {
-                is_all,
-                ..Opening::primary(proved)
+            PendingSession {
+                is_only_factor,
+                ..PendingSession::primary(proved)
             },
             async |_| Ok(()),
         )
         .await
     }
 
-    /// Runs the hook `pre_login` for an account that is known before an identifier is typed.
+    /// Runs the hook `pre_login` for a sign-in without a typed identifier.
     ///
     /// # Errors
     /// The refusal of the hook; 504 `hook_timeout`.
-    pub(crate) async fn ask_before(
+    pub(crate) async fn run_pre_login(
         &self,
         client: &Client,
         method: &'static str,
@@ -176,7 +184,7 @@ impl Core {
             amr: Vec::new(),
         };
         self.hooks
-            .ask(&self.hook_cx(client), &sign_in, |hooks, cx, input| {
+            .run_pre(&self.hook_cx(client), &sign_in, |hooks, cx, input| {
                 hooks.pre_login(cx, input)
             })
             .await
@@ -185,10 +193,10 @@ impl Core {
     /// Opens a session for the app on behalf of a user. An account that cannot sign in is refused.
     ///
     /// # Errors
-    /// The errors of [`Core::complete_primary`] and [`Core::ask_before`]; 403 `mfa_required` if the
-    /// account needs a second factor.
+    /// The errors of [`Core::complete_primary`] and [`Core::run_pre_login`]; 403 `mfa_required` if
+    /// the account needs a second factor.
     pub(crate) async fn open_for(&self, client: &Client, user: User) -> Result<Tokens> {
-        self.ask_before(client, SERVICE, &user).await?;
+        self.run_pre_login(client, SERVICE, &user).await?;
         let proved = Proved {
             user,
             method: SERVICE,
@@ -197,28 +205,33 @@ impl Core {
             status: 200,
         };
         if !self
-            .missing_factors(client, &proved, &Begun::by(proved.method, proved.amr, None))
+            .missing_factors(
+                client,
+                &proved,
+                &FirstFactor::by(proved.method, proved.amr, None),
+            )
             .await?
             .is_empty()
         {
             return Err(refuse(MFA_REQUIRED));
         }
-        let opening = Opening {
+        let opening = PendingSession {
             on_device: false,
-            ..Opening::primary(proved)
+            ..PendingSession::primary(proved)
         };
-        self.opened(client, &opening, async |_| Ok(()))
+        self.create_session(client, &opening, async |_| Ok(()))
             .await
             .map(|opened| opened.tokens)
     }
 
-    /// The second factors of which one must follow a proof. Empty if none is needed.
+    /// The second factors that can complete the sign-in; the user proves one of them. Empty if none
+    /// is needed.
     async fn missing_factors(
         &self,
         client: &Client,
         proved: &Proved,
-        begun: &Begun,
-    ) -> Result<Vec<Way>> {
+        begun: &FirstFactor,
+    ) -> Result<Vec<ProofMethod>> {
         let user = &proved.user;
         if user.suspended_at.is_some() {
             return Err(refuse(ACCOUNT_SUSPENDED));
@@ -260,21 +273,21 @@ impl Core {
     pub(super) async fn open_session(
         &self,
         client: &Client,
-        opening: Opening,
+        opening: PendingSession,
         spend: impl AsyncFnOnce(&Cx) -> Result<()>,
     ) -> Result<Reply> {
         let Opened {
             tokens,
             sid,
             device,
-        } = self.opened(client, &opening, spend).await?;
+        } = self.create_session(client, &opening, spend).await?;
         let mut authenticated = self.authenticated(&opening.user, &tokens);
         let in_body = self.config.auth.session.transport.bodies();
         authenticated.device_token = device
             .as_ref()
             .filter(|_| in_body)
             .map(|token| token.expose().to_owned());
-        let reply = self.carry(
+        let reply = self.attach_tokens(
             Reply::sparse(opening.status, &authenticated)?,
             &tokens,
             &sid,
@@ -286,21 +299,23 @@ impl Core {
         })
     }
 
-    async fn opened(
+    /// Stores a new session, its device and the audit in one transaction, together with `spend`.
+    /// Then it ends surplus sessions and runs the hook `post_login`.
+    async fn create_session(
         &self,
         client: &Client,
-        opening: &Opening,
+        opening: &PendingSession,
         spend: impl AsyncFnOnce(&Cx) -> Result<()>,
     ) -> Result<Opened> {
         let cx = client.cx();
-        let Opening {
+        let PendingSession {
             user,
             method,
             amr,
             aal,
             second,
-            is_all,
-            trusts,
+            is_only_factor,
+            trusts_device,
             on_device,
             ..
         } = opening;
@@ -320,7 +335,7 @@ impl Core {
             step_up_at: (*aal >= 2).then_some(client.now),
             step_up_by: *second,
             // The transaction below checks that the account still has this version.
-            proved_factors: (*aal >= 2 || *is_all).then_some(user.mfa_version),
+            proved_factors: (*aal >= 2 || *is_only_factor).then_some(user.mfa_version),
             last_active_at: client.now,
             expires_at: Some(later(client.now, millis(self.config.absolute_seconds()))),
             ip: client.ip.map(|ip| ip.to_string()),
@@ -350,7 +365,8 @@ impl Core {
                     return Err(refuse(INVALID_CREDENTIALS));
                 }
                 let token = if *on_device {
-                    self.on_device(cx, client, user, known, *trusts).await?
+                    self.record_device(cx, client, user, known, *trusts_device)
+                        .await?
                 } else {
                     None
                 };
@@ -358,13 +374,13 @@ impl Core {
                 self.audit(
                     cx,
                     client,
-                    AuditEvent::to("auth:session.created", &user.id).session(&handle),
+                    AuditEvent::about("auth:session.created", &user.id).session(&handle),
                 )
                 .await?;
                 self.audit(
                     cx,
                     client,
-                    AuditEvent::to("auth:login", &user.id)
+                    AuditEvent::about("auth:login", &user.id)
                         .session(&handle)
                         .details(details),
                 )
@@ -372,7 +388,7 @@ impl Core {
                 Ok((session, token))
             })
             .await?;
-        self.keep_within(&cx, client, &user.id).await?;
+        self.end_oldest_sessions(&cx, client, &user.id).await?;
         let session = self.with_claims(&cx, client, session, method).await?;
         let tokens = self.tokens(&session, &sid, client.now)?;
         Ok(Opened {
@@ -384,21 +400,21 @@ impl Core {
 
     /// Updates the device of a sign-in. For a device that is new to the account it returns a token
     /// and mails the owner, unless the account is new or there were many such mails.
-    async fn on_device(
+    async fn record_device(
         &self,
         cx: &Cx,
         client: &Client,
         user: &User,
         known: Option<Device>,
-        trusts: bool,
+        trusts_device: bool,
     ) -> Result<Option<SecretText>> {
         let (device, token) = match known {
             Some(device) => {
-                self.devices.seen(cx, &device).await?;
+                self.devices.update_last_seen(cx, &device).await?;
                 (device, None)
             }
             None => {
-                let notified = self.devices.is_news(cx, user).await?;
+                let notified = self.devices.should_notify(cx, user).await?;
                 if notified {
                     let device = device::name(client.user_agent.as_deref());
                     self.parts
@@ -416,7 +432,7 @@ impl Core {
             }
         };
         let trusted = self.config.auth.mfa.trust_device_seconds;
-        if trusts && trusted > 0 {
+        if trusts_device && trusted > 0 {
             self.devices.trust(cx, &device, user, trusted).await?;
         }
         Ok(token)
@@ -443,13 +459,17 @@ impl Core {
         };
         // The user or the hook ended the session meanwhile. An ended session gets no token; the
         // response is that of any sign-in during a concurrent change.
-        let over = || refuse(INVALID_CREDENTIALS);
+        let session_ended = || refuse(INVALID_CREDENTIALS);
         let Some(claims) = self.hooks.claims(&self.hook_cx(client), &input).await else {
-            let there = self.hooks.are_none()
+            let is_live_now = self.hooks.is_empty()
                 || self
                     .is_live(cx, client, &session.handle, &session.user_id)
                     .await?;
-            return if there { Ok(session) } else { Err(over()) };
+            return if is_live_now {
+                Ok(session)
+            } else {
+                Err(session_ended())
+            };
         };
         let patch = SessionPatch {
             custom_claims: Some(Some(Value::Object(claims))),
@@ -460,7 +480,7 @@ impl Core {
             .update(cx, session.handle.clone(), patch, None)
             .await
         {
-            Err(error) if error.code() == Code::NotFound => Err(over()),
+            Err(error) if error.code() == Code::NotFound => Err(session_ended()),
             Err(error) => {
                 let request_id = client.request_id.as_str();
                 tracing::warn!(hook = "post_login", request_id, error = ?error, "the claims were not stored; the sign-in continues without them");
@@ -471,13 +491,13 @@ impl Core {
     }
 
     /// Ends the oldest sessions of a user that exceed the maximum. Each sign-in runs this after its
-    /// own session is stored. So the last one sees all sessions, and all agree on which are the
-    /// oldest.
-    async fn keep_within(&self, cx: &Cx, client: &Client, user: &str) -> Result<()> {
-        let most = usize::try_from(self.config.auth.session.max_per_user).unwrap_or(usize::MAX);
+    /// own session is stored, so the last of several concurrent sign-ins sees all sessions. All of
+    /// them agree on which sessions are the oldest.
+    async fn end_oldest_sessions(&self, cx: &Cx, client: &Client, user: &str) -> Result<()> {
+        let max = usize::try_from(self.config.auth.session.max_per_user).unwrap_or(usize::MAX);
         let mut sessions = self.sessions_of(cx, user).await?;
         sessions.sort_by_key(|session| std::cmp::Reverse(age(session)));
-        for session in sessions.into_iter().skip(most) {
+        for session in sessions.into_iter().skip(max) {
             self.end(cx, client, &session, Reason::Evicted).await?;
         }
         Ok(())

@@ -1,10 +1,9 @@
-//! Flows: from each kind of proof to a session, and to the end of a session.
+//! Flows: they turn each kind of proof into a session, change accounts, and end sessions.
 
 mod admin;
 mod attempt;
 mod challenge;
 mod concealed;
-mod courier;
 mod create;
 mod deletion;
 mod email;
@@ -12,13 +11,14 @@ mod end;
 mod enrol;
 mod factors;
 mod forged;
-mod hold;
 #[cfg(feature = "providers")]
 mod linking;
 mod links;
+mod lock;
 mod login;
 #[cfg(feature = "providers")]
 pub(crate) mod oauth;
+mod outbox_tasks;
 mod parts;
 pub(crate) mod passkeys;
 mod password;
@@ -40,14 +40,14 @@ use crate::entities::{Session, User};
 use crate::routes::shapes::{Authenticated, Reissued};
 use crate::session::{csrf, refresh};
 
-pub(crate) use admin::not_oneself;
+pub(crate) use admin::own_account_error;
 pub(crate) use challenge::Answer;
-pub(crate) use courier::Courier;
 pub(crate) use create::NewAccount;
 pub(crate) use deletion::Purge;
 pub(crate) use end::Reason;
 pub(crate) use enrol::By;
 pub(crate) use login::{Proved, SERVICE};
+pub(crate) use outbox_tasks::OutboxTasks;
 pub(crate) use parts::{Parts, To};
 pub(crate) use password::Cause;
 pub(crate) use proof::{Need, Proof};
@@ -101,16 +101,16 @@ impl Core {
         claims.insert("exp".to_owned(), json!(seconds(expires_at)));
         // The plugin's own claims come last, so that the app's claims cannot replace them.
         let mut all = custom;
-        let bare = (!all.is_empty()).then(|| claims.clone());
+        let own_claims = (!all.is_empty()).then(|| claims.clone());
         all.append(&mut claims);
         let access = self.signing.sign(all)?;
-        let for_cookie = match bare {
-            Some(bare) if !self.cookies.fits(&access) => {
+        let for_cookie = match own_claims {
+            Some(own_claims) if !self.cookies.fits(&access) => {
                 tracing::warn!(
                     user = session.user_id,
                     "the token with custom claims is too long for a cookie; its cookie has no custom claims"
                 );
-                Some(self.signing.sign(bare)?)
+                Some(self.signing.sign(own_claims)?)
             }
             _ => None,
         };
@@ -132,11 +132,12 @@ impl Core {
         })
     }
 
-    /// Puts the tokens in the body, in cookies, or both, by the transport.
+    /// Sets the cookies of the tokens, if the transport uses cookies. The caller has put the tokens
+    /// in the body.
     ///
     /// # Errors
-    /// If there is no randomness.
-    pub(crate) fn carry(
+    /// If the random source fails.
+    pub(crate) fn attach_tokens(
         &self,
         reply: Reply,
         tokens: &Tokens,
@@ -148,7 +149,11 @@ impl Core {
         let csrf = csrf::make(&self.env, &self.ring, sid)?;
         let refresh = match tokens.refresh.as_deref() {
             Some(token) => {
-                let given = csrf::make(&self.env, &self.ring, &csrf::renewing(&tokens.handle))?;
+                let given = csrf::make(
+                    &self.env,
+                    &self.ring,
+                    &csrf::refresh_subject(&tokens.handle),
+                )?;
                 Some((token, given, seconds(tokens.refresh_until)))
             }
             None => None,
@@ -160,7 +165,7 @@ impl Core {
     }
 
     /// The response of a sign-up whose address must be verified first.
-    pub(crate) fn pending(user: &User) -> Authenticated {
+    pub(crate) fn pending_verification(user: &User) -> Authenticated {
         Authenticated {
             token: String::new(),
             user_id: user.id.clone(),
@@ -204,7 +209,7 @@ impl Core {
             step_up_at,
             expires_at: tokens.expires_at,
         };
-        self.carry(Reply::sparse(200, &reissued)?, &tokens, sid, client.now)
+        self.attach_tokens(Reply::sparse(200, &reissued)?, &tokens, sid, client.now)
     }
 
     /// The response of a completed sign-in.
@@ -233,7 +238,7 @@ impl Core {
     /// Random bytes as text.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// If the random source fails.
     pub(crate) fn random_text<const N: usize>(&self) -> Result<String> {
         Ok(URL_SAFE_NO_PAD.encode(self.env.random::<N>()?))
     }

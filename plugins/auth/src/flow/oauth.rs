@@ -25,15 +25,15 @@ use crate::return_target::ReturnTarget;
 use crate::secret::same;
 
 /// Time for the sign-in at the provider.
-const AWAY: Duration = Duration::from_mins(10);
+const FLOW_LIFETIME: Duration = Duration::from_mins(10);
 /// Lifetime of the one-time code.
-const REDEEMABLE: Duration = Duration::from_mins(1);
+const CODE_LIFETIME: Duration = Duration::from_mins(1);
 
 const METHOD: &str = "oauth";
 
 /// The encrypted state of a sign-in at a provider.
 #[derive(Serialize, Deserialize)]
-struct Trip {
+struct FlowState {
     provider: String,
     target: String,
     nonce: String,
@@ -41,13 +41,13 @@ struct Trip {
     /// The code challenge of the app's own client, which proves at the exchange that it started the
     /// flow.
     challenge: Option<String>,
-    browser: Sent,
+    browser: BrowserHashes,
     link: Option<LinkFor>,
 }
 
-/// The browser that was sent away: SHA-256 of its marks.
+/// The browser that was redirected to the provider: SHA-256 of its marks.
 #[derive(Clone, Serialize, Deserialize)]
-struct Sent {
+struct BrowserHashes {
     flow: String,
     host: String,
 }
@@ -56,15 +56,15 @@ struct Sent {
 pub(crate) struct Marks {
     /// A value for this flow.
     pub(crate) flow: String,
-    /// A value for this host only. A sibling domain can plant the other one, so that a user who
-    /// follows its link would return in place of another person.
+    /// A value for this host only, which a sibling domain cannot set. A sibling domain can set
+    /// `flow`, so that a user who follows its link would complete the sign-in of another person.
     pub(crate) host: Option<String>,
     /// Whether the client is a browser by its headers. A browser keeps both values.
     pub(crate) is_browser: bool,
 }
 
 impl Marks {
-    fn are_of(&self, sent: &Sent) -> bool {
+    fn are_of(&self, sent: &BrowserHashes) -> bool {
         let flow = same(hash(&self.flow).as_bytes(), sent.flow.as_bytes());
         let host = match &self.host {
             Some(host) => same(hash(host).as_bytes(), sent.host.as_bytes()),
@@ -85,7 +85,7 @@ pub(crate) struct LinkFor {
 #[derive(Serialize, Deserialize)]
 struct Redeemable {
     challenge: Option<String>,
-    browser: Sent,
+    browser: BrowserHashes,
     /// The `session_epoch` of the account when the provider identified it. The end of all sessions,
     /// such as by the first verification of the mailbox, voids the code.
     #[serde(default)]
@@ -118,7 +118,7 @@ struct Refused(&'static str);
 
 /// The session that requested a link has ended. The browser may belong to another person now, so it
 /// is not redirected.
-const OVER: Refused = Refused("invalid_state");
+const SESSION_ENDED: Refused = Refused("invalid_state");
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
@@ -133,7 +133,7 @@ impl Core {
     ///
     /// # Errors
     /// If the state cannot be stored.
-    pub(crate) async fn send_away(
+    pub(crate) async fn start_provider_flow(
         &self,
         client: &Client,
         connection: &Connection,
@@ -144,13 +144,13 @@ impl Core {
             .link
             .as_ref()
             .map_or_else(String::new, |link| link.user.clone());
-        let trip = Trip {
+        let flow_state = FlowState {
             provider: connection.provider.id.clone(),
             target: departure.target.as_str().to_owned(),
             nonce,
             verifier,
             challenge: departure.challenge,
-            browser: Sent {
+            browser: BrowserHashes {
                 flow: hash(departure.browser.0),
                 host: hash(departure.browser.1),
             },
@@ -158,17 +158,23 @@ impl Core {
         };
         let terms = Terms {
             only_newest: false,
-            ..Terms::link(AWAY)
+            ..Terms::link(FLOW_LIFETIME)
         };
         let state = self
             .parts
             .tokens
-            .issue(&client.cx(), Purpose::OauthState, &owner, &trip, terms)
+            .issue(
+                &client.cx(),
+                Purpose::OauthState,
+                &owner,
+                &flow_state,
+                terms,
+            )
             .await?;
         let asked = Authorization {
             state: state.expose(),
-            nonce: &trip.nonce,
-            verifier: &trip.verifier,
+            nonce: &flow_state.nonce,
+            verifier: &flow_state.verifier,
         };
         match connection.authorization(&asked, client.now).await {
             Ok(url) => Ok(Some(url)),
@@ -184,26 +190,36 @@ impl Core {
     /// # Errors
     /// 400 `invalid_state` if this browser was not sent away or came back before, or if the session
     /// that requested the link has ended.
-    pub(crate) async fn come_back(
+    pub(crate) async fn finish_provider_flow(
         &self,
         client: &Client,
         connection: &Connection,
         back: &Return,
     ) -> Result<String> {
-        let trip = self.trip(client, connection, back).await?;
+        let flow_state = self.take_state(client, connection, back).await?;
         let target = ReturnTarget::parse(
-            &trip.target,
+            &flow_state.target,
             &self.config.auth.oauth.allowed_redirect_origins,
         )?;
-        Ok(match self.arrive(client, connection, back, &trip).await {
-            Ok((name, value)) => target.with(name, &value),
-            Err(OVER) => return Err(refuse(INVALID_STATE)),
-            Err(Refused(code)) => target.with("error", code),
-        })
+        Ok(
+            match self
+                .complete_flow(client, connection, back, &flow_state)
+                .await
+            {
+                Ok((name, value)) => target.with(name, &value),
+                Err(SESSION_ENDED) => return Err(refuse(INVALID_STATE)),
+                Err(Refused(code)) => target.with("error", code),
+            },
+        )
     }
 
-    /// Takes the state of the flow. It is consumed before the provider is asked about the code.
-    async fn trip(&self, client: &Client, connection: &Connection, back: &Return) -> Result<Trip> {
+    /// Takes the state of the flow. It is consumed before the code is exchanged at the provider.
+    async fn take_state(
+        &self,
+        client: &Client,
+        connection: &Connection,
+        back: &Return,
+    ) -> Result<FlowState> {
         let invalid = || refuse(INVALID_STATE);
         let cx = client.cx();
         let (state, browser) = back
@@ -217,20 +233,20 @@ impl Core {
             .find(&cx, Purpose::OauthState, state)
             .await?
             .ok_or_else(invalid)?;
-        let trip: Trip = self.parts.tokens.payload(&found)?;
-        if !browser.are_of(&trip.browser)
-            || trip.provider != connection.provider.id
+        let flow_state: FlowState = self.parts.tokens.payload(&found)?;
+        if !browser.are_of(&flow_state.browser)
+            || flow_state.provider != connection.provider.id
             || !self.parts.tokens.take(&cx, &found).await?
         {
             return Err(invalid());
         }
-        match &trip.link {
+        match &flow_state.link {
             // Another user has signed in meanwhile, who did not request this link.
             Some(link) if back.user.as_ref().is_some_and(|user| *user != link.user) => {
                 Err(invalid())
             }
-            Some(link) if !self.may_ask(&cx, client, link).await? => Err(invalid()),
-            _ => Ok(trip),
+            Some(link) if !self.may_request_link(&cx, client, link).await? => Err(invalid()),
+            _ => Ok(flow_state),
         }
     }
 
@@ -239,7 +255,12 @@ impl Core {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub(super) async fn may_ask(&self, cx: &Cx, client: &Client, link: &LinkFor) -> Result<bool> {
+    pub(super) async fn may_request_link(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        link: &LinkFor,
+    ) -> Result<bool> {
         let session = self
             .sessions
             .get(cx, link.session.as_str())
@@ -257,12 +278,14 @@ impl Core {
             && user.deletion_due_at.is_none())
     }
 
-    async fn arrive(
+    /// Gets the identity from the provider. Returns the query parameter for the return address:
+    /// `linked` with the provider, or `code` with a one-time code.
+    async fn complete_flow(
         &self,
         client: &Client,
         connection: &Connection,
         back: &Return,
-        trip: &Trip,
+        flow_state: &FlowState,
     ) -> Result<(&'static str, String), Refused> {
         let provider = &connection.provider;
         let failed = |failure| {
@@ -271,7 +294,7 @@ impl Core {
         };
         if let Some(error) = &back.error {
             connection
-                .answered(back.issuer.as_deref(), client.now)
+                .check_issuer(back.issuer.as_deref(), client.now)
                 .await
                 .map_err(failed)?;
             return Err(Refused(if error == "access_denied" {
@@ -283,44 +306,46 @@ impl Core {
         let code = back
             .code
             .as_deref()
-            .ok_or(Failure("there is no code in the answer"))
+            .ok_or(Failure("the authorization response has no code"))
             .map_err(failed)?;
         let answer = Answer {
             code,
             issuer: back.issuer.as_deref(),
-            verifier: &trip.verifier,
-            nonce: &trip.nonce,
+            verifier: &flow_state.verifier,
+            nonce: &flow_state.nonce,
         };
         let identity = connection
             .identity(&answer, client.now)
             .await
             .map_err(failed)?;
-        if let Some(link) = &trip.link {
+        if let Some(link) = &flow_state.link {
             self.link(client, provider, identity, link).await?;
             return Ok(("linked", provider.id.clone()));
         }
-        let user = self.known_by(client, provider, &identity).await?;
+        let user = self
+            .account_of_identity(client, provider, &identity)
+            .await?;
         let cx = client.cx();
-        let kept = Redeemable {
-            challenge: trip.challenge.clone(),
-            browser: trip.browser.clone(),
+        let data = Redeemable {
+            challenge: flow_state.challenge.clone(),
+            browser: flow_state.browser.clone(),
             epoch: user.session_epoch,
         };
         let terms = Terms {
             only_newest: false,
-            ..Terms::link(REDEEMABLE)
+            ..Terms::link(CODE_LIFETIME)
         };
         let code = self
             .parts
             .tokens
-            .issue(&cx, Purpose::OauthCode, &user.id, &kept, terms)
+            .issue(&cx, Purpose::OauthCode, &user.id, &data, terms)
             .await?;
         Ok(("code", code.expose().to_owned()))
     }
 
     /// Returns the account of an identity: the linked one, an existing one that is linked now, or a
     /// new one.
-    async fn known_by(
+    async fn account_of_identity(
         &self,
         client: &Client,
         provider: &Provider,
@@ -329,14 +354,14 @@ impl Core {
         let cx = client.cx();
         // The account for which the hook ran: it runs once for each account, even if this loop
         // repeats.
-        let mut asked_of = None;
+        let mut hook_ran_for = None;
         for _ in 0..MAX_ATTEMPTS {
             if let Some(link) = self.link_of(&cx, identity).await? {
                 match self.users.get(&cx, link.user_id.as_str()).await? {
                     // The owner of a deleted account counts as new.
                     Some(user) if user.is_gone(client.now) => self.purge(&user).await?,
                     Some(user) => {
-                        self.may_enter(client, &user, &mut asked_of).await?;
+                        self.may_enter(client, &user, &mut hook_ran_for).await?;
                         return Ok(user);
                     }
                     None => self.remove_link(&cx, &link).await?,
@@ -349,12 +374,12 @@ impl Core {
                 if self.link_of(&cx, identity).await?.is_some() {
                     continue;
                 }
-                if !self.may_join(provider, &user) {
-                    self.tell_owner(client, &user).await?;
+                if !self.may_link_existing(provider, &user) {
+                    self.notify_owner(client, &user).await?;
                     return Err(Refused("account_exists"));
                 }
                 // Before the link is stored, so that a refusal of the hook changes nothing.
-                self.may_enter(client, &user, &mut asked_of).await?;
+                self.may_enter(client, &user, &mut hook_ran_for).await?;
                 match self.add_link(client, provider, identity, &user, None).await {
                     Ok(user) => return Ok(user),
                     // Another request linked it just now, the account has another link of this
@@ -383,12 +408,12 @@ impl Core {
             .await
     }
 
-    /// Runs `pre_login` for the account, unless it ran for it before (`asked_of`).
+    /// Runs `pre_login` for the account, unless it ran for it before (`hook_ran_for`).
     async fn may_enter(
         &self,
         client: &Client,
         user: &User,
-        asked_of: &mut Option<String>,
+        hook_ran_for: &mut Option<String>,
     ) -> Result<(), Refused> {
         if user.suspended_at.is_some() {
             return Err(Refused("account_suspended"));
@@ -396,15 +421,17 @@ impl Core {
         if self.must_verify(user) {
             return Err(Refused("email_not_verified"));
         }
-        if asked_of.as_ref() != Some(&user.id) {
-            self.ask_before(client, METHOD, user).await.map_err(asked)?;
-            *asked_of = Some(user.id.clone());
+        if hook_ran_for.as_ref() != Some(&user.id) {
+            self.run_pre_login(client, METHOD, user)
+                .await
+                .map_err(hook_refusal)?;
+            *hook_ran_for = Some(user.id.clone());
         }
         Ok(())
     }
 
     /// Whether the identity may be linked to an existing account with the same address.
-    fn may_join(&self, provider: &Provider, user: &User) -> bool {
+    fn may_link_existing(&self, provider: &Provider, user: &User) -> bool {
         self.config.auth.oauth.linking == Linking::Verified
             && provider.trust_email
             && user.email_verified_at.is_some()
@@ -433,15 +460,16 @@ impl Core {
         };
         let allowed = self
             .hooks
-            .ask(&hook_cx, &sign_up, |hooks, cx, input| {
+            .run_pre(&hook_cx, &sign_up, |hooks, cx, input| {
                 hooks.pre_register(cx, input)
             })
             .await;
-        allowed.map_err(|error| Some(asked(error)))?;
+        allowed.map_err(|error| Some(hook_refusal(error)))?;
         let account = NewAccount {
             identifier: email.clone(),
             email: Some(email),
-            email_verified_at: (provider.trust_email && identity.vouched).then_some(client.now),
+            email_verified_at: (provider.trust_email && identity.email_verified)
+                .then_some(client.now),
             password_hash: None,
             roles: self.config.auth.default_role.iter().cloned().collect(),
             method: METHOD,
@@ -452,7 +480,7 @@ impl Core {
             Ok(user) => {
                 sign_up.user_id = Some(user.id.clone());
                 self.hooks
-                    .tell("post_register", hook_cx, sign_up, |hooks, cx, input| {
+                    .spawn_post("post_register", hook_cx, sign_up, |hooks, cx, input| {
                         hooks.post_register(cx, input)
                     });
                 Ok(user)
@@ -472,7 +500,11 @@ impl Core {
     ) -> Result<(), Refused> {
         let cx = client.cx();
         for _ in 0..MAX_ATTEMPTS {
-            let user = self.users.get(&cx, link.user.as_str()).await?.ok_or(OVER)?;
+            let user = self
+                .users
+                .get(&cx, link.user.as_str())
+                .await?
+                .ok_or(SESSION_ENDED)?;
             self.may_add_way_in(&user)
                 .map_err(|_| Refused("email_not_verified"))?;
             match self.link_of(&cx, &identity).await? {
@@ -489,7 +521,7 @@ impl Core {
                 Err(error) if error.code() == Code::Conflict => {
                     return Err(Refused("already_linked"));
                 }
-                Err(error) if error.code() == INVALID_STATE => return Err(OVER),
+                Err(error) if error.code() == INVALID_STATE => return Err(SESSION_ENDED),
                 done => return Ok(done.map(drop)?),
             }
         }
@@ -518,19 +550,19 @@ impl Core {
         if !self.parts.tokens.take(&cx, &found).await? {
             return Err(invalid());
         }
-        let kept: Redeemable = self.parts.tokens.payload(&found)?;
-        let own = match &kept.challenge {
+        let data: Redeemable = self.parts.tokens.payload(&found)?;
+        let is_same_client = match &data.challenge {
             Some(challenge) => verifier.is_some_and(|verifier| proves(verifier, challenge)),
-            None => browser.is_some_and(|browser| browser.are_of(&kept.browser)),
+            None => browser.is_some_and(|browser| browser.are_of(&data.browser)),
         };
-        let user = if own {
+        let user = if is_same_client {
             self.users.get(&cx, found.user_id.as_str()).await?
         } else {
             None
         };
         // A suspended account gets its own error.
         let user = user
-            .filter(|user| user.suspended_at.is_some() || user.session_epoch == kept.epoch)
+            .filter(|user| user.suspended_at.is_some() || user.session_epoch == data.epoch)
             .ok_or_else(invalid)?;
         // RFC 8176 has no value for external providers; other servers use this one.
         self.complete_primary(
@@ -550,14 +582,14 @@ impl Core {
 /// The address that a provider reports as verified.
 fn address(identity: &Identity) -> Result<Identifier, Refused> {
     let email = identity.email.as_deref().ok_or(Refused("email_required"))?;
-    if !identity.vouched {
+    if !identity.email_verified {
         return Err(Refused("email_not_verified"));
     }
     normalise::email(email).map_err(|_| Refused("email_required"))
 }
 
-/// The error code for the refusal of a hook. Its text does not become part of an address.
-fn asked(error: Error) -> Refused {
+/// The error code for the refusal of a hook. The text of the refusal is not added to the address.
+fn hook_refusal(error: Error) -> Refused {
     match error.code() {
         Code::Internal | Code::Unavailable | HOOK_TIMEOUT => error.into(),
         _ => Refused("hook_rejected"),
@@ -569,6 +601,6 @@ fn log(client: &Client, provider: &Provider, failure: Failure) {
         provider = provider.id,
         request_id = client.request_id,
         reason = failure.0,
-        "a provider could not say who somebody is"
+        "could not get an identity from a provider"
     );
 }

@@ -13,14 +13,14 @@ use crate::entities::{PasswordHistory, PasswordHistoryAdapter, User};
 use crate::env::Env;
 use crate::mail::MailKind;
 use crate::mfa::entity::{Factor, FactorAdapter, RecoveryCode, RecoveryCodeAdapter};
-use crate::mfa::{Way, enrolled};
+use crate::mfa::{ProofMethod, enrolled};
 use crate::onetime::{OneTime, OneTimes};
 use crate::outbox::entity::Outbox;
 use crate::outbox::{OutboxQueue, Task};
 use crate::secret::SecretText;
 
 /// Time after which an unsent notice is dropped.
-const NOTICE: Duration = Duration::from_hours(24);
+const NOTICE_LIFETIME: Duration = Duration::from_hours(24);
 
 /// The shared parts.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Parts {
     pub(crate) codes: RecoveryCodeAdapter,
     /// The keys of encrypted and hashed data.
     pub(crate) keys: Arc<DataKeys>,
-    mails: bool,
+    has_mailer: bool,
     app: String,
     /// The advice in notices for a reader who did not cause the event.
     protect: String,
@@ -55,21 +55,24 @@ impl<'a> To<'a> {
 
     /// The owner of an account, at another address.
     pub(crate) fn at(user: &'a User, address: &'a str) -> Self {
-        let tag = |locale: &&str| {
+        let is_language_tag = |locale: &&str| {
             (2..=35).contains(&locale.len())
                 && locale
                     .bytes()
                     .all(|b| b.is_ascii_alphanumeric() || b == b'-')
         };
         // A user who enters codes by mail reads this mailbox.
-        let unproved = user.email_verified_at.is_none() && !enrolled(user).contains(&Way::EmailOtp);
+        let unproved =
+            user.email_verified_at.is_none() && !enrolled(user).contains(&ProofMethod::EmailOtp);
         let own = user
             .email_normalised
             .as_deref()
             .filter(|_| unproved && user.email.as_deref() == Some(address));
         Self {
             address,
-            locale: user.user_metadata["locale"].as_str().filter(tag),
+            locale: user.user_metadata["locale"]
+                .as_str()
+                .filter(is_language_tag),
             unproved: own,
         }
     }
@@ -100,7 +103,7 @@ impl Parts {
             factors: adapters.get::<Factor>()?,
             codes: adapters.get::<RecoveryCode>()?,
             keys: Arc::clone(keys),
-            mails: config.auth.mailer.is_some(),
+            has_mailer: config.auth.mailer.is_some(),
             protect: match (config.auth.resets(), config.auth.password.enabled) {
                 (true, _) => "reset your password now".to_owned(),
                 (false, true) => format!(
@@ -174,7 +177,7 @@ impl Parts {
     }
 
     /// Like [`Parts::notice`], with more variables. If the address is not verified and its limit is
-    /// exhausted, no notice is queued, and the event happens anyway.
+    /// exhausted when the task runs, the notice is dropped. The event happens anyway.
     ///
     /// # Errors
     /// The errors of [`Parts::notice`].
@@ -186,7 +189,7 @@ impl Parts {
         kind: MailKind,
         more: &[(&str, &str)],
     ) -> Result<()> {
-        let Some(to) = To::owner(user).filter(|_| self.mails) else {
+        let Some(to) = To::owner(user).filter(|_| self.has_mailer) else {
             return Ok(());
         };
         let ip = client
@@ -200,7 +203,7 @@ impl Parts {
             ("ip", ip),
             ("protect", self.protect.clone()),
         ];
-        self.put(cx, to, kind, all.into_iter().chain(more), NOTICE)
+        self.put(cx, to, kind, all.into_iter().chain(more), NOTICE_LIFETIME)
             .await
     }
 
@@ -220,6 +223,7 @@ impl Parts {
             .await
     }
 
+    /// Queues a mail. `vars` are the variables of its template.
     async fn put(
         &self,
         cx: &Cx,
@@ -228,14 +232,14 @@ impl Parts {
         vars: impl IntoIterator<Item = (&str, String)>,
         lifetime: Duration,
     ) -> Result<()> {
-        let mut all: BTreeMap<String, String> = vars
+        let mut variables: BTreeMap<String, String> = vars
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
-        all.insert("app".to_owned(), self.app.clone());
+        variables.insert("app".to_owned(), self.app.clone());
         // Requested mails have limits of their own. Mails about a deletion are always sent, because
         // each new one voids the link of the previous one.
-        let asked = matches!(
+        let is_exempt = matches!(
             kind,
             MailKind::VerifyEmail
                 | MailKind::VerifyNewEmail
@@ -245,12 +249,12 @@ impl Parts {
                 | MailKind::CancelDeletion
                 | MailKind::DeletionScheduled
         );
-        let counted = to.unproved.filter(|_| !asked).map(str::to_owned);
+        let counted = to.unproved.filter(|_| !is_exempt).map(str::to_owned);
         let task = Task::Mail {
             kind,
             to: to.address.to_owned(),
             locale: to.locale.map(str::to_owned),
-            vars: all,
+            vars: variables,
             counted,
         };
         self.outbox.put(cx, &task, Some(lifetime)).await

@@ -11,7 +11,7 @@ use crate::config::{AuthConfig, UserVerification};
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{Credential, CredentialAdapter, CredentialPatch, User};
 use crate::mail::MailKind;
-use crate::mfa::{Begun, Challenge, Way};
+use crate::mfa::{Challenge, FirstFactor, ProofMethod};
 use crate::secret::same;
 use crate::webauthn::{self, Asserted, Assertion, Fault, Registration, Site};
 
@@ -24,7 +24,7 @@ pub(crate) struct Passkeys {
     name: String,
 }
 
-/// The options that a browser got, stored with their token.
+/// The options that were sent to a browser, stored with their token.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct PasskeyRequest {
     /// In base64url.
@@ -88,20 +88,20 @@ impl Passkeys {
         Ok(all)
     }
 
-    /// Checks the registration of a passkey.
+    /// Checks the registration of a passkey. Returns the credential and its transports.
     ///
     /// # Errors
     /// The reason for a refusal.
-    pub(crate) fn judge_new(
+    pub(crate) fn check_new_passkey(
         &self,
         sent: Value,
-        asked: &PasskeyRequest,
+        request: &PasskeyRequest,
         policy: UserVerification,
     ) -> std::result::Result<(webauthn::Registered, Vec<String>), Fault> {
         let answer = Registration::read(sent)?;
-        let registered = self.site.judge_registration(
+        let registered = self.site.check_registration(
             &answer,
-            &asked.challenge()?,
+            &request.challenge()?,
             policy == UserVerification::Required,
         )?;
         Ok((registered, answer.transports))
@@ -117,15 +117,15 @@ impl PasskeyRequest {
 }
 
 impl Core {
-    /// The options for the registration of a passkey.
+    /// Returns the request to store, and the options for the registration of a passkey.
     ///
     /// # Errors
-    /// If there is no randomness.
-    pub(crate) fn ask_for_new_passkey(
+    /// If the random source fails.
+    pub(crate) fn registration_options(
         &self,
         user: &User,
         session: &str,
-        had: &[Credential],
+        existing: &[Credential],
     ) -> Result<(PasskeyRequest, Value)> {
         let (settings, passkeys) = (&self.config.auth.passkeys, &self.passkeys);
         let challenge = URL_SAFE_NO_PAD.encode(webauthn::challenge(&self.env)?);
@@ -139,7 +139,7 @@ impl Core {
             "challenge": challenge,
             "pubKeyCredParams": webauthn::algorithms(),
             "timeout": settings.timeout_ms,
-            "excludeCredentials": described(had),
+            "excludeCredentials": descriptors(existing),
             "authenticatorSelection": {
                 "residentKey": if settings.primary { "required" } else { "preferred" },
                 "requireResidentKey": settings.primary,
@@ -156,12 +156,12 @@ impl Core {
         ))
     }
 
-    /// The options for the use of one of these passkeys. Without any, the browser offers all
-    /// passkeys of the site.
+    /// Returns the request to store, and the options for the use of one of these passkeys. Without
+    /// any, the browser offers all passkeys of the site.
     ///
     /// # Errors
-    /// If there is no randomness.
-    pub(crate) fn ask_for_passkey(
+    /// If the random source fails.
+    pub(crate) fn assertion_options(
         &self,
         allowed: &[Credential],
         policy: UserVerification,
@@ -171,7 +171,7 @@ impl Core {
             "challenge": challenge,
             "timeout": self.config.auth.passkeys.timeout_ms,
             "rpId": self.passkeys.site.id,
-            "allowCredentials": described(allowed),
+            "allowCredentials": descriptors(allowed),
             "userVerification": policy.name(),
         });
         Ok((
@@ -183,18 +183,18 @@ impl Core {
         ))
     }
 
-    /// Checks the use of a passkey. `of` is its required owner. Without one, the browser must
-    /// return the owner.
+    /// Checks the use of a passkey. `owner` is its required owner. Without one, the browser must
+    /// return the user handle of the owner. The inner error is a refusal.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub(crate) async fn judge_passkey(
+    pub(crate) async fn check_passkey(
         &self,
         cx: &Cx,
         client: &Client,
-        asked: &PasskeyRequest,
+        request: &PasskeyRequest,
         sent: Value,
-        of: Option<&str>,
+        owner: Option<&str>,
         policy: UserVerification,
     ) -> Result<std::result::Result<Used, Unproved>> {
         let answer = match Assertion::read(sent) {
@@ -215,11 +215,18 @@ impl Core {
             .get(cx, credential.user_id.as_str())
             .await?
             .filter(|user| !user.is_gone(client.now));
-        let Some(user) = user.filter(|user| of.is_none_or(|id| user.id == id)) else {
+        let Some(user) = user.filter(|user| owner.is_none_or(|id| user.id == id)) else {
             return unknown();
         };
         Ok(
-            match self.judge_use(&user, &credential, asked, &answer, of.is_some(), policy) {
+            match self.check_passkey_use(
+                &user,
+                &credential,
+                request,
+                &answer,
+                owner.is_some(),
+                policy,
+            ) {
                 Ok(asserted) => Ok(Used {
                     user,
                     credential,
@@ -237,11 +244,11 @@ impl Core {
         )
     }
 
-    fn judge_use(
+    fn check_passkey_use(
         &self,
         user: &User,
         credential: &Credential,
-        asked: &PasskeyRequest,
+        request: &PasskeyRequest,
         answer: &Assertion,
         user_is_known: bool,
         policy: UserVerification,
@@ -259,9 +266,9 @@ impl Core {
             .decode(&credential.public_key)
             .map_err(|_| Fault("unreadable key"))?;
         let must_verify = policy == UserVerification::Required;
-        let asserted = self.passkeys.site.judge_assertion(
+        let asserted = self.passkeys.site.check_assertion(
             answer,
-            &asked.challenge()?,
+            &request.challenge()?,
             &public_key,
             must_verify,
         )?;
@@ -282,7 +289,12 @@ impl Core {
     /// # Errors
     /// `precondition_failed` if another use was stored meanwhile: its counter may show that this
     /// one is from a copy.
-    pub(crate) async fn note_use(&self, cx: &Cx, client: &Client, used: &Used) -> Result<()> {
+    pub(crate) async fn store_passkey_use(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        used: &Used,
+    ) -> Result<()> {
         let patch = CredentialPatch {
             sign_count: Some(i64::from(used.asserted.sign_count)),
             backed_up: Some(used.asserted.flags.backed_up),
@@ -297,8 +309,8 @@ impl Core {
             .map(drop)
     }
 
-    /// The second factors that may follow a first proof. The factor of the first proof is not one
-    /// of them. After a mailed link, codes by mail are allowed only if the account has no other
+    /// The second factors that may follow a first proof. The passkey of the first proof does not
+    /// count. After a mailed link, codes by mail are allowed only if the account has no other
     /// factor.
     ///
     /// # Errors
@@ -307,17 +319,17 @@ impl Core {
         &self,
         cx: &Cx,
         user: &User,
-        begun: Option<&Begun>,
-    ) -> Result<Vec<Way>> {
+        begun: Option<&FirstFactor>,
+    ) -> Result<Vec<ProofMethod>> {
         let mut methods = self.methods(user);
         let passkey = begun.and_then(|begun| begun.passkey.as_deref());
-        if methods.contains(&Way::Webauthn)
+        if methods.contains(&ProofMethod::Webauthn)
             && self.second_passkeys(cx, user, passkey).await?.is_empty()
         {
-            methods.retain(|way| *way != Way::Webauthn);
+            methods.retain(|way| *way != ProofMethod::Webauthn);
         }
-        if methods.len() > 1 && begun.is_some_and(Begun::by_mail) {
-            methods.retain(|way| *way != Way::EmailOtp);
+        if methods.len() > 1 && begun.is_some_and(FirstFactor::by_mail) {
+            methods.retain(|way| *way != ProofMethod::EmailOtp);
         }
         Ok(methods)
     }
@@ -337,22 +349,22 @@ impl Core {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub(crate) async fn ask_second_passkey(
+    pub(crate) async fn second_passkey_options(
         &self,
         cx: &Cx,
         user: &User,
         first: Option<&str>,
     ) -> Result<(PasskeyRequest, Value)> {
         let allowed = self.second_passkeys(cx, user, first).await?;
-        self.ask_for_passkey(&allowed, UserVerification::Preferred)
+        self.assertion_options(&allowed, UserVerification::Preferred)
     }
 
-    /// Checks a passkey as the second factor of a challenge. The options are used up, whether the
-    /// answer is right or wrong.
+    /// Checks a passkey as the second factor of a challenge. A wrong answer uses up the options. A
+    /// right one consumes the challenge later, in the transaction of the sign-in.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub(crate) async fn judge_second_passkey(
+    pub(crate) async fn check_second_passkey(
         &self,
         client: &Client,
         user: &User,
@@ -364,7 +376,7 @@ impl Core {
         };
         let cx = client.cx();
         let judged = self
-            .judge_passkey(
+            .check_passkey(
                 &cx,
                 client,
                 asked,
@@ -374,7 +386,7 @@ impl Core {
             )
             .await?;
         let copied = match judged {
-            Ok(used) if challenge.pending.first() != Some(used.credential.id.as_str()) => {
+            Ok(used) if challenge.pending.first_passkey() != Some(used.credential.id.as_str()) => {
                 return Ok(Some(used));
             }
             Ok(_) => None,
@@ -382,14 +394,14 @@ impl Core {
         };
         cx.transaction(async |cx| {
             if let Some(copied) = &copied {
-                self.suspect(cx, client, copied).await?;
+                self.mark_copied(cx, client, copied).await?;
             }
             let mut pending = challenge.pending.clone();
             pending.asked = None;
             match self
                 .parts
                 .tokens
-                .replace(cx, &challenge.one, &pending)
+                .replace(cx, &challenge.one_time, &pending)
                 .await
             {
                 Err(error) if error.code() != Code::NotFound => Err(error),
@@ -408,9 +420,9 @@ impl Core {
         cx: &Cx,
         client: &Client,
         user: &User,
-        gone: &[Credential],
+        removed: &[Credential],
     ) -> Result<()> {
-        for one in gone {
+        for one in removed {
             match self
                 .passkeys
                 .credentials
@@ -424,7 +436,7 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                AuditEvent::to("auth:passkey.removed", &user.id).details(details),
+                AuditEvent::about("auth:passkey.removed", &user.id).details(details),
             )
             .await?;
             self.parts
@@ -433,18 +445,18 @@ impl Core {
                     client,
                     user,
                     MailKind::PasskeyRemoved,
-                    &[("name", &as_mailed(&one.name))],
+                    &[("name", &name_for_mail(&one.name))],
                 )
                 .await?;
         }
         Ok(())
     }
 
-    /// Marks a credential of which a copy exists by its signature counter.
+    /// Marks a credential whose signature counter shows that a copy exists.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) async fn suspect(
+    pub(crate) async fn mark_copied(
         &self,
         cx: &Cx,
         client: &Client,
@@ -465,7 +477,7 @@ impl Core {
                 _ => {}
             }
         }
-        let happened = AuditEvent::to("auth:passkey.counter_regression", &credential.user_id);
+        let happened = AuditEvent::about("auth:passkey.counter_regression", &credential.user_id);
         let happened = AuditEvent {
             outcome: "webauthn_failed",
             ..happened.details(json!({ "credentialId": credential.id }))
@@ -478,14 +490,14 @@ impl Core {
 const COPIED: Fault = Fault("counter");
 
 /// Credentials in the form of WebAuthn options.
-fn described(credentials: &[Credential]) -> Value {
+fn descriptors(credentials: &[Credential]) -> Value {
     let one = |credential: &Credential| json!({ "type": "public-key", "id": credential.id, "transports": credential.transports });
     credentials.iter().map(one).collect()
 }
 
 /// The name of a passkey in a mail. Another person may have chosen it, so everything that looks
 /// like a link is removed.
-pub(crate) fn as_mailed(name: &str) -> String {
+pub(crate) fn name_for_mail(name: &str) -> String {
     let plain: String = name
         .chars()
         .filter(|c| c.is_alphanumeric() || [' ', '-', '_', '\'', '(', ')'].contains(c))
@@ -508,18 +520,18 @@ pub(crate) fn should_retry<T>(done: &Result<T>, tried: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::as_mailed;
+    use super::name_for_mail;
 
     #[test]
-    fn a_name_in_a_mail_leads_nowhere() {
-        assert_eq!(as_mailed("Ada's key (blue)-2"), "Ada's key (blue)-2");
-        assert_eq!(as_mailed("Schlüssel 3"), "Schlüssel 3");
+    fn names_in_mail_contain_no_links() {
+        assert_eq!(name_for_mail("Ada's key (blue)-2"), "Ada's key (blue)-2");
+        assert_eq!(name_for_mail("Schlüssel 3"), "Schlüssel 3");
         assert_eq!(
-            as_mailed("locked: see https://evil.test/now"),
+            name_for_mail("locked: see https://evil.test/now"),
             "locked see httpseviltestnow"
         );
         for nothing in ["", "://./", "\u{202e}"] {
-            assert_eq!(as_mailed(nothing), "Passkey", "{nothing:?}");
+            assert_eq!(name_for_mail(nothing), "Passkey", "{nothing:?}");
         }
     }
 }

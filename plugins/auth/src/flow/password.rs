@@ -14,7 +14,7 @@ use crate::secret::SecretText;
 
 /// Pending flows that end with a change of the password. Anyone who knew the former one may have
 /// requested a change of the address.
-const WITH_PASSWORD: &[Purpose] = &[
+const VOID_ON_CHANGE: &[Purpose] = &[
     Purpose::VerifyAndLogin,
     Purpose::VerifyNewEmail,
     Purpose::Login,
@@ -24,7 +24,7 @@ const WITH_PASSWORD: &[Purpose] = &[
 /// Pending flows that end too if the owner sets the password by mail. A change in a session does
 /// not end them: a thief who knows the password could otherwise change it repeatedly, so that no
 /// mailed link would work for the owner.
-const MAILED: &[Purpose] = &[Purpose::ResetPassword, Purpose::MagicLink];
+const VOID_ON_RESET: &[Purpose] = &[Purpose::ResetPassword, Purpose::MagicLink];
 
 /// How a password changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Core {
     ///
     /// # Errors
     /// The reason for a refusal.
-    pub(crate) async fn judge_password(
+    pub(crate) async fn check_new_password(
         &self,
         client: &Client,
         user: &User,
@@ -81,7 +81,7 @@ impl Core {
             cause: cause.name(),
         };
         self.hooks
-            .ask(&self.hook_cx(client), &change, |hooks, cx, input| {
+            .run_pre(&self.hook_cx(client), &change, |hooks, cx, input| {
                 hooks.pre_password_change(cx, input)
             })
             .await?;
@@ -112,8 +112,9 @@ impl Core {
     }
 
     /// Stores a new password in the caller's transaction, and ends sessions and pending flows of
-    /// the former one. `but` is the session that stays. The caller drops the cached sessions of the
-    /// user after the transaction.
+    /// the former one. `kept_session` is the handle of the session that stays. The caller drops the
+    /// cached sessions of the user after the transaction.
+    ///
     /// # Errors
     /// 409 if the account changed since it was read; 401 if the session that stays has ended.
     pub(crate) async fn store_password(
@@ -123,11 +124,11 @@ impl Core {
         user: &User,
         hash: String,
         cause: Cause,
-        but: Option<&str>,
+        kept_session: Option<&str>,
     ) -> Result<User> {
         // The user may have ended the session while the password was checked and hashed.
-        if let Some(but) = but
-            && !self.is_live(cx, client, but, &user.id).await?
+        if let Some(kept_session) = kept_session
+            && !self.is_live(cx, client, kept_session, &user.id).await?
         {
             return Err(Error::unauthorized());
         }
@@ -149,12 +150,12 @@ impl Core {
             .await
             .map_err(conflict)?;
         self.remember_password(cx, user).await?;
-        self.parts.tokens.void(cx, &user.id, WITH_PASSWORD).await?;
+        self.parts.tokens.void(cx, &user.id, VOID_ON_CHANGE).await?;
         if cause == Cause::Reset {
-            self.parts.tokens.void(cx, &user.id, MAILED).await?;
+            self.parts.tokens.void(cx, &user.id, VOID_ON_RESET).await?;
         }
         for session in self.sessions_of(cx, &user.id).await? {
-            if but == Some(session.handle.as_str()) {
+            if kept_session == Some(session.handle.as_str()) {
                 let patch = SessionPatch {
                     epoch: Some(changed.session_epoch),
                     ..SessionPatch::default()
@@ -175,7 +176,7 @@ impl Core {
         } else {
             "auth:password.changed"
         };
-        self.audit(cx, client, AuditEvent::to(event, &user.id))
+        self.audit(cx, client, AuditEvent::about(event, &user.id))
             .await?;
         let kind = if cause == Cause::Reset {
             MailKind::PasswordResetDone
@@ -191,7 +192,7 @@ impl Core {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) async fn dropped_password(
+    pub(crate) async fn audit_dropped_password(
         &self,
         cx: &Cx,
         client: &Client,
@@ -203,7 +204,7 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                AuditEvent::to("auth:password.changed", &before.id).details(details),
+                AuditEvent::about("auth:password.changed", &before.id).details(details),
             )
             .await?;
         }
@@ -240,7 +241,7 @@ impl Core {
             user_id: user.to_owned(),
             cause: cause.name(),
         };
-        self.hooks.tell(
+        self.hooks.spawn_post(
             "post_password_change",
             self.hook_cx(client),
             change,

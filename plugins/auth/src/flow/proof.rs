@@ -1,8 +1,8 @@
-//! Proof of the signed-in user, and its age: the rules R and P. Every route that needs one of them
-//! calls this module.
+//! Proof of the signed-in user, and its age. Every route that needs a recent sign-in or a proof
+//! calls this module. It has two rules ([`Need`]):
 //!
-//! - R: a recent sign-in, or a proof in the body.
-//! - P: a proof in the body, or a recent step-up. An account with neither password nor second
+//! - `Recent`: a recent sign-in, or a proof in the body.
+//! - `Proof`: a proof in the body, or a recent step-up. An account with neither password nor second
 //!   factor needs a recent sign-in. For the removal of one of several ways to sign in, a recent
 //!   sign-in is enough if the account has no second factor.
 //!
@@ -14,7 +14,7 @@
 use linchpin::{Code, Cx, Error, Result};
 use serde_json::json;
 
-use super::factors::Right;
+use super::factors::CorrectFactor;
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::error::{
@@ -22,24 +22,24 @@ use crate::error::{
     refuse,
 };
 use crate::limit::{Bucket, Hit, Taken};
-use crate::mfa::{Challenge, Pending, Tried, Typed, Way};
+use crate::mfa::{Challenge, Pending, ProofMethod, SuppliedFactor, SuppliedProof};
 use crate::onetime::{OneTime, Purpose};
 use crate::secret::SecretText;
-use crate::session::{Known, is_fresh};
+use crate::session::{CheckedSession, is_fresh};
 
 /// The proof that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// R.
+    /// A recent sign-in, or a proof in the body.
     Recent,
-    /// P.
+    /// A proof in the body, or a recent step-up.
     Proof,
-    /// P, for the removal of a passkey or a provider if another way to sign in remains. Clients
-    /// send no proof with it.
+    /// Like `Proof`, for the removal of a passkey or a provider if another way to sign in remains.
+    /// Without a second factor, a recent sign-in is enough.
     WayIn,
-    /// P with a new proof: for a step-up, an earlier step-up is not enough.
+    /// Like `Proof`, but for a step-up: an earlier step-up is not enough.
     StepUp,
-    /// P, but not by mail: for a change of the address to which codes are mailed.
+    /// Like `Proof`, but not by mail: for a change of the address to which codes are mailed.
     ProofButMail,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Need {
 pub(crate) struct Proof {
     /// The handle of the session of the request.
     pub(crate) session: String,
-    right: Option<Right>,
+    right: Option<CorrectFactor>,
     challenge: Option<OneTime>,
 }
 
@@ -90,15 +90,15 @@ impl Core {
     pub(crate) async fn prove(
         &self,
         client: &Client,
-        known: &Known,
+        known: &CheckedSession,
         user: &User,
-        typed: &Typed,
+        typed: &SuppliedProof,
         need: Need,
     ) -> Result<Proof> {
-        match typed.tried()? {
+        match typed.supplied_factor()? {
             // After a step-up, the password of an account with second factors is not a proof, but a
             // wrong one is refused.
-            Some(Tried::Password(typed))
+            Some(SuppliedFactor::Password(typed))
                 if need != Need::StepUp && self.is_unneeded_password(client, known, user, need) =>
             {
                 self.prove_password(client, known, user, &typed).await?;
@@ -123,11 +123,12 @@ impl Core {
         }
     }
 
-    /// Whether a password was sent although a recent proof of a second factor is what counts.
+    /// Whether a password in the body is not needed: the account has second factors, and the
+    /// session alone is enough.
     fn is_unneeded_password(
         &self,
         client: &Client,
-        known: &Known,
+        known: &CheckedSession,
         user: &User,
         need: Need,
     ) -> bool {
@@ -143,7 +144,7 @@ impl Core {
     pub(crate) fn require(
         &self,
         client: &Client,
-        known: &Known,
+        known: &CheckedSession,
         user: &User,
         need: Need,
     ) -> Result<()> {
@@ -155,7 +156,7 @@ impl Core {
     }
 
     /// Whether the session's sign-in or step-up is recent enough.
-    fn suffices(&self, client: &Client, known: &Known, user: &User, need: Need) -> bool {
+    fn suffices(&self, client: &Client, known: &CheckedSession, user: &User, need: Need) -> bool {
         let ages = &self.config.auth.step_up;
         if !self.has_proved_factors(known, user) {
             return false;
@@ -163,17 +164,19 @@ impl Core {
         match need {
             Need::Recent => is_fresh(known.auth_at, client.now, ages.account_max_age_seconds),
             Need::Proof | Need::WayIn | Need::StepUp | Need::ProofButMail => {
-                let by_mail = known.step_up_by == Some(Way::EmailOtp);
+                let by_mail = known.step_up_by == Some(ProofMethod::EmailOtp);
                 let counts = need != Need::ProofButMail || !by_mail;
                 let stepped_up = known
                     .step_up_at
                     .is_some_and(|at| counts && is_fresh(at, client.now, ages.max_age_seconds));
                 // A user without any factor signs in again, and so does one who could only repeat
                 // the proof of the sign-in.
-                let again = known.holds_passkey_alone && self.methods(user) == [Way::Webauthn];
-                let nothing =
-                    !self.takes_password(user) && (again || self.methods(user).is_empty());
-                let by_sign_in = nothing || (need == Need::WayIn && self.methods(user).is_empty());
+                let repeats_sign_in =
+                    known.proved_only_by_passkey && self.methods(user) == [ProofMethod::Webauthn];
+                let has_no_other_proof = !self.takes_password(user)
+                    && (repeats_sign_in || self.methods(user).is_empty());
+                let by_sign_in =
+                    has_no_other_proof || (need == Need::WayIn && self.methods(user).is_empty());
                 stepped_up
                     || (by_sign_in && is_fresh(known.auth_at, client.now, ages.max_age_seconds))
             }
@@ -181,7 +184,7 @@ impl Core {
     }
 
     /// Whether a session has proved a second factor of its account, or the account has none.
-    pub(crate) fn has_proved_factors(&self, known: &Known, user: &User) -> bool {
+    pub(crate) fn has_proved_factors(&self, known: &CheckedSession, user: &User) -> bool {
         self.methods(user).is_empty() || known.proved_factors == Some(user.mfa_version)
     }
 
@@ -189,7 +192,7 @@ impl Core {
     ///
     /// # Errors
     /// 403 `step_up_required`.
-    pub(crate) fn require_factors(&self, known: &Known, user: &User) -> Result<()> {
+    pub(crate) fn require_factors(&self, known: &CheckedSession, user: &User) -> Result<()> {
         if self.has_proved_factors(known, user) {
             Ok(())
         } else {
@@ -205,14 +208,14 @@ impl Core {
     pub(crate) async fn prove_with(
         &self,
         client: &Client,
-        known: &Known,
+        known: &CheckedSession,
         user: &User,
-        typed: &Typed,
-        tried: &Tried,
+        typed: &SuppliedProof,
+        tried: &SuppliedFactor,
         need: Need,
     ) -> Result<Proof> {
         let challenge = match (&typed.token, tried) {
-            (Some(token), Tried::Sent(..) | Tried::Webauthn(_)) => self
+            (Some(token), SuppliedFactor::Sent(..) | SuppliedFactor::Webauthn(_)) => self
                 .reauth(&client.cx(), token.expose(), known, user)
                 .await?
                 .ok_or_else(|| refuse(INVALID_CHALLENGE))
@@ -225,7 +228,9 @@ impl Core {
                 .and_then(|one| one.pending.sent.as_ref())
                 .map(|sent| sent.way),
         );
-        if !self.counts(user, way) || (need == Need::ProofButMail && way == Way::EmailOtp) {
+        if !self.is_accepted_proof(user, way)
+            || (need == Need::ProofButMail && way == ProofMethod::EmailOtp)
+        {
             return Err(refuse(FACTOR_NOT_ALLOWED));
         }
         let taken = self.count_proof(client, known, user).await?;
@@ -234,21 +239,24 @@ impl Core {
                 && self
                     .parts
                     .tokens
-                    .attempt(&client.cx(), &challenge.one)
+                    .attempt(&client.cx(), &challenge.one_time)
                     .await?
                     .is_none()
             {
                 return Err(refuse(INVALID_CHALLENGE));
             }
-            self.judge(client, user, tried, challenge.as_ref()).await
+            self.check_factor(client, user, tried, challenge.as_ref())
+                .await
         };
         match judged.await {
             Ok(Some(right)) => {
                 taken.succeeded().await;
-                if right.is_bare_passkey() && self.holds_nothing_else(&client.cx(), known).await? {
+                if right.is_bare_passkey()
+                    && self.has_proved_passkey_only(&client.cx(), known).await?
+                {
                     return Err(refuse(FACTOR_NOT_ALLOWED));
                 }
-                let challenge = challenge.map(|challenge| challenge.one);
+                let challenge = challenge.map(|challenge| challenge.one_time);
                 Ok(Proof {
                     session: known.handle.clone(),
                     right: Some(right),
@@ -256,7 +264,7 @@ impl Core {
                 })
             }
             Ok(None) => {
-                let outcome = if way == Way::Password {
+                let outcome = if way == ProofMethod::Password {
                     INVALID_CREDENTIALS
                 } else {
                     INVALID_CODE
@@ -276,23 +284,28 @@ impl Core {
 
     /// Counts a proof, by session: anyone who stole another session cannot lock out the owner's.
     /// There is also a limit over all sessions, from which recognised devices are exempt.
-    async fn count_proof(&self, client: &Client, known: &Known, user: &User) -> Result<Taken> {
+    async fn count_proof(
+        &self,
+        client: &Client,
+        known: &CheckedSession,
+        user: &User,
+    ) -> Result<Taken> {
         let device = self
             .devices
             .recognised(&client.cx(), client.device(), &user.id)
             .await?;
-        let mut of_all = vec![user.id.as_str()];
-        of_all.extend(device.as_ref().map(|device| device.id.as_str()));
-        let of_session = Hit {
+        let mut user_key = vec![user.id.as_str()];
+        user_key.extend(device.as_ref().map(|device| device.id.as_str()));
+        let session_hit = Hit {
             bucket: Bucket::Proof,
-            of: &[&user.id, &known.handle],
+            key: &[&user.id, &known.handle],
         };
         self.limiter
             .take(&[
-                of_session,
+                session_hit,
                 Hit {
                     bucket: Bucket::ProofUser,
-                    of: &of_all,
+                    key: &user_key,
                 },
             ])
             .await
@@ -305,7 +318,7 @@ impl Core {
     pub(crate) async fn prove_password(
         &self,
         client: &Client,
-        known: &Known,
+        known: &CheckedSession,
         user: &User,
         typed: &SecretText,
     ) -> Result<()> {
@@ -316,7 +329,7 @@ impl Core {
                 Ok(())
             }
             Ok(false) => {
-                self.proof_failed(client, known, Way::Password, INVALID_CREDENTIALS)
+                self.proof_failed(client, known, ProofMethod::Password, INVALID_CREDENTIALS)
                     .await?;
                 Err(refuse(INVALID_CREDENTIALS))
             }
@@ -329,7 +342,7 @@ impl Core {
 
     /// Whether a session was opened by a passkey without user verification and nothing was proved
     /// since: the same passkey proves nothing more.
-    async fn holds_nothing_else(&self, cx: &Cx, known: &Known) -> Result<bool> {
+    async fn has_proved_passkey_only(&self, cx: &Cx, known: &CheckedSession) -> Result<bool> {
         let session = self
             .sessions
             .get(cx, known.handle.as_str())
@@ -341,13 +354,13 @@ impl Core {
     async fn proof_failed(
         &self,
         client: &Client,
-        known: &Known,
-        way: Way,
+        known: &CheckedSession,
+        way: ProofMethod,
         outcome: Code,
     ) -> Result<()> {
         let failed = AuditEvent {
             outcome: outcome.as_str(),
-            ..AuditEvent::to("auth:step_up.failed", &known.user_id)
+            ..AuditEvent::about("auth:step_up.failed", &known.user_id)
                 .session(&known.handle)
                 .details(json!({ "method": way.name() }))
         };
@@ -359,16 +372,16 @@ impl Core {
         &self,
         cx: &Cx,
         token: &str,
-        known: &Known,
+        known: &CheckedSession,
         user: &User,
     ) -> Result<Option<Challenge>> {
-        let Some(one) = self.parts.tokens.find(cx, Purpose::Reauth, token).await? else {
+        let Some(one_time) = self.parts.tokens.find(cx, Purpose::Reauth, token).await? else {
             return Ok(None);
         };
-        let pending: Pending = self.parts.tokens.payload(&one)?;
-        let own = one.user_id == user.id
+        let pending: Pending = self.parts.tokens.payload(&one_time)?;
+        let own = one_time.user_id == user.id
             && pending.session.as_deref() == Some(known.handle.as_str())
             && pending.is_current(user);
-        Ok(own.then_some(Challenge { one, pending }))
+        Ok(own.then_some(Challenge { one_time, pending }))
     }
 }

@@ -5,12 +5,13 @@ use linchpin::{Code, Cx, Error, Result};
 use super::MAX_ATTEMPTS;
 use crate::core::{Client, Core};
 use crate::entities::{Session, SessionPatch};
-use crate::session::{Known, sid};
+use crate::session::{CheckedSession, sid};
 
 impl Core {
     /// Gives the caller's session a new `sid` and a new family of refresh tokens, applies the other
     /// changes, and adds the methods `added` to its authentication methods. Its start and end do
-    /// not change. The caller drops the cached sessions of the user after the transaction.
+    /// not change. Returns the session and its new `sid`. The caller drops the cached sessions of
+    /// the user after the transaction.
     ///
     /// # Errors
     /// 401 if the session has ended or already has another `sid`.
@@ -18,7 +19,7 @@ impl Core {
         &self,
         cx: &Cx,
         client: &Client,
-        known: &Known,
+        known: &CheckedSession,
         added: &[&str],
         changes: impl Fn() -> SessionPatch,
     ) -> Result<(Session, String)> {

@@ -42,8 +42,8 @@ pub struct Rekeyed {
 }
 
 impl Rekeyed {
-    /// Describes the former keys, and the codes, accounts and other values that need them. `None` if
-    /// no former key is needed.
+    /// Describes the former keys, and the codes, accounts and other values that need them. `None`
+    /// if no former key is needed.
     pub(crate) fn dependents(&self) -> Option<String> {
         if self.needed.is_empty() {
             return None;
@@ -62,8 +62,9 @@ impl Rekeyed {
     }
 }
 
-/// A filter for values encrypted with a key: an envelope starts with the name of its key.
-fn under<F: Field, M>(from: F, to: F, kid: &str) -> Filter
+/// A filter for values encrypted with a key: an envelope starts with the name of its key. `from`
+/// and `to` are the same field.
+fn encrypted_with<F: Field, M>(from: F, to: F, kid: &str) -> Filter
 where
     String: Comparand<F::Ty, M>,
 {
@@ -102,7 +103,12 @@ impl Reseal for Codes {
 
     fn needs<'a>(&'a self, cx: &'a Cx, kid: &'a str) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
-            let found = self.0.parts.codes.list(cx, codes(kid).limit(1)).await?;
+            let found = self
+                .0
+                .parts
+                .codes
+                .list(cx, codes_with(kid).limit(1))
+                .await?;
             Ok(!found.items.is_empty())
         })
     }
@@ -120,7 +126,7 @@ impl Core {
     /// # Errors
     /// If data needs a missing key.
     pub(crate) async fn check_data_keys(&self) -> Result<()> {
-        let cx = Client::own(self.now()).cx();
+        let cx = Client::of_app(self.now()).cx();
         let rekey = self.adapters.provided::<Rekey>()?;
         let uses = self.adapters.get::<DataKeyUse>()?;
         let used = uses.list(&cx, ListQuery::new().limit(PAGE)).await?.items;
@@ -129,13 +135,13 @@ impl Core {
                 return Err(Error::new(
                     Code::Internal,
                     format!(
-                        "data at rest needs key `{}`, which is neither in `security.dataKeys` nor derived from a secret that is listed: put \
-                         it back behind the newest, and remove it after `rekey` says that it is not needed",
+                        "stored data is encrypted with key `{}`, which is neither in `security.dataKeys` nor derived from a secret that is listed: put \
+                         it back after the newest, and remove it after `rekey` says that it is not needed",
                         gone.id
                     ),
                 ));
             }
-            unless(
+            ignoring(
                 Code::NotFound,
                 uses.delete(&cx, gone.id.as_str(), None).await,
             )?;
@@ -146,7 +152,7 @@ impl Core {
                 id: newest.to_owned(),
                 since: cx.now(),
             };
-            unless(Code::Conflict, uses.create(&cx, new).await.map(drop))?;
+            ignoring(Code::Conflict, uses.create(&cx, new).await.map(drop))?;
         }
         Ok(())
     }
@@ -158,7 +164,7 @@ impl Core {
     /// # Errors
     /// If the store fails, or if a value cannot be decrypted.
     pub(crate) async fn rekey(&self, ends_codes: bool) -> Result<Rekeyed> {
-        let client = Client::own(self.now());
+        let client = Client::of_app(self.now());
         let cx = client.cx();
         let uses = self.adapters.get::<DataKeyUse>()?;
         let rekey = self.adapters.provided::<Rekey>()?;
@@ -204,7 +210,11 @@ impl Core {
     /// The accounts with unused recovery codes under a key, with their number.
     async fn holders_of_codes(&self, cx: &Cx, kid: &str) -> Result<BTreeMap<String, u64>> {
         let mut holders = BTreeMap::new();
-        let mut page = self.parts.codes.list(cx, codes(kid).limit(PAGE)).await?;
+        let mut page = self
+            .parts
+            .codes
+            .list(cx, codes_with(kid).limit(PAGE))
+            .await?;
         loop {
             for code in page.items {
                 *holders.entry(code.user_id).or_default() += 1;
@@ -215,7 +225,7 @@ impl Core {
             page = self
                 .parts
                 .codes
-                .list(cx, codes(kid).limit(PAGE).cursor(cursor))
+                .list(cx, codes_with(kid).limit(PAGE).cursor(cursor))
                 .await?;
         }
     }
@@ -231,20 +241,20 @@ impl Core {
     ) -> Result<u64> {
         cx.transaction(async |cx| {
             let mut ended = 0;
-            let of_key = under(recovery_code::mac, recovery_code::mac, kid);
+            let of_key = encrypted_with(recovery_code::mac, recovery_code::mac, kid);
             let under_key = ListQuery::new()
                 .filter(of_key.and(recovery_code::user_id.eq(id.to_owned())))
                 .limit(u32::MAX);
             for code in self.parts.codes.list(cx, under_key).await?.items {
                 // It may be in use at this moment.
-                ended += taken(self.parts.codes.delete(cx, code.id, None).await)?;
+                ended += deleted_count(self.parts.codes.delete(cx, code.id, None).await)?;
             }
             if ended > 0 {
                 let details = json!({ "reason": "rekeyed", "count": ended });
                 self.audit(
                     cx,
                     client,
-                    AuditEvent::to("auth:mfa.recovery_ended", id).details(details),
+                    AuditEvent::about("auth:mfa.recovery_ended", id).details(details),
                 )
                 .await?;
                 if let Some(owner) = owner {
@@ -259,12 +269,13 @@ impl Core {
     }
 }
 
-fn codes(kid: &str) -> ListQuery<RecoveryCode> {
-    ListQuery::new().filter(under(recovery_code::mac, recovery_code::mac, kid))
+/// The unused recovery codes whose MAC was computed with a key.
+fn codes_with(kid: &str) -> ListQuery<RecoveryCode> {
+    ListQuery::new().filter(encrypted_with(recovery_code::mac, recovery_code::mac, kid))
 }
 
-/// 1 if the record was written. 0 if it was deleted or changed meanwhile; it is read again then.
-fn taken<T>(done: Result<T>) -> Result<u64> {
+/// 1 if the record was deleted; 0 if another request deleted or changed it first.
+fn deleted_count<T>(done: Result<T>) -> Result<u64> {
     match done {
         Ok(_) => Ok(1),
         Err(error) if matches!(error.code(), Code::NotFound | Code::PreconditionFailed) => Ok(0),
@@ -272,7 +283,8 @@ fn taken<T>(done: Result<T>) -> Result<u64> {
     }
 }
 
-fn unless(code: Code, done: Result<()>) -> Result<()> {
+/// Maps an error with this code to success.
+fn ignoring(code: Code, done: Result<()>) -> Result<()> {
     match done {
         Err(error) if error.code() == code => Ok(()),
         done => done,

@@ -11,9 +11,9 @@ use crate::error::{
     ACCOUNT_SUSPENDED, CSRF_FAILED, EMAIL_NOT_VERIFIED, REFRESH_INVALID, REFRESH_REUSED, refuse,
 };
 use crate::limit::{Bucket, Hit};
-use crate::session::credential::Once;
+use crate::session::credential::SingleValue;
 use crate::session::csrf::{self, FETCH_SITE};
-use crate::session::refresh::{Presented, Worth};
+use crate::session::refresh::{Presented, TokenState};
 use crate::session::sid;
 
 /// How often a refresh token is rotated.
@@ -29,7 +29,7 @@ pub(crate) enum Pace {
 }
 
 impl Core {
-    /// Renews the tokens of a session.
+    /// Renews the tokens of a session. Returns its account, its `sid` and the tokens.
     ///
     /// # Errors
     /// 401 `refresh_invalid`, `refresh_reused`; 403 `account_suspended`.
@@ -42,11 +42,11 @@ impl Core {
         let cx = client.cx();
         let of_address = [Hit {
             bucket: Bucket::RefreshIp,
-            of: &[&client.counted()],
+            key: &[&client.limit_key()],
         }];
         self.limiter.take(&of_address).await?.succeeded().await;
         let presented = Presented::parse(token).ok_or_else(invalid)?;
-        let (mut counted, mut keeps) = (false, false);
+        let (mut counted, mut keeps_token) = (false, false);
         // A conflict means that another request rotated the token; the second look sees that.
         for _ in 0..MAX_ATTEMPTS {
             let session = self
@@ -62,22 +62,22 @@ impl Core {
                 // its limit.
                 let of_session = [Hit {
                     bucket: Bucket::Refresh,
-                    of: &[&presented.handle()],
+                    key: &[&presented.handle()],
                 }];
                 self.limiter.take(&of_session).await?.succeeded().await;
             }
             let user = self.owner(&cx, client, &session).await?;
             let renewed =
-                match presented.worth(&session, client.now, self.config.auth.refresh.grace_seconds)
+                match presented.state(&session, client.now, self.config.auth.refresh.grace_seconds)
                 {
-                    Worth::Current
+                    TokenState::Current
                         if pace == Pace::Never
                             || (pace == Pace::Seldom && self.is_fresh(&session, client)) =>
                     {
-                        keeps = true;
+                        keeps_token = true;
                         session
                     }
-                    Worth::Current => match self.rotate(&cx, client, &session).await {
+                    TokenState::Current => match self.rotate(&cx, client, &session).await {
                         Ok(rotated) => rotated,
                         // Another request was faster: the token is checked again.
                         Err(error)
@@ -91,15 +91,15 @@ impl Core {
                         Err(error) if error.code() == Code::NotFound => return Err(invalid()),
                         Err(error) => return Err(error),
                     },
-                    Worth::JustRotated => session,
-                    Worth::Reused => {
+                    TokenState::JustRotated => session,
+                    TokenState::Reused => {
                         self.end(&cx, client, &session, Reason::Reused).await?;
                         return Err(refuse(REFRESH_REUSED));
                     }
                 };
             let sid = sid::of(&self.ring, &renewed).ok_or_else(invalid)?;
             let mut tokens = self.tokens(&renewed, &sid, client.now)?;
-            if keeps {
+            if keeps_token {
                 // The browser has this token. Sending it again could replace a newer one that
                 // another window got meanwhile.
                 tokens.refresh = None;
@@ -120,8 +120,8 @@ impl Core {
         session.is_usable(client.now, millis(auth.session.idle_seconds), refresh)
     }
 
-    /// The active sessions of a user. `asking` is the session of the request: it is active, even if
-    /// its stored activity is older.
+    /// The active sessions of a user. `caller_session` is the session of the request: it is active,
+    /// even if its stored activity is older.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -129,11 +129,11 @@ impl Core {
         &self,
         client: &Client,
         user: &str,
-        asking: Option<&str>,
+        caller_session: Option<&str>,
     ) -> Result<Vec<Session>> {
         let mut sessions = self.sessions_of(&client.cx(), user).await?;
         sessions.retain(|session| {
-            asking == Some(session.handle.as_str()) || self.is_usable(session, client)
+            caller_session == Some(session.handle.as_str()) || self.is_usable(session, client)
         });
         Ok(sessions)
     }
@@ -147,7 +147,7 @@ impl Core {
         client: &Client,
         user: &str,
         handle: &str,
-        asking: Option<&str>,
+        caller_session: Option<&str>,
     ) -> Result<Session> {
         let session = self
             .sessions
@@ -155,7 +155,7 @@ impl Core {
             .await?
             .filter(|session| session.user_id == user);
         session
-            .filter(|session| asking == Some(handle) || self.is_usable(session, client))
+            .filter(|session| caller_session == Some(handle) || self.is_usable(session, client))
             .ok_or_else(Error::not_found)
     }
 
@@ -164,7 +164,7 @@ impl Core {
     fn is_fresh(&self, session: &Session, client: &Client) -> bool {
         let auth = &self.config.auth;
         let within =
-            |since: Timestamp, most: i64| most == 0 || client.now.millis() - since.millis() < most;
+            |since: Timestamp, max: i64| max == 0 || client.now.millis() - since.millis() < max;
         within(session.last_active_at, millis(auth.session.idle_seconds))
             && within(session.rotated_at, millis(auth.refresh.refresh_seconds) / 2)
     }
@@ -205,31 +205,36 @@ fn invalid() -> Error {
 }
 
 impl Core {
-    /// Returns the refresh token of a browser's cookies, with the handle of its session. If a
-    /// sibling domain planted other cookies, it chooses the token that belongs to the session of
-    /// the other cookies, so that nobody is signed in as another person or kept from signing out.
+    /// Returns the refresh token of a browser's cookies, with the handle of its session. A sibling
+    /// domain may have planted more refresh tokens. So only a token of the session that the proof
+    /// cookie names counts: no user is signed in as another person, and every user can sign out.
     ///
     /// # Errors
-    /// If there are several tokens and the store cannot say which one is the latest.
+    /// If there are several tokens and the store cannot be read.
     pub(crate) async fn refresh_given<'a>(
         &self,
         cx: &Cx,
         headers: &'a HeaderMap,
     ) -> Result<Option<(&'a str, String)>> {
-        let Once::Text(mark) = self.cookies.renews(headers) else {
+        let SingleValue::Text(mark) = self.cookies.refresh_proof(headers) else {
             return Ok(None);
         };
         let candidate = |token: &'a str| {
             let presented = Presented::parse(token)?;
-            csrf::is_of(mark, &csrf::renewing(&presented.handle()), &self.ring)
-                .then_some((token, presented))
+            csrf::is_token_of(
+                mark,
+                &csrf::refresh_subject(&presented.handle()),
+                &self.ring,
+            )
+            .then_some((token, presented))
         };
         let mut found: Vec<(&str, Presented)> = self
             .cookies
-            .refreshes(headers)
+            .all_refresh_tokens(headers)
             .filter_map(candidate)
             .collect();
-        // A token with the session's handle only, or an earlier one, does not replace a valid one.
+        // A forged token that only has the handle of the session is dropped, and the latest of the
+        // valid ones is used.
         if let [(_, first), _, ..] = found.as_slice()
             && let Some(session) = self.sessions.get(cx, first.handle()).await?
         {
@@ -242,18 +247,18 @@ impl Core {
             .map(|(token, presented)| (token, presented.handle())))
     }
 
-    /// Checks a refresh that is authenticated by a cookie only. `given` says whether this browser
-    /// got the token from the server. A token without a session cannot be misused.
+    /// Checks a refresh that is authenticated by a cookie only. `is_from_server` says whether this
+    /// browser got the token from the server. A token without a session cannot be misused.
     ///
     /// # Errors
     /// 403 `csrf_failed`, also if the client is a browser by its headers and did not get this token
     /// from the server.
-    pub(crate) async fn judge_refresh(
+    pub(crate) async fn check_refresh(
         &self,
         client: &Client,
         headers: &HeaderMap,
         token: &str,
-        given: bool,
+        is_from_server: bool,
     ) -> Result<()> {
         let Some(presented) = Presented::parse(token) else {
             return Ok(());
@@ -264,15 +269,15 @@ impl Core {
             .await?
             .filter(|session| presented.is_of(&self.ring, session));
         match session.and_then(|session| sid::of(&self.ring, &session)) {
-            Some(sid) => match self.csrf.judge(
+            Some(sid) => match self.csrf.check(
                 &self.csrf.presented(headers, &self.cookies),
                 &sid,
                 &self.ring,
             ) {
-                // Hosts that share their cookies by `Domain` have no cookies of a single host, so
-                // they must trust each other.
+                // With `Domain`, several hosts share the refresh token, but the proof cookie is
+                // only for the host that set it. So these hosts must trust each other.
                 Ok(())
-                    if given
+                    if is_from_server
                         || !headers.contains_key(FETCH_SITE)
                         || self.config.auth.cookies.domain.is_some() =>
                 {

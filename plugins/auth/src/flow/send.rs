@@ -10,20 +10,20 @@ use crate::entities::User;
 use crate::error::{EMAIL_MISSING, METHOD_UNAVAILABLE, refuse};
 use crate::limit::{Bucket, Hit, Taken};
 use crate::mail::MailKind;
-use crate::mfa::{Sent, Way};
+use crate::mfa::{ProofMethod, Sent};
 use crate::outbox::Task;
 use crate::sms::{self, E164};
 use crate::{otp, secret::SecretText};
 
 impl Core {
-    /// Whether codes of this method can be sent. A method stays on its account even if it can no
-    /// longer be sent, for example after text messages were disabled; then a recovery code replaces
-    /// it.
-    pub(crate) fn can_send(&self, user: &User, way: Way) -> bool {
+    /// Whether codes of this method can be sent. A method stays on its account even if its codes
+    /// can no longer be sent, for example after the provider of text messages was removed; then a
+    /// recovery code replaces it.
+    pub(crate) fn can_send(&self, user: &User, way: ProofMethod) -> bool {
         let auth = &self.config.auth;
         match way {
-            Way::Sms => auth.mfa.sms.sends_for().is_some(),
-            Way::EmailOtp => auth.mailer.is_some() && user.email.is_some(),
+            ProofMethod::Sms => auth.mfa.sms.bound_host().is_some(),
+            ProofMethod::EmailOtp => auth.mailer.is_some() && user.email.is_some(),
             _ => false,
         }
     }
@@ -38,15 +38,15 @@ impl Core {
         cx: &Cx,
         client: &Client,
         user: &User,
-        way: Way,
+        way: ProofMethod,
         challenge: &str,
     ) -> Result<Sent> {
         match way {
-            Way::Sms => {
+            ProofMethod::Sms => {
                 let factor = self
                     .parts
                     .factors
-                    .of_way(cx, user.id.clone(), Way::Sms)
+                    .factor_of_user(cx, user.id.clone(), ProofMethod::Sms)
                     .await?;
                 let factor = factor.ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
                 let number = self.open_factor(&factor);
@@ -82,7 +82,7 @@ impl Core {
         let to = To::owner(user).ok_or_else(|| refuse(EMAIL_MISSING))?;
         let (code, sent) = self.code(
             client,
-            Way::EmailOtp,
+            ProofMethod::EmailOtp,
             challenge,
             rules.digits,
             rules.seconds,
@@ -112,9 +112,15 @@ impl Core {
     ) -> Result<Sent> {
         let rules = &self.config.auth.mfa.sms;
         let host = rules
-            .sends_for()
+            .bound_host()
             .ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
-        let (code, sent) = self.code(client, Way::Sms, challenge, rules.digits, rules.seconds)?;
+        let (code, sent) = self.code(
+            client,
+            ProofMethod::Sms,
+            challenge,
+            rules.digits,
+            rules.seconds,
+        )?;
         let text = sms::text(&self.config.auth.app_name, host, &code);
         let task = Task::Sms {
             to: number.as_str().to_owned(),
@@ -127,10 +133,11 @@ impl Core {
         Ok(sent)
     }
 
+    /// Returns a new code, and the data about it that is stored with the challenge.
     fn code(
         &self,
         client: &Client,
-        way: Way,
+        way: ProofMethod,
         challenge: &str,
         digits: u64,
         seconds: u64,
@@ -148,9 +155,9 @@ impl Core {
     }
 
     /// Counts a text message that is about to be sent, by user together with the session or device
-    /// in `of`. So anyone who stole another session cannot use up the owner's messages. There is
-    /// also a limit over all of them, and one for a `number` that is being set up, because it may
-    /// belong to another person.
+    /// in `source`. So anyone who stole another session cannot use up the owner's messages. The
+    /// message also counts in the limits of the user and of the client's address, and in the limit
+    /// of a `number` that is being set up, because the number may belong to another person.
     ///
     /// # Errors
     /// 429.
@@ -158,29 +165,29 @@ impl Core {
         &self,
         client: &Client,
         user: &str,
-        of: &[&str],
+        source: &[&str],
         number: Option<&E164>,
     ) -> Result<Taken> {
-        let (address, of_one) = (client.counted(), [&[user], of].concat());
+        let (address, of_one) = (client.limit_key(), [&[user], source].concat());
         let mut hits = vec![
             Hit {
                 bucket: Bucket::SmsSend,
-                of: &of_one,
+                key: &of_one,
             },
             Hit {
                 bucket: Bucket::SmsSendUser,
-                of: std::slice::from_ref(&user),
+                key: std::slice::from_ref(&user),
             },
         ];
         let of_address = [address.as_str()];
         hits.push(Hit {
             bucket: Bucket::SmsSendIp,
-            of: &of_address,
+            key: &of_address,
         });
         let of_number = number.map(|number| [number.as_str()]);
-        hits.extend(of_number.as_ref().map(|of| Hit {
+        hits.extend(of_number.as_ref().map(|key| Hit {
             bucket: Bucket::SmsSendNumber,
-            of,
+            key,
         }));
         self.limiter.take(&hits).await
     }

@@ -5,7 +5,7 @@ use linchpin::{Cx, Result};
 use crate::core::Core;
 use crate::entities::{Credential, User};
 use crate::error::{EMAIL_NOT_VERIFIED, LAST_CREDENTIAL, refuse};
-use crate::mfa::Way;
+use crate::mfa::ProofMethod;
 use crate::oauth::entity::ProviderLink;
 
 /// What is about to be removed from an account.
@@ -56,7 +56,7 @@ impl Core {
         let auth = &self.config.auth;
         let by_mail = user.email.is_some()
             && (auth.magic_link.enabled || (auth.resets() && auth.password.enabled));
-        Ok(self.methods(user) == [Way::Webauthn]
+        Ok(self.methods(user) == [ProofMethod::Webauthn]
             && !self.takes_password(user)
             && !by_mail
             && !self.signs_in_by_provider(cx, &user.id).await?

@@ -45,7 +45,7 @@ impl TrustProxy {
         networks: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, String> {
         let one = |text: &'a str| {
-            network(text.trim())
+            parse_network(text.trim())
                 .ok_or_else(|| format!("`{}` is not a network such as 10.0.0.0/8", text.trim()))
         };
         networks
@@ -88,7 +88,7 @@ impl TrustProxy {
     }
 }
 
-fn network(text: &str) -> Option<IpNet> {
+fn parse_network(text: &str) -> Option<IpNet> {
     text.parse()
         .ok()
         .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
@@ -128,9 +128,9 @@ fn plain(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// The name of an address in rate limits. An IPv6 client has at least a /64 network, so the network
+/// The key of an address in rate limits. An IPv6 client has at least a /64 network, so the network
 /// is counted.
-pub(crate) fn counted_as(address: IpAddr) -> String {
+pub(crate) fn address_limit_key(address: IpAddr) -> String {
     match plain(address) {
         IpAddr::V4(v4) => v4.to_string(),
         IpAddr::V6(v6) => {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_believed_by_default() {
+    fn forwarded_addresses_are_ignored_by_default() {
         assert_eq!(client("false", "9.9.9.9", &["1.1.1.1, 2.2.2.2"]), "9.9.9.9");
         assert_eq!(client("false", "::ffff:9.9.9.9", &[]), "9.9.9.9");
     }
@@ -167,7 +167,11 @@ mod tests {
         let chain = &["1.1.1.1, 2.2.2.2"][..];
         assert_eq!(client("1", "9.9.9.9", chain), "2.2.2.2");
         assert_eq!(client("2", "9.9.9.9", chain), "1.1.1.1");
-        assert_eq!(client("3", "9.9.9.9", chain), "9.9.9.9", "shorter chain");
+        assert_eq!(
+            client("3", "9.9.9.9", chain),
+            "9.9.9.9",
+            "the chain has fewer entries than hops"
+        );
         assert_eq!(client("2", "9.9.9.9", &["1.1.1.1", "2.2.2.2"]), "1.1.1.1");
         assert_eq!(client("1", "9.9.9.9", &[]), "9.9.9.9");
         for invalid in [
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_mean_nothing_are_refused() {
+    fn invalid_proxy_settings_are_refused() {
         for text in [
             "0",
             "11",
@@ -253,8 +257,8 @@ mod tests {
     }
 
     #[test]
-    fn a_customer_of_ipv6_is_one() {
-        let key = |text: &str| counted_as(text.parse().unwrap());
+    fn an_ipv6_64_network_counts_as_one_client() {
+        let key = |text: &str| address_limit_key(text.parse().unwrap());
         assert_eq!(key("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
         assert_eq!(
             key("2001:db8:1:2::1"),
@@ -267,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_headers_are_answered(lines: Vec<Vec<u8>>, hops in 1u8..=10) {
+        fn arbitrary_headers_cause_no_panic(lines: Vec<Vec<u8>>, hops in 1u8..=10) {
             let socket = "9.9.9.9".parse().unwrap();
             let lines = || lines.iter().map(Vec::as_slice);
             TrustProxy::Hops(hops).client(socket, lines());
@@ -275,7 +279,7 @@ mod tests {
         }
 
         #[test]
-        fn what_the_client_writes_in_front_changes_nothing(front in "[ -~]{0,40}", hops in 1u8..=3) {
+        fn addresses_prepended_by_the_client_are_ignored(front in "[ -~]{0,40}", hops in 1u8..=3) {
             let real = "1.1.1.1, 2.2.2.2, 3.3.3.3";
             let trust = TrustProxy::Hops(hops);
             let socket = "9.9.9.9".parse().unwrap();

@@ -1,6 +1,6 @@
 //! Normalised identifiers, for look-ups, uniqueness and rate limits.
 //!
-//! The typed form is stored beside it for display. Rules of single mail providers do not apply:
+//! The typed form is stored too, for display. Rules of single mail providers do not apply:
 //! dots and `+tag` are significant.
 
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use linchpin::Problem;
 use unicode_normalization::UnicodeNormalization as _;
 
 /// Maximum length of an identifier in characters, before and after normalisation.
-const MOST: usize = 254;
+const MAX_CHARS: usize = 254;
 
 /// An identifier in both forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,31 +23,31 @@ pub(crate) struct Identifier {
 
 /// The reason why a text is not an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotOne {
+pub(crate) struct InvalidIdentifier {
     code: &'static str,
     message: &'static str,
 }
 
-impl NotOne {
+impl InvalidIdentifier {
     /// The error for a field.
     pub(crate) fn at(self, field: &str) -> Problem {
         Problem::new(field, self.code, self.message)
     }
 }
 
-const LONG: NotOne = NotOne {
+const TOO_LONG: InvalidIdentifier = InvalidIdentifier {
     code: "max_length",
     message: "must be at most 254 characters long",
 };
-const EMAIL: NotOne = NotOne {
+const EMAIL: InvalidIdentifier = InvalidIdentifier {
     code: "format",
     message: "must be an email address",
 };
-const USERNAME: NotOne = NotOne {
+const USERNAME: InvalidIdentifier = InvalidIdentifier {
     code: "format",
     message: "must be 3 to 64 letters, digits, dots, dashes or underscores",
 };
-const PHONE: NotOne = NotOne {
+const PHONE: InvalidIdentifier = InvalidIdentifier {
     code: "format",
     message: "must be a phone number such as +4930123456",
 };
@@ -78,7 +78,7 @@ impl PrimaryField {
     ///
     /// # Errors
     /// The reason if the text is not one.
-    pub(crate) fn parse(self, typed: &str) -> Result<Identifier, NotOne> {
+    pub(crate) fn parse(self, typed: &str) -> Result<Identifier, InvalidIdentifier> {
         match self {
             Self::Email => email(typed),
             Self::Username => username(typed),
@@ -91,7 +91,7 @@ impl PrimaryField {
 ///
 /// # Errors
 /// The reason if the text is not one.
-pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
+pub(crate) fn email(typed: &str) -> Result<Identifier, InvalidIdentifier> {
     let display = display(typed)?;
     let (local, domain) = display.split_once('@').ok_or(EMAIL)?;
     if domain.contains('@')
@@ -104,8 +104,8 @@ pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
     let domain = idna::domain_to_ascii_strict(domain).map_err(|_| EMAIL)?;
     let local = lower(local);
     let normalised = format!("{local}@{domain}");
-    if normalised.chars().count() > MOST {
-        return Err(LONG);
+    if normalised.chars().count() > MAX_CHARS {
+        return Err(TOO_LONG);
     }
     // Only addresses that can receive mail are valid, and none can break a line of a header.
     if !EmailAddress::is_valid_local_part(&local) || !is_mail_domain(&domain) {
@@ -117,17 +117,19 @@ pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
     })
 }
 
-/// Whether mail can be sent to a domain: a host name, or an IP address in brackets.
+/// Whether mail can be sent to a domain: a host name or an IPv4 address. The caller has already
+/// refused brackets and colons.
 fn is_mail_domain(domain: &str) -> bool {
     !domain.is_empty()
         && (EmailAddress::is_valid_domain(domain) || domain.parse::<IpAddr>().is_ok())
 }
 
-/// Parses a user name. It is ASCII, so no two names look alike by characters of other scripts.
+/// Parses a user name. Only ASCII is allowed, because characters of other scripts can look like
+/// ASCII.
 ///
 /// # Errors
 /// The reason if the text is not one.
-pub(crate) fn username(typed: &str) -> Result<Identifier, NotOne> {
+pub(crate) fn username(typed: &str) -> Result<Identifier, InvalidIdentifier> {
     let display = display(typed)?;
     if !(3..=64).contains(&display.len())
         || !display
@@ -146,7 +148,7 @@ pub(crate) fn username(typed: &str) -> Result<Identifier, NotOne> {
 ///
 /// # Errors
 /// The reason if the text is not one.
-pub(crate) fn phone(typed: &str) -> Result<Identifier, NotOne> {
+pub(crate) fn phone(typed: &str) -> Result<Identifier, InvalidIdentifier> {
     let display = display(typed)?;
     let digits = display.strip_prefix('+').ok_or(PHONE)?;
     if !(7..=15).contains(&digits.len())
@@ -162,20 +164,21 @@ pub(crate) fn phone(typed: &str) -> Result<Identifier, NotOne> {
 }
 
 /// Returns the text without outer spaces, in NFC.
-fn display(typed: &str) -> Result<String, NotOne> {
+fn display(typed: &str) -> Result<String, InvalidIdentifier> {
     // The length in bytes is checked first, so that a huge text causes no work.
-    if typed.len() > 8 * MOST {
-        return Err(LONG);
+    if typed.len() > 8 * MAX_CHARS {
+        return Err(TOO_LONG);
     }
     let text: String = typed.trim().nfc().collect();
-    if text.chars().count() > MOST {
-        Err(LONG)
+    if text.chars().count() > MAX_CHARS {
+        Err(TOO_LONG)
     } else {
         Ok(text)
     }
 }
 
-/// Lower case that is stable: lowering can decompose characters.
+/// Converts to lower case, then to NFC, because lower case can decompose characters. A second
+/// conversion changes nothing.
 fn lower(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).nfc().collect()
 }
@@ -194,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_spellings_of_one_address_are_one() {
+    fn spellings_of_an_address_have_one_normalised_form() {
         for (typed, normalised) in [
             ("alice@example.test", "alice@example.test"),
             ("  Alice@EXAMPLE.Test \n", "alice@example.test"),
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address() {
+    fn invalid_email_addresses_are_rejected() {
         for typed in [
             "",
             "x",
@@ -253,12 +256,12 @@ mod tests {
             )
             .replace(".test", &"x".repeat(n))
         };
-        assert_eq!(email(&format!("{}@x.test", "a".repeat(250))), Err(LONG));
+        assert_eq!(email(&format!("{}@x.test", "a".repeat(250))), Err(TOO_LONG));
         assert!(email(&"a".repeat(1 << 20)).is_err() && email(&long(60)).is_err());
     }
 
     #[test]
-    fn user_names_and_numbers() {
+    fn user_names_and_phone_numbers_are_validated() {
         assert_eq!(
             username(" Alice_S.9- ").unwrap(),
             Identifier {
@@ -303,11 +306,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_text_is_answered_and_what_passes_is_stable(text in prop_oneof!["\\PC{0,40}", "\\PC{0,12}@\\PC{0,20}", "[a-zA-ZäÄßİıſK.+-]{1,9}@[a-zA-ZäÄßİé-]{1,9}[.][a-z]{2,4}"]) {
+        fn arbitrary_text_causes_no_panic_and_normalisation_is_stable(text in prop_oneof!["\\PC{0,40}", "\\PC{0,12}@\\PC{0,20}", "[a-zA-ZäÄßİıſK.+-]{1,9}@[a-zA-ZäÄßİé-]{1,9}[.][a-z]{2,4}"]) {
             for field in [PrimaryField::Email, PrimaryField::Username, PrimaryField::Phone] {
                 if let Ok(one) = field.parse(&text) {
-                    prop_assert!(one.normalised.chars().count() <= MOST && !one.normalised.chars().any(char::is_control));
-                    let again = field.parse(&one.normalised).expect("the normalised form is one");
+                    prop_assert!(one.normalised.chars().count() <= MAX_CHARS);
+                    prop_assert!(!one.normalised.chars().any(char::is_control));
+                    let again = field.parse(&one.normalised).expect("the normalised form is valid");
                     prop_assert_eq!(&again.normalised, &one.normalised);
                     prop_assert_eq!(&field.parse(&one.display).unwrap().normalised, &one.normalised);
                 }
@@ -315,7 +319,7 @@ mod tests {
         }
 
         #[test]
-        fn case_never_matters(local in "[a-z0-9][a-z0-9+]{0,10}", domain in "[a-z]{1,10}[.][a-z]{2,5}") {
+        fn normalised_addresses_ignore_case(local in "[a-z0-9][a-z0-9+]{0,10}", domain in "[a-z]{1,10}[.][a-z]{2,5}") {
             let address = format!("{local}@{domain}");
             prop_assert_eq!(email(&address).unwrap().normalised, email(&address.to_uppercase()).unwrap().normalised);
         }

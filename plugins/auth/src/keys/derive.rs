@@ -162,7 +162,7 @@ mod tests {
     const NEW: &str = "a new secret of more than 32 bytes, used from now on";
 
     #[test]
-    fn derivation_is_the_one_that_other_programs_can_repeat() {
+    fn key_derivation_matches_standard_hkdf() {
         // Python: HKDF(SHA256, 32, salt=b"linchpin/auth/v1",
         // info=b"csrf").derive(b"0123456789abcdef0123456789abcdef")
         let ring = Ring::new(["0123456789abcdef0123456789abcdef"]).unwrap();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn purposes_stand_where_they_are_looked_up() {
+    fn keys_are_stored_in_the_order_of_purposes() {
         let ring = Ring::new([NEW]).unwrap();
         for purpose in Purpose::ALL {
             assert_eq!(ring.key(purpose), &expand(NEW.as_bytes(), purpose.info()));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_an_older_secret_is_good_while_it_is_listed() {
+    fn a_mac_of_an_older_secret_is_valid_while_it_is_configured() {
         let before = Ring::new([OLD]).unwrap();
         let mac = before.mac(Purpose::Csrf, &[b"nonce", b"sid"]);
         let after = Ring::new([NEW, OLD]).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_needs_a_secret() {
+    fn a_key_ring_needs_a_secret() {
         assert!(Ring::new(Vec::<String>::new()).is_none());
     }
 }

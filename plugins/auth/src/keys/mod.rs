@@ -1,4 +1,4 @@
-//! Keys: for signatures of tokens, and for everything else.
+//! Keys that sign tokens, and derived keys for all other purposes.
 
 pub(crate) mod claims;
 pub(crate) mod derive;

@@ -15,11 +15,11 @@ use super::claims::Claims;
 use super::derive::Ring;
 
 /// Maximum length of a token in bytes.
-const LONGEST: usize = 8 * 1024;
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// Maximum difference between the clocks of two servers, in seconds.
 const LEEWAY: i64 = 10;
 /// Minimum modulus of an RSA key in bytes: 2048 bits.
-const SMALLEST_RSA: usize = 256;
+const MIN_RSA_BYTES: usize = 256;
 
 /// The algorithm of access tokens: `signing.algorithm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,7 +123,8 @@ struct RawHeader {
 const FORBIDDEN: [&str; 7] = ["crit", "jwk", "jku", "x5u", "x5c", "enc", "zip"];
 
 impl Signing {
-    /// Signs with the secrets, newest first, so that any library can verify.
+    /// Signs with the newest secret itself and not with a key that is derived from it, so that any
+    /// library can verify the tokens. The secrets are newest first.
     ///
     /// # Errors
     /// If there is no secret.
@@ -156,29 +157,30 @@ impl Signing {
         let mut verifiers = HashMap::new();
         let mut public = Vec::new();
         for key in keys {
-            let named = |what: &str| format!("key `{}` {what}", key.kid());
+            let key_error = |what: &str| format!("key `{}` {what}", key.kid());
             // The library refuses shorter RSA keys.
             let size = if algorithm == Algorithm::Rs256 {
-                ", of 2048 bits at least"
+                ", with at least 2048 bits"
             } else {
                 ""
             };
-            let (jwk, private) = public_part(algorithm, key)
-                .map_err(|()| named(&format!("is no {} key in PEM{size}", algorithm.name())))?;
+            let (jwk, private) = public_part(algorithm, key).map_err(|()| {
+                key_error(&format!("must be an {} key in PEM{size}", algorithm.name()))
+            })?;
             if let AlgorithmParameters::RSA(rsa) = &jwk.algorithm
-                && URL_SAFE_NO_PAD.decode(&rsa.n).map_or(0, |n| n.len()) < SMALLEST_RSA
+                && URL_SAFE_NO_PAD.decode(&rsa.n).map_or(0, |n| n.len()) < MIN_RSA_BYTES
             {
-                return Err(named("is shorter than 2048 bits"));
+                return Err(key_error("is shorter than 2048 bits"));
             }
-            let verifier = DecodingKey::from_jwk(&jwk).map_err(|_| named("cannot verify"))?;
+            let verifier = DecodingKey::from_jwk(&jwk).map_err(|_| key_error("cannot verify"))?;
             if verifiers.insert(key.kid().to_owned(), verifier).is_some() {
-                return Err(named("stands there twice"));
+                return Err(format!("the key id `{}` is used twice", key.kid()));
             }
-            let mut shown = serde_json::to_value(&jwk).map_err(|e| e.to_string())?;
-            shown["kid"] = json!(key.kid());
-            shown["use"] = json!("sig");
-            shown["alg"] = json!(algorithm.name());
-            public.push(shown);
+            let mut public_jwk = serde_json::to_value(&jwk).map_err(|e| e.to_string())?;
+            public_jwk["kid"] = json!(key.kid());
+            public_jwk["use"] = json!("sig");
+            public_jwk["alg"] = json!(algorithm.name());
+            public.push(public_jwk);
             if signer.is_none() {
                 signer = private;
             }
@@ -202,7 +204,8 @@ impl Signing {
     ) -> Self {
         install_crypto();
         let mut validation = Validation::new(algorithm.library());
-        // The validation below checks everything except the signature, with the plugin's clock.
+        // The library checks the signature only. `verify_expired` and `is_current` check the times
+        // and the other claims, with the plugin's clock.
         validation.validate_exp = false;
         validation.validate_nbf = false;
         validation.validate_aud = false;
@@ -221,7 +224,11 @@ impl Signing {
 
     /// Adds these claims to every token and requires them.
     #[must_use]
-    pub(crate) fn meant(self, issuer: Option<String>, audience: Option<String>) -> Self {
+    pub(crate) fn with_issuer_and_audience(
+        self,
+        issuer: Option<String>,
+        audience: Option<String>,
+    ) -> Self {
         Self {
             issuer,
             audience,
@@ -251,8 +258,8 @@ impl Signing {
     }
 
     /// The claims of a token with a valid signature, at any time; `None` for any other token.
-    fn signed(&self, token: &str) -> Option<Map<String, Value>> {
-        if token.len() > LONGEST || token.bytes().filter(|b| *b == b'.').count() != 2 {
+    fn verified_claims(&self, token: &str) -> Option<Map<String, Value>> {
+        if token.len() > MAX_TOKEN_BYTES || token.bytes().filter(|b| *b == b'.').count() != 2 {
             return None;
         }
         let header = URL_SAFE_NO_PAD.decode(token.split('.').next()?).ok()?;
@@ -282,7 +289,7 @@ impl Signing {
 
     /// Verifies a token that may have expired. It still names the session to end.
     pub(crate) fn verify_expired(&self, token: &str, now: Timestamp) -> Option<Verified> {
-        let claims = self.signed(token)?;
+        let claims = self.verified_claims(token)?;
         let time = |name: &str| claims.get(name).and_then(Value::as_i64);
         let text = |name: &str| {
             claims

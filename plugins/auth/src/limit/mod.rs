@@ -1,5 +1,5 @@
-//! Rate limits and lockout: an attempt is counted before it is checked, and a success gives it
-//! back.
+//! Rate limits and lockout: an attempt is counted before it is checked. A success gives it back:
+//! the counter no longer includes it.
 //!
 //! Because counting comes first, concurrent guesses cannot pass more often than sequential ones.
 //! Counters are records in the app's store, so processes share them. Each step is one atomic
@@ -31,7 +31,7 @@ pub(crate) struct Hit<'a> {
     pub(crate) bucket: Bucket,
     /// The key: the client's address, the normalised identifier or the user id. The documentation
     /// of the bucket says which.
-    pub(crate) of: &'a [&'a str],
+    pub(crate) key: &'a [&'a str],
 }
 
 /// Counts attempts.
@@ -122,11 +122,11 @@ impl Limiter {
         let hits = [
             Hit {
                 bucket: session,
-                of: &[user, handle],
+                key: &[user, handle],
             },
             Hit {
                 bucket: all,
-                of: &[user],
+                key: &[user],
             },
         ];
         self.take(&hits).await?.succeeded().await;
@@ -146,7 +146,7 @@ impl Limiter {
             return Ok(Ok(taken));
         };
         for hit in hits {
-            let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.of));
+            let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.key));
             match self.step(&id, limits.of(bucket)).await {
                 Ok(Step::Taken { left, window_end }) => taken.tickets.push(Ticket {
                     id,
@@ -170,8 +170,8 @@ impl Limiter {
     ///
     /// # Errors
     /// 503 if the store is not reachable.
-    pub(crate) async fn is_first(&self, of: &[&str], seconds: u32) -> Result<bool> {
-        let (id, cx) = (self.mark(of), self.cx());
+    pub(crate) async fn is_first(&self, key: &[&str], seconds: u32) -> Result<bool> {
+        let (id, cx) = (self.mark(key), self.cx());
         match self
             .counters
             .create(
@@ -194,9 +194,9 @@ impl Limiter {
     ///
     /// # Errors
     /// 503 if the store is not reachable.
-    pub(crate) async fn note(&self, of: &[&str], seconds: u32) -> Result<()> {
+    pub(crate) async fn note(&self, key: &[&str], seconds: u32) -> Result<()> {
         for _ in 0..MAX_ATTEMPTS {
-            if self.is_first(of, seconds).await? {
+            if self.is_first(key, seconds).await? {
                 return Ok(());
             }
             let cx = self.cx();
@@ -204,7 +204,7 @@ impl Limiter {
                 window_end: Some(Some(after(cx.now(), seconds))),
                 ..CounterPatch::default()
             };
-            match self.counters.update(&cx, self.mark(of), patch, None).await {
+            match self.counters.update(&cx, self.mark(key), patch, None).await {
                 // The mark expired in between.
                 Err(error) if error.code() == Code::NotFound => {}
                 done => return done.map(drop).map_err(unreachable),
@@ -214,18 +214,18 @@ impl Limiter {
     }
 
     /// Removes a mark of [`Limiter::is_first`], because the event did not happen.
-    pub(crate) async fn forget(&self, of: &[&str]) {
-        self.remove(&self.mark(of)).await;
+    pub(crate) async fn forget(&self, key: &[&str]) {
+        self.remove(&self.mark(key)).await;
     }
 
     /// Whether a mark of [`Limiter::is_first`] or [`Limiter::note`] is set.
     ///
     /// # Errors
     /// 503 if the store is not reachable.
-    pub(crate) async fn is_noted(&self, of: &[&str]) -> Result<bool> {
+    pub(crate) async fn is_noted(&self, key: &[&str]) -> Result<bool> {
         Ok(self
             .counters
-            .get(&self.cx(), self.mark(of))
+            .get(&self.cx(), self.mark(key))
             .await
             .map_err(unreachable)?
             .is_some())
@@ -249,7 +249,7 @@ impl Limiter {
         let Some(limits) = &self.limits else {
             return Ok(Ok(taken));
         };
-        let parts: Vec<&str> = hit.of.iter().copied().chain([value]).collect();
+        let parts: Vec<&str> = hit.key.iter().copied().chain([value]).collect();
         let mark = self.id(hit.bucket, &parts);
         let cx = self.cx();
         if self
@@ -261,7 +261,7 @@ impl Limiter {
         {
             return Ok(Ok(taken));
         }
-        let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.of));
+        let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.key));
         let (left, window_end) = match self
             .step(&id, limits.of(bucket))
             .await
@@ -303,7 +303,7 @@ impl Limiter {
     /// Resets a counter.
     pub(crate) async fn clear(&self, hit: Hit<'_>) {
         if self.limits.is_some() {
-            self.remove(&self.id(hit.bucket, hit.of)).await;
+            self.remove(&self.id(hit.bucket, hit.key)).await;
         }
     }
 
@@ -354,8 +354,8 @@ impl Limiter {
     }
 
     /// Extends the window of a counter: it ends after as many windows from now as attempts were
-    /// counted when the ticket was taken. The end never moves back, because of several requests the
-    /// one that counted most may finish first.
+    /// counted when the ticket was taken. The end never moves back: if several requests run at the
+    /// same time, the one that counted most may finish first.
     async fn prolong(&self, ticket: &Ticket) -> Result<()> {
         let Some(limits) = &self.limits else {
             return Ok(());
@@ -422,17 +422,17 @@ impl Limiter {
         }
     }
 
-    fn id(&self, bucket: Bucket, of: &[&str]) -> String {
+    fn id(&self, bucket: Bucket, key: &[&str]) -> String {
         let parts: Vec<&[u8]> = std::iter::once(bucket.row().name)
-            .chain(of.iter().copied())
+            .chain(key.iter().copied())
             .map(str::as_bytes)
             .collect();
         URL_SAFE_NO_PAD.encode(self.ring.mac(Purpose::Limit, &parts))
     }
 
-    fn mark(&self, of: &[&str]) -> String {
+    fn mark(&self, key: &[&str]) -> String {
         let parts: Vec<&[u8]> = std::iter::once("noted")
-            .chain(of.iter().copied())
+            .chain(key.iter().copied())
             .map(str::as_bytes)
             .collect();
         URL_SAFE_NO_PAD.encode(self.ring.mac(Purpose::Limit, &parts))

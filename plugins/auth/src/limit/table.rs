@@ -110,11 +110,11 @@ buckets! {
     ProofUser "proofUser": Failures, 30 in 15 * MINUTE;
     /// Key: user and session.
     Reauth "reauth": All, 10 in 15 * MINUTE;
-    /// Key: user. Counts only devices that are not recognised.
+    /// Key: user, and the device if it is recognised.
     MfaVerifyUser "mfaVerifyUser": Failures, 15 in 15 * MINUTE;
     /// Key: client address.
     MfaVerifyIp "mfaVerifyIp": Failures, 50 in 15 * MINUTE;
-    /// Key: user. Each challenge has its own limit too.
+    /// Key: user, and the device if it is recognised. Each challenge has its own limit too.
     MfaResend "mfaResend": All, 10 in 60 * MINUTE;
     /// Key: user and session.
     MfaSetup "mfaSetup": All, 10 in 15 * MINUTE;
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_lead_back() {
+    fn bucket_names_are_unique_and_resolve_to_their_bucket() {
         assert_eq!(ROWS.len(), Bucket::ALL.len());
         for bucket in Bucket::ALL {
             assert_eq!(Bucket::named(bucket.row().name), Some(*bucket));
@@ -214,7 +214,7 @@ mod tests {
                 max,
                 window_seconds,
             } = bucket.row().limit;
-            // Anybody can begin a window, of whatever they make up: none is kept for long.
+            // Anyone can start windows for invented keys, so no window is longer than a day.
             assert!(
                 max > 0 && (60..=DAY).contains(&window_seconds),
                 "{bucket:?}"
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_overrides_single_rows() {
+    fn settings_replace_single_limits() {
         let mut limits = Limits::default();
         assert_eq!(
             limits.of(Bucket::Login),

@@ -24,18 +24,18 @@ static COUNTERS: Package = package!(
 
 on_stores!(
     &super::COUNTERS =>
-    exactly_so_many_pass,
-    fifty_at_once_are_counted_like_fifty_in_a_row,
-    a_success_gives_back_what_counts_failures,
-    giving_back_under_load_loses_nothing,
-    a_window_ends_by_itself_and_refused_attempts_do_not_prolong_it,
-    what_succeeded_begins_no_window,
-    all_buckets_or_none,
-    identifiers_are_counted_once_each,
-    fifty_identifiers_at_once,
-    nothing_of_anybody_stands_in_the_store,
-    a_window_that_has_ended_gets_nothing_back,
-    of_failures_at_once_the_longest_memory_stays,
+    exactly_the_allowed_number_of_attempts_passes,
+    concurrent_attempts_are_counted_like_sequential_ones,
+    a_success_returns_the_attempts_that_count_failures,
+    concurrent_refunds_are_all_counted,
+    a_window_ends_and_refused_attempts_do_not_extend_it,
+    a_successful_attempt_starts_no_window,
+    an_attempt_is_counted_in_all_buckets_or_in_none,
+    distinct_identifiers_are_counted_once,
+    concurrent_distinct_identifiers_are_counted_once,
+    limit_counters_contain_no_identifiers,
+    an_ended_window_is_not_refunded,
+    concurrent_failures_keep_the_longest_window,
 );
 
 fn limiter(bed: &Bed) -> Limiter {
@@ -68,19 +68,19 @@ fn limiter(bed: &Bed) -> Limiter {
 
 const LOGIN: Hit<'static> = Hit {
     bucket: Bucket::Login,
-    of: &["192.0.2.1", "alice@example.test"],
+    key: &["192.0.2.1", "alice@example.test"],
 };
 const IP: Hit<'static> = Hit {
     bucket: Bucket::LoginIp,
-    of: &["192.0.2.1"],
+    key: &["192.0.2.1"],
 };
 const ALL: Hit<'static> = Hit {
     bucket: Bucket::Register,
-    of: &["192.0.2.1"],
+    key: &["192.0.2.1"],
 };
 const SPREAD: Hit<'static> = Hit {
     bucket: Bucket::LoginSpread,
-    of: &["192.0.2.1"],
+    key: &["192.0.2.1"],
 };
 
 async fn passes(limiter: &Limiter, hit: Hit<'_>) -> bool {
@@ -93,8 +93,8 @@ async fn passes(limiter: &Limiter, hit: Hit<'_>) -> bool {
     }
 }
 
-/// Runs many at a time.
-async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+/// Runs `work` with the numbers from 0 to `n - 1`, all at the same time.
+async fn run_concurrently<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     n: usize,
     work: impl Fn(usize) -> F,
 ) -> Vec<T> {
@@ -125,7 +125,7 @@ async fn counters(bed: &Bed) -> Vec<Counter> {
         .items
 }
 
-async fn exactly_so_many_pass(bed: &Bed) {
+async fn exactly_the_allowed_number_of_attempts_passes(bed: &Bed) {
     let limiter = limiter(bed);
     for _ in 0..10 {
         assert!(passes(&limiter, LOGIN).await);
@@ -140,7 +140,7 @@ async fn exactly_so_many_pass(bed: &Bed) {
         passes(
             &limiter,
             Hit {
-                of: &["192.0.2.1", "bob@example.test"],
+                key: &["192.0.2.1", "bob@example.test"],
                 ..LOGIN
             }
         )
@@ -150,7 +150,7 @@ async fn exactly_so_many_pass(bed: &Bed) {
         passes(
             &limiter,
             Hit {
-                of: &["192.0.2.2", "alice@example.test"],
+                key: &["192.0.2.2", "alice@example.test"],
                 ..LOGIN
             }
         )
@@ -160,9 +160,9 @@ async fn exactly_so_many_pass(bed: &Bed) {
     assert!(passes(&limiter, LOGIN).await);
 }
 
-async fn fifty_at_once_are_counted_like_fifty_in_a_row(bed: &Bed) {
+async fn concurrent_attempts_are_counted_like_sequential_ones(bed: &Bed) {
     let limiter = limiter(bed);
-    let passed = at_once(50, |_| {
+    let passed = run_concurrently(50, |_| {
         let limiter = limiter.clone();
         async move { passes(&limiter, LOGIN).await }
     });
@@ -173,7 +173,7 @@ async fn fifty_at_once_are_counted_like_fifty_in_a_row(bed: &Bed) {
     assert!(!passes(&limiter, LOGIN).await);
 }
 
-async fn a_success_gives_back_what_counts_failures(bed: &Bed) {
+async fn a_success_returns_the_attempts_that_count_failures(bed: &Bed) {
     let limiter = limiter(bed);
     for _ in 0..9 {
         drop(limiter.take(&[LOGIN, IP, ALL]).await.unwrap());
@@ -184,7 +184,8 @@ async fn a_success_gives_back_what_counts_failures(bed: &Bed) {
         .unwrap()
         .succeeded()
         .await;
-    // In a row: begins anew. Failures: nine of twelve. All: ten of twenty.
+    // `LOGIN` counts failures in a row: all 10 attempts are allowed again. `IP` counts failures: 9
+    // of 12 are used. `ALL` counts every attempt: 10 of 20 are used.
     let left = async |hit: Hit<'_>| {
         let mut n = 0;
         while passes(&limiter, hit).await {
@@ -198,13 +199,13 @@ async fn a_success_gives_back_what_counts_failures(bed: &Bed) {
     );
 }
 
-async fn giving_back_under_load_loses_nothing(bed: &Bed) {
+async fn concurrent_refunds_are_all_counted(bed: &Bed) {
     let limiter = limiter(bed);
-    // Five of twelve stay counted, whatever comes between.
+    // These 5 of 12 attempts stay counted during the refunds below.
     for _ in 0..5 {
         assert!(passes(&limiter, IP).await);
     }
-    at_once(50, |_| {
+    run_concurrently(50, |_| {
         let limiter = limiter.clone();
         async move {
             if let Ok(taken) = limiter.take(&[IP]).await {
@@ -219,7 +220,7 @@ async fn giving_back_under_load_loses_nothing(bed: &Bed) {
     assert!(!passes(&limiter, IP).await);
 }
 
-async fn a_window_ends_by_itself_and_refused_attempts_do_not_prolong_it(bed: &Bed) {
+async fn a_window_ends_and_refused_attempts_do_not_extend_it(bed: &Bed) {
     let limiter = limiter(bed);
     for _ in 0..12 {
         assert!(passes(&limiter, IP).await);
@@ -232,7 +233,7 @@ async fn a_window_ends_by_itself_and_refused_attempts_do_not_prolong_it(bed: &Be
     assert_eq!(
         limiter.take(&[IP]).await.unwrap_err().retry_after_seconds(),
         Some(1),
-        "a millisecond is a whole second to wait"
+        "one millisecond is rounded up to one second"
     );
     bed.clock.advance(Duration::from_millis(1));
     for _ in 0..12 {
@@ -241,7 +242,7 @@ async fn a_window_ends_by_itself_and_refused_attempts_do_not_prolong_it(bed: &Be
     assert!(!passes(&limiter, IP).await);
 }
 
-async fn what_succeeded_begins_no_window(bed: &Bed) {
+async fn a_successful_attempt_starts_no_window(bed: &Bed) {
     let limiter = limiter(bed);
     limiter.take(&[IP]).await.unwrap().succeeded().await;
     assert!(counters(bed).await.is_empty());
@@ -253,11 +254,11 @@ async fn what_succeeded_begins_no_window(bed: &Bed) {
     }
     assert!(
         !passes(&limiter, IP).await,
-        "the window began with the first that was counted"
+        "the window starts with the first attempt that stays counted"
     );
 }
 
-async fn all_buckets_or_none(bed: &Bed) {
+async fn an_attempt_is_counted_in_all_buckets_or_in_none(bed: &Bed) {
     let limiter = limiter(bed);
     for _ in 0..12 {
         assert!(passes(&limiter, IP).await);
@@ -271,7 +272,7 @@ async fn all_buckets_or_none(bed: &Bed) {
     assert!(!passes(&limiter, LOGIN).await);
 }
 
-async fn identifiers_are_counted_once_each(bed: &Bed) {
+async fn distinct_identifiers_are_counted_once(bed: &Bed) {
     let limiter = limiter(bed);
     for _ in 0..3 {
         for n in 0..15 {
@@ -327,17 +328,17 @@ async fn identifiers_are_counted_once_each(bed: &Bed) {
     );
 }
 
-async fn fifty_identifiers_at_once(bed: &Bed) {
+async fn concurrent_distinct_identifiers_are_counted_once(bed: &Bed) {
     let limiter = limiter(bed);
-    let try_all = async |of: usize, hit: Hit<'static>| {
-        let attempts = at_once(50, |i| {
+    let try_all = async |count: usize, hit: Hit<'static>| {
+        let attempts = run_concurrently(50, |i| {
             let limiter = limiter.clone();
             async move {
                 limiter
-                    .take_distinct(hit, &format!("{}@example.test", i % of))
+                    .take_distinct(hit, &format!("{}@example.test", i % count))
                     .await
                     .is_ok()
-                    .then_some(i % of)
+                    .then_some(i % count)
             }
         });
         attempts
@@ -351,7 +352,7 @@ async fn fifty_identifiers_at_once(bed: &Bed) {
     // Twenty-five callers, twice each. A caller who is admitted once is admitted again, and
     // duplicate counts are refunded in the end.
     let elsewhere = Hit {
-        of: &["192.0.2.2"],
+        key: &["192.0.2.2"],
         ..SPREAD
     };
     let mut passed = try_all(25, elsewhere).await;
@@ -367,7 +368,7 @@ async fn fifty_identifiers_at_once(bed: &Bed) {
     assert_eq!(passed.len(), 15);
 }
 
-async fn nothing_of_anybody_stands_in_the_store(bed: &Bed) {
+async fn limit_counters_contain_no_identifiers(bed: &Bed) {
     let limiter = limiter(bed);
     drop(limiter.take(&[LOGIN, IP]).await.unwrap());
     drop(
@@ -385,32 +386,32 @@ async fn nothing_of_anybody_stands_in_the_store(bed: &Bed) {
     );
 }
 
-async fn a_window_that_has_ended_gets_nothing_back(bed: &Bed) {
+async fn an_ended_window_is_not_refunded(bed: &Bed) {
     let limiter = limiter(bed);
-    let long = limiter.take(&[IP]).await.unwrap();
+    let earlier = limiter.take(&[IP]).await.unwrap();
     bed.clock.advance(Duration::from_mins(1));
     for _ in 0..12 {
         assert!(passes(&limiter, IP).await);
     }
-    long.succeeded().await;
+    earlier.succeeded().await;
     assert!(
         !passes(&limiter, IP).await,
-        "it was counted in the window before"
+        "the attempt was counted in the previous window"
     );
 }
 
-async fn of_failures_at_once_the_longest_memory_stays(bed: &Bed) {
+async fn concurrent_failures_keep_the_longest_window(bed: &Bed) {
     let limiter = limiter(bed);
     let hit = Hit {
         bucket: Bucket::PasswordLockout,
-        of: &["alice@example.test"],
+        key: &["alice@example.test"],
     };
     let mut taken = Vec::new();
     for _ in 0..5 {
         taken.push(limiter.take(&[hit]).await.unwrap());
     }
     bed.clock.advance(Duration::from_secs(1));
-    // The last one is judged first.
+    // The last attempt fails first.
     for failed in taken.iter().rev() {
         failed.failed().await.unwrap();
     }
@@ -419,7 +420,7 @@ async fn of_failures_at_once_the_longest_memory_stays(bed: &Bed) {
 }
 
 #[tokio::test]
-async fn switched_off_nothing_is_counted() {
+async fn disabled_limits_count_nothing() {
     let bed = Bed::memory(&COUNTERS).await;
     let limiter = Limiter::new(
         bed.app.adapter::<Counter>().unwrap(),

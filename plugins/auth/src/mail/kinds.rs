@@ -77,7 +77,7 @@ kinds! {
     PasswordResetDone "password_reset_done" ["at" "ip"]
         "Your password was reset"
         "The password of your account at {{app}} was reset on {{at}} from {{ip}}. All sessions have ended.\n\nIf it was not you, reset it again and check who can read your mail.";
-    /// For the former address: the address was changed, with a link that undoes it.
+    /// For the former address: a change of the address was requested, with a link that undoes it.
     EmailChanged "email_changed" ["link" "at"]
         "Your email address was changed"
         "On {{at}}, the email address of your account at {{app}} was changed, or a change was requested.\n\nIf it was not you, undo the change within seven days:\n\n{{link}}";

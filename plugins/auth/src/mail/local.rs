@@ -14,7 +14,7 @@ pub struct ConsoleMailer;
 
 impl Mailer for ConsoleMailer {
     fn send(&self, mail: Mail) -> BoxFuture<'_, Result<()>> {
-        let shown = format!(
+        let text = format!(
             "── mail: {} ──\nTo: {}\nSubject: {}\n\n{}\n──\n",
             mail.kind.name(),
             mail.to,
@@ -25,7 +25,7 @@ impl Mailer for ConsoleMailer {
             let print = move || {
                 use std::io::Write;
                 let mut out = std::io::stdout().lock();
-                out.write_all(shown.as_bytes()).and_then(|()| out.flush())
+                out.write_all(text.as_bytes()).and_then(|()| out.flush())
             };
             tokio::task::spawn_blocking(print)
                 .await
@@ -62,7 +62,7 @@ impl Mailer for FileMailer {
         Box::pin(async move {
             let mut line = serde_json::to_vec(&mail).map_err(Error::internal)?;
             line.push(b'\n');
-            let _one = self.lock.lock().await;
+            let _guard = self.lock.lock().await;
             let mut options = tokio::fs::OpenOptions::new();
             options.append(true).create(true);
             #[cfg(unix)]
@@ -87,7 +87,7 @@ mod tests {
     use crate::mail::{MailKind, Templates};
 
     #[tokio::test]
-    async fn a_file_gets_one_line_for_each() {
+    async fn the_file_mailer_writes_one_line_for_each_mail() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mail.jsonl");
         let mailer = Arc::new(FileMailer::new(&path));

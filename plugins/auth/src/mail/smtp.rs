@@ -14,7 +14,7 @@ use url::{Host, Url};
 use super::{Mail, Mailer};
 
 /// Timeout of one step of the protocol.
-const LIMIT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Sends mail by SMTP, over a pool of connections.
 #[derive(Clone)]
@@ -68,15 +68,19 @@ impl SmtpMailer {
                 ));
             }
         };
-        if !encrypted && !is_here(&url) {
-            return Err("mail would leave this machine in the clear: use `smtps://…`, or `smtp://…?tls=required`".into());
+        if !encrypted && !is_this_machine(&url) {
+            return Err(
+                "mail would be sent without encryption: use `smtps://…`, or \
+                 `smtp://…?tls=required`"
+                    .into(),
+            );
         }
         let from = from
             .parse()
             .map_err(|e| format!("the sender of mail: {e}"))?;
         let builder = Transport::from_url(server)
             .map_err(|e| format!("the address of the mail server: {e}"))?
-            .timeout(Some(LIMIT));
+            .timeout(Some(TIMEOUT));
         Ok(Self(Arc::new(Inner {
             builder,
             from,
@@ -93,7 +97,7 @@ impl SmtpMailer {
             .from(self.0.from.clone())
             .to(Mailbox::new(None, to))
             .subject(mail.subject)
-            // Tells other programs not to answer automatically.
+            // Prevents automatic replies of other programs.
             .header(AutoSubmitted)
             .multipart(MultiPart::alternative_plain_html(mail.text, mail.html))
             .map_err(Error::internal)?;
@@ -115,7 +119,7 @@ impl Mailer for SmtpMailer {
     }
 }
 
-fn is_here(url: &Url) -> bool {
+fn is_this_machine(url: &Url) -> bool {
     // The parser accepts any host in a scheme that is not a web scheme, so it is parsed again.
     let host = url.host_str().and_then(|host| Host::parse(host).ok());
     match host {

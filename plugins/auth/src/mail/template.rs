@@ -23,7 +23,7 @@ pub struct Templates(BTreeMap<MailKind, Template>);
 
 impl Default for Templates {
     fn default() -> Self {
-        let own = |kind: MailKind| {
+        let default_template = |kind: MailKind| {
             let (subject, text) = kind.default_texts();
             (
                 kind,
@@ -34,7 +34,13 @@ impl Default for Templates {
                 },
             )
         };
-        Self(MailKind::ALL.iter().copied().map(own).collect())
+        Self(
+            MailKind::ALL
+                .iter()
+                .copied()
+                .map(default_template)
+                .collect(),
+        )
     }
 }
 
@@ -45,17 +51,20 @@ impl Templates {
     /// If it uses a variable that this kind does not have, if it does not use the link or code of
     /// this kind, or if the subject has more than one line.
     pub fn replace(&mut self, kind: MailKind, template: Template) -> Result<(), String> {
-        let of = kind.name();
+        let kind_name = kind.name();
         if template.subject.chars().any(char::is_control) {
-            return Err(format!("the subject of `{of}` must be one line"));
+            return Err(format!("the subject of `{kind_name}` must be one line"));
         }
         let bodies = [Some(&template.text), template.html.as_ref()];
         for part in bodies.into_iter().flatten().chain([&template.subject]) {
-            for name in names(part).map_err(|e| format!("the template `{of}` {e}"))? {
+            for name in
+                variable_names(part).map_err(|e| format!("the template `{kind_name}` {e}"))?
+            {
                 if name != "app" && !kind.variables().contains(&name) {
                     let known = kind.variables().join("`, `");
                     return Err(format!(
-                        "the template `{of}` names `{name}`; there are `app`, `{known}`"
+                        "the template `{kind_name}` uses the unknown variable `{name}`; the variables are \
+                         `app`, `{known}`"
                     ));
                 }
             }
@@ -70,7 +79,9 @@ impl Templates {
                 .flatten()
                 .any(|body| !body.contains(&format!("{{{{{needed}}}}}")))
             {
-                return Err(format!("the template `{of}` leaves out `{{{{{needed}}}}}`"));
+                return Err(format!(
+                    "the template `{kind_name}` must contain `{{{{{needed}}}}}`"
+                ));
             }
         }
         self.0.insert(kind, template);
@@ -119,13 +130,13 @@ impl Templates {
 }
 
 /// The variables in a text.
-fn names(text: &str) -> Result<Vec<&str>, &'static str> {
+fn variable_names(text: &str) -> Result<Vec<&str>, &'static str> {
     let mut found = Vec::new();
     let mut rest = text;
-    while let Some((_, behind)) = rest.split_once("{{") {
-        let (name, behind) = behind.split_once("}}").ok_or("has `{{` without `}}`")?;
+    while let Some((_, after)) = rest.split_once("{{") {
+        let (name, after) = after.split_once("}}").ok_or("has `{{` without `}}`")?;
         found.push(name);
-        rest = behind;
+        rest = after;
     }
     Ok(found)
 }
@@ -135,14 +146,14 @@ fn names(text: &str) -> Result<Vec<&str>, &'static str> {
 fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((front, behind)) = rest.split_once("{{") {
+    while let Some((front, after)) = rest.split_once("{{") {
         out.push_str(front);
-        let Some((name, behind)) = behind.split_once("}}") else {
+        let Some((name, after)) = after.split_once("}}") else {
             rest = "";
             break;
         };
         out.push_str(&value(name));
-        rest = behind;
+        rest = after;
     }
     out.push_str(rest);
     out
@@ -165,7 +176,7 @@ fn instant(value: &str) -> String {
         "November",
         "December",
     ];
-    let said = || {
+    let formatted = || {
         let at = value.parse::<linchpin::Timestamp>().ok()?.to_string();
         let month = MONTHS.get(at.get(5..7)?.parse::<usize>().ok()?.checked_sub(1)?)?;
         Some(format!(
@@ -175,10 +186,10 @@ fn instant(value: &str) -> String {
             at.get(11..16)?
         ))
     };
-    said().unwrap_or_else(|| one_line(value))
+    formatted().unwrap_or_else(|| one_line(value))
 }
 
-/// Removes line breaks and other control characters from a value.
+/// Replaces line breaks and other control characters in a value by spaces.
 fn one_line(value: &str) -> String {
     value
         .chars()
@@ -207,8 +218,8 @@ fn escaped(value: &str) -> String {
     out
 }
 
-/// Converts a plain text to HTML: a paragraph for each of its own, with links, and codes in a
-/// larger font.
+/// Converts a plain text to HTML: each paragraph becomes a `<p>`, addresses become links, and codes
+/// get a larger font.
 fn page(text: &str, value: impl Fn(&str) -> String) -> String {
     let mut out = String::from(
         "<!doctype html><html><body style=\"font-family:sans-serif;line-height:1.5\">",
@@ -225,10 +236,10 @@ fn page(text: &str, value: impl Fn(&str) -> String) -> String {
                 "<p style=\"font-size:1.6em;letter-spacing:.15em\"><strong>{}</strong></p>",
                 escaped(&value("code"))
             ),
-            words => write!(
+            prose => write!(
                 out,
                 "<p>{}</p>",
-                fill(&escaped(words), |name| escaped(&value(name)))
+                fill(&escaped(prose), |name| escaped(&value(name)))
             ),
         };
     }
@@ -243,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_are_said_as_people_say_them() {
+    fn instants_in_mail_are_readable() {
         assert_eq!(
             instant("2026-11-03T04:05:06.789Z"),
             "3 November 2026 at 04:05 UTC"
@@ -265,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_templates_could_replace_themselves() {
+    fn the_default_templates_pass_the_template_check() {
         for kind in MailKind::ALL {
             let (subject, text) = kind.default_texts();
             let own = Template {
@@ -277,7 +288,7 @@ mod tests {
             for name in kind.variables() {
                 assert!(
                     text.contains(&format!("{{{{{name}}}}}")),
-                    "{} does not say its {name}",
+                    "the text of {} does not contain {name}",
                     kind.name()
                 );
             }
@@ -341,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_cannot_work_are_refused() {
+    fn invalid_templates_are_refused() {
         let with = |subject: &str, text: &str, html: Option<&str>| Template {
             subject: subject.into(),
             text: text.into(),
@@ -355,7 +366,7 @@ mod tests {
         assert!(refused(with("a\nb", "{{link}}", None)).contains("one line"));
         assert!(refused(with("a", "{{link}} {{lnk}}", None)).contains("`lnk`"));
         assert!(refused(with("{{code}}", "{{link}}", None)).contains("`code`"));
-        assert!(refused(with("a", "no way in", None)).contains("{{link}}"));
+        assert!(refused(with("a", "no link", None)).contains("{{link}}"));
         assert!(refused(with("a", "{{link}}", Some("<p>"))).contains("{{link}}"));
         assert!(refused(with("a", "{{link}} {{app", None)).contains("without"));
         Templates::default()
@@ -367,14 +378,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_is_not_printed() {
+    fn debug_output_contains_no_mail_content() {
         let mail = render(MailKind::EmailOtp, vars([("code", "012345")]));
         assert_eq!(format!("{mail:?}"), "Mail { kind: EmailOtp, .. }");
     }
 
     proptest! {
         #[test]
-        fn no_value_leaves_its_place(value: String) {
+        fn values_add_no_lines_tags_or_control_characters(value: String) {
             let mail = render(MailKind::PasskeyAdded, vars([("name", &value), ("app", &value)]));
             let bare = render(MailKind::PasskeyAdded, vars([]));
             prop_assert_eq!(mail.text.lines().count(), bare.text.lines().count());
@@ -383,8 +394,8 @@ mod tests {
         }
 
         #[test]
-        fn hostile_templates_are_answered(text in "([{}]{1,3}|[a-z]{1,4}|\\PC){0,12}") {
-            let _ = names(&text);
+        fn arbitrary_templates_cause_no_panic(text in "([{}]{1,3}|[a-z]{1,4}|\\PC){0,12}") {
+            let _ = variable_names(&text);
             fill(&text, str::to_owned);
             page(&text, str::to_owned);
         }

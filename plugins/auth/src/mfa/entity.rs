@@ -2,7 +2,7 @@
 
 use linchpin::prelude::*;
 
-use super::Way;
+use super::ProofMethod;
 
 /// A second factor with data: the secret of an authenticator app or the number of a phone.
 #[entity(
@@ -18,7 +18,7 @@ pub(crate) struct Factor {
     #[field(immutable)]
     pub(crate) user_id: String,
     #[field(immutable)]
-    pub(crate) way: Way,
+    pub(crate) way: ProofMethod,
     /// The data, encrypted for this place.
     #[field(private)]
     pub(crate) sealed: String,
@@ -43,7 +43,7 @@ pub(crate) struct RecoveryCode {
 
 /// Returns a factor of a user.
 #[operation(kind = "lookup", fields(user_id = param(user_id), way = param(way)), returns = "one", route(disabled))]
-pub(crate) const OF_WAY: Operation<Factor>;
+pub(crate) const FACTOR_OF_USER: Operation<Factor>;
 
 /// Returns all factors with data of a user.
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]

@@ -14,7 +14,7 @@ use crate::secret::SecretText;
 
 /// A method of proof, with its name in requests and responses.
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Way {
+pub(crate) enum ProofMethod {
     #[field(rename = "password")]
     Password,
     /// A code of an authenticator app.
@@ -34,7 +34,7 @@ pub(crate) enum Way {
     Recovery,
 }
 
-impl Way {
+impl ProofMethod {
     /// Methods that can be a second factor of a sign-in, in the order of preference.
     pub(crate) const METHODS: [Self; 4] = [Self::Totp, Self::EmailOtp, Self::Sms, Self::Webauthn];
 
@@ -67,8 +67,8 @@ impl Way {
 }
 
 /// The second factors of an account, even if the settings do not use them.
-pub(crate) fn enrolled(user: &User) -> Vec<Way> {
-    Way::METHODS
+pub(crate) fn enrolled(user: &User) -> Vec<ProofMethod> {
+    ProofMethod::METHODS
         .into_iter()
         .filter(|way| user.mfa_methods.iter().any(|name| name == way.name()))
         .collect()
@@ -90,15 +90,15 @@ impl Factors {
     }
 
     /// The second factors that an account must use.
-    pub(crate) fn methods(self, user: &User) -> Vec<Way> {
+    pub(crate) fn methods(self, user: &User) -> Vec<ProofMethod> {
         enrolled(user)
             .into_iter()
-            .filter(|way| self.mfa && (*way != Way::Webauthn || self.passkeys))
+            .filter(|way| self.mfa && (*way != ProofMethod::Webauthn || self.passkeys))
             .collect()
     }
 
     /// Whether an account must use a second factor.
-    pub(crate) fn asks(self, user: &User) -> bool {
+    pub(crate) fn requires_second_factor(self, user: &User) -> bool {
         // The common case first: most accounts have none.
         !user.mfa_methods.is_empty() && !self.methods(user).is_empty()
     }
@@ -107,13 +107,13 @@ impl Factors {
 /// Whether an account must set up a second factor, if all accounts need one. Text messages alone
 /// are not enough.
 pub(crate) fn must_enrol(required: bool, user: &User) -> bool {
-    required && enrolled(user).iter().all(|way| *way == Way::Sms)
+    required && enrolled(user).iter().all(|way| *way == ProofMethod::Sms)
 }
 
 /// The proof in a body; see `routes/mfa_shapes.rs`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Typed {
-    pub(crate) method: Option<Way>,
+pub(crate) struct SuppliedProof {
+    pub(crate) method: Option<ProofMethod>,
     pub(crate) code: Option<SecretText>,
     pub(crate) password: Option<SecretText>,
     /// The token of `/reauth/challenge`.
@@ -123,48 +123,48 @@ pub(crate) struct Typed {
 
 /// The factor of a body that is checked.
 #[derive(Clone, Debug)]
-pub(crate) enum Tried {
+pub(crate) enum SuppliedFactor {
     Password(SecretText),
     Totp(SecretText),
     /// A sent code, of this method or of any.
-    Sent(Option<Way>, SecretText),
+    Sent(Option<ProofMethod>, SecretText),
     Webauthn(Json),
     Recovery(SecretText),
 }
 
-impl Tried {
+impl SuppliedFactor {
     /// The method; for a sent code, the method by which it was sent.
-    pub(crate) fn way(&self, sent: Option<Way>) -> Way {
+    pub(crate) fn way(&self, sent: Option<ProofMethod>) -> ProofMethod {
         match self {
-            Self::Password(_) => Way::Password,
-            Self::Totp(_) => Way::Totp,
-            Self::Sent(way, _) => way.or(sent).unwrap_or(Way::EmailOtp),
-            Self::Webauthn(_) => Way::Webauthn,
-            Self::Recovery(_) => Way::Recovery,
+            Self::Password(_) => ProofMethod::Password,
+            Self::Totp(_) => ProofMethod::Totp,
+            Self::Sent(way, _) => way.or(sent).unwrap_or(ProofMethod::EmailOtp),
+            Self::Webauthn(_) => ProofMethod::Webauthn,
+            Self::Recovery(_) => ProofMethod::Recovery,
         }
     }
 }
 
-impl Typed {
+impl SuppliedProof {
     /// Returns the factor to check: the one that `method` names, or the only possible one. `None`
     /// if the body contains no proof.
     ///
     /// # Errors
     /// 400 if the body lacks what the method needs.
-    pub(crate) fn tried(&self) -> Result<Option<Tried>> {
+    pub(crate) fn supplied_factor(&self) -> Result<Option<SuppliedFactor>> {
         let code = |path: &str| self.code.clone().ok_or_else(|| missing(path));
         if let Some(method) = self.method {
             return Ok(Some(match method {
-                Way::Password => {
-                    Tried::Password(self.password.clone().ok_or_else(|| missing("password"))?)
-                }
-                Way::Totp => Tried::Totp(code("code")?),
-                Way::Recovery => Tried::Recovery(code("code")?),
-                Way::EmailOtp | Way::Sms => {
+                ProofMethod::Password => SuppliedFactor::Password(
+                    self.password.clone().ok_or_else(|| missing("password"))?,
+                ),
+                ProofMethod::Totp => SuppliedFactor::Totp(code("code")?),
+                ProofMethod::Recovery => SuppliedFactor::Recovery(code("code")?),
+                ProofMethod::EmailOtp | ProofMethod::Sms => {
                     self.token.as_ref().ok_or_else(|| missing("reauthToken"))?;
-                    Tried::Sent(Some(method), code("code")?)
+                    SuppliedFactor::Sent(Some(method), code("code")?)
                 }
-                Way::Webauthn => Tried::Webauthn(
+                ProofMethod::Webauthn => SuppliedFactor::Webauthn(
                     self.webauthn
                         .clone()
                         .ok_or_else(|| missing("webauthnResponse"))?,
@@ -172,20 +172,21 @@ impl Typed {
             }));
         }
         if let Some(response) = &self.webauthn {
-            return Ok(Some(Tried::Webauthn(response.clone())));
+            return Ok(Some(SuppliedFactor::Webauthn(response.clone())));
         }
         Ok(match (&self.code, &self.token, &self.password) {
-            (Some(code), Some(_), _) => Some(Tried::Sent(None, code.clone())),
-            (Some(code), None, _) if is_number(code) => Some(Tried::Totp(code.clone())),
-            (Some(code), None, _) => Some(Tried::Recovery(code.clone())),
-            (None, _, Some(password)) => Some(Tried::Password(password.clone())),
+            (Some(code), Some(_), _) => Some(SuppliedFactor::Sent(None, code.clone())),
+            (Some(code), None, _) if is_number(code) => Some(SuppliedFactor::Totp(code.clone())),
+            (Some(code), None, _) => Some(SuppliedFactor::Recovery(code.clone())),
+            (None, _, Some(password)) => Some(SuppliedFactor::Password(password.clone())),
             (None, Some(_), None) => return Err(missing("code")),
             (None, None, None) => None,
         })
     }
 }
 
-/// Whether a code is from an authenticator app: only digits, and shorter than a recovery code.
+/// Whether a code is numeric, like those of authenticator apps and messages: only digits, and
+/// shorter than a recovery code.
 pub(crate) fn is_number(code: &SecretText) -> bool {
     let plain = code.expose().chars().filter(|c| *c != ' ');
     let digits = plain.clone().count();
@@ -210,7 +211,7 @@ pub(crate) struct Pending {
     /// The handle of the session; `None` for a sign-in.
     pub(crate) session: Option<String>,
     /// The first factor of the sign-in.
-    pub(crate) begun: Option<Begun>,
+    pub(crate) begun: Option<FirstFactor>,
     /// The only valid code.
     pub(crate) sent: Option<Sent>,
     /// The options for a passkey, valid for one answer.
@@ -219,14 +220,14 @@ pub(crate) struct Pending {
 
 /// The first factor of a sign-in.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Begun {
+pub(crate) struct FirstFactor {
     pub(crate) method: String,
     pub(crate) amr: Vec<String>,
     /// The passkey of the first factor, which cannot be the second one too.
     pub(crate) passkey: Option<String>,
 }
 
-impl Begun {
+impl FirstFactor {
     /// Whether it was a mailed link: then codes by mail prove nothing more.
     pub(crate) fn by_mail(&self) -> bool {
         ["magicLink", "verifyAndLogin"].contains(&self.method.as_str())
@@ -244,14 +245,14 @@ impl Begun {
 /// The data of a sent code.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Sent {
-    pub(crate) way: Way,
+    pub(crate) way: ProofMethod,
     pub(crate) mac: String,
     /// The first millisecond in which the code is expired.
     pub(crate) until: i64,
 }
 
 impl Pending {
-    /// The current versions of a user.
+    /// A challenge for the current password and factors of a user.
     fn of(user: &User) -> Self {
         let (password_version, mfa_version) = (user.password_version, user.mfa_version);
         Self {
@@ -265,7 +266,7 @@ impl Pending {
     }
 
     /// A challenge for a sign-in.
-    pub(crate) fn login(user: &User, begun: Begun) -> Self {
+    pub(crate) fn login(user: &User, begun: FirstFactor) -> Self {
         Self {
             begun: Some(begun),
             ..Self::of(user)
@@ -281,7 +282,7 @@ impl Pending {
     }
 
     /// The passkey of the first factor.
-    pub(crate) fn first(&self) -> Option<&str> {
+    pub(crate) fn first_passkey(&self) -> Option<&str> {
         self.begun.as_ref()?.passkey.as_deref()
     }
 
@@ -293,7 +294,7 @@ impl Pending {
 
 /// A challenge from the store.
 pub(crate) struct Challenge {
-    pub(crate) one: OneTime,
+    pub(crate) one_time: OneTime,
     pub(crate) pending: Pending,
 }
 
@@ -301,9 +302,9 @@ pub(crate) struct Challenge {
 mod tests {
     use super::*;
 
-    fn typed(code: Option<&str>, token: Option<&str>, password: Option<&str>) -> Typed {
+    fn typed(code: Option<&str>, token: Option<&str>, password: Option<&str>) -> SuppliedProof {
         let [code, token, password] = [code, token, password].map(|text| text.map(SecretText::new));
-        Typed {
+        SuppliedProof {
             method: None,
             code,
             password,
@@ -312,16 +313,16 @@ mod tests {
         }
     }
 
-    fn way(typed: &Typed) -> Option<&'static str> {
-        Some(match typed.tried().ok()?? {
-            Tried::Sent(..) => "sent",
+    fn way(typed: &SuppliedProof) -> Option<&'static str> {
+        Some(match typed.supplied_factor().ok()?? {
+            SuppliedFactor::Sent(..) => "sent",
             other => other.way(None).name(),
         })
     }
 
     #[test]
-    fn one_factor_is_tried_and_the_order_is_fixed() {
-        assert_eq!(way(&Typed::default()), None);
+    fn only_the_first_supplied_factor_is_checked() {
+        assert_eq!(way(&SuppliedProof::default()), None);
         assert_eq!(way(&typed(Some("123456"), None, None)), Some("totp"));
         assert_eq!(way(&typed(Some("123 456"), None, Some("x"))), Some("totp"));
         assert_eq!(
@@ -334,14 +335,14 @@ mod tests {
         );
         assert_eq!(way(&typed(Some("123456"), Some("t"), None)), Some("sent"));
         assert_eq!(way(&typed(None, None, Some("x"))), Some("password"));
-        let all = Typed {
+        let all = SuppliedProof {
             webauthn: Some(Json::Null),
             ..typed(Some("123456"), Some("t"), Some("x"))
         };
         assert_eq!(way(&all), Some("webauthn"));
         assert_eq!(
-            way(&Typed {
-                method: Some(Way::Password),
+            way(&SuppliedProof {
+                method: Some(ProofMethod::Password),
                 ..all
             }),
             Some("password")
@@ -349,20 +350,20 @@ mod tests {
     }
 
     #[test]
-    fn a_method_needs_what_belongs_to_it() {
+    fn each_proof_method_requires_its_field() {
         for (method, path) in [
-            (Way::Password, "password"),
-            (Way::Totp, "code"),
-            (Way::Recovery, "code"),
-            (Way::EmailOtp, "reauthToken"),
-            (Way::Sms, "reauthToken"),
-            (Way::Webauthn, "webauthnResponse"),
+            (ProofMethod::Password, "password"),
+            (ProofMethod::Totp, "code"),
+            (ProofMethod::Recovery, "code"),
+            (ProofMethod::EmailOtp, "reauthToken"),
+            (ProofMethod::Sms, "reauthToken"),
+            (ProofMethod::Webauthn, "webauthnResponse"),
         ] {
-            let refused = Typed {
+            let refused = SuppliedProof {
                 method: Some(method),
-                ..Typed::default()
+                ..SuppliedProof::default()
             }
-            .tried()
+            .supplied_factor()
             .unwrap_err();
             assert_eq!(
                 (refused.code(), refused.details()[0].path.as_str()),
@@ -370,16 +371,20 @@ mod tests {
             );
         }
         assert_eq!(
-            typed(None, Some("t"), None).tried().unwrap_err().details()[0].path,
+            typed(None, Some("t"), None)
+                .supplied_factor()
+                .unwrap_err()
+                .details()[0]
+                .path,
             "code"
         );
     }
 
     #[test]
-    fn names_are_those_of_the_wire() {
-        for way in Way::METHODS
+    fn method_names_equal_their_json_form() {
+        for way in ProofMethod::METHODS
             .into_iter()
-            .chain([Way::Password, Way::Recovery])
+            .chain([ProofMethod::Password, ProofMethod::Recovery])
         {
             assert_eq!(serde_json::to_value(way).unwrap(), way.name());
         }

@@ -51,7 +51,7 @@ pub(crate) enum ClientProof {
 pub(crate) enum Kind {
     /// OpenID Connect.
     Oidc { issuer: String, dialect: Dialect },
-    /// OAuth 2, with an API of its own for the identity.
+    /// OAuth 2, with the provider's own API for the identity.
     Plain(preset::Plain),
 }
 
@@ -146,12 +146,13 @@ impl Connection {
         grant::url(&self.provider, &metadata, asked)
     }
 
-    /// Checks that a result is from this provider, if it contains an issuer: another provider may
-    /// have been called in its name.
+    /// Checks the issuer in a result: the result may be from another provider. A result without an
+    /// issuer passes, unless this provider always adds one. Providers without an issuer are not
+    /// checked.
     ///
     /// # Errors
     /// If it is from another provider.
-    pub(crate) async fn answered(
+    pub(crate) async fn check_issuer(
         &self,
         issuer: Option<&str>,
         now: Timestamp,
@@ -162,8 +163,10 @@ impl Connection {
         let metadata = self.metadata(now).await?;
         match issuer {
             Some(issuer) if metadata.may_be(issuer) => Ok(()),
-            Some(_) => Err(Failure("the answer is another issuer's")),
-            None if metadata.names_itself => Err(Failure("the answer does not say whose it is")),
+            Some(_) => Err(Failure("the authorization response is from another issuer")),
+            None if metadata.response_has_issuer => Err(Failure(
+                "the authorization response does not name its issuer",
+            )),
             None => Ok(()),
         }
     }
@@ -177,7 +180,7 @@ impl Connection {
         answer: &Answer<'_>,
         now: Timestamp,
     ) -> std::result::Result<Identity, Failure> {
-        self.answered(answer.issuer, now).await?;
+        self.check_issuer(answer.issuer, now).await?;
         let metadata = self.metadata(now).await?;
         let tokens = grant::redeem(&self.provider, &metadata, &self.wire, answer, now).await?;
         match &self.provider.kind {

@@ -13,11 +13,11 @@ use super::wire::Wire;
 use super::{Dialect, Failure};
 
 /// Milliseconds for which metadata and keys are cached.
-const FRESH: i64 = 3_600_000;
+const CACHE_MILLIS: i64 = 3_600_000;
 /// Minimum milliseconds between two requests for an unknown key.
-const LOOK: i64 = 60_000;
+const KEY_REQUEST_INTERVAL: i64 = 60_000;
 /// Milliseconds without a request after a failure.
-const PAUSE: i64 = 5_000;
+const PAUSE_AFTER_FAILURE: i64 = 5_000;
 
 /// The placeholder of the tenant in an issuer of Microsoft.
 pub(super) const TENANT: &str = "{tenantid}";
@@ -47,7 +47,7 @@ pub(crate) struct Metadata {
     /// Whether the client secret is sent in a header instead of the body.
     pub(super) basic: bool,
     /// Whether each result contains the issuer.
-    pub(super) names_itself: bool,
+    pub(super) response_has_issuer: bool,
 }
 
 impl Metadata {
@@ -60,7 +60,7 @@ impl Metadata {
             userinfo: None,
             jwks: String::new(),
             basic: plain.basic,
-            names_itself: false,
+            response_has_issuer: false,
         }
     }
 
@@ -90,7 +90,7 @@ pub(super) fn is_tenant(text: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) kid: Option<String>,
-    /// The issuers of the key, which Microsoft reports.
+    /// The issuer of the key, which Microsoft reports. It may contain [`TENANT`].
     pub(super) issuer: Option<String>,
     pub(super) jwk: Jwk,
 }
@@ -100,17 +100,17 @@ pub(super) type Keys = Arc<Vec<Key>>;
 /// The cached metadata of an issuer.
 #[derive(Debug, Default)]
 pub(super) struct Issuer {
-    document: Mutex<Remembered<Arc<Metadata>>>,
-    keys: Mutex<(Remembered<Keys>, Option<Timestamp>)>,
+    document: Mutex<CachedMetadata<Arc<Metadata>>>,
+    keys: Mutex<(CachedMetadata<Keys>, Option<Timestamp>)>,
 }
 
 #[derive(Debug)]
-struct Remembered<T> {
+struct CachedMetadata<T> {
     known: Option<(Timestamp, T)>,
     failed: Option<(Timestamp, Failure)>,
 }
 
-impl<T> Default for Remembered<T> {
+impl<T> Default for CachedMetadata<T> {
     fn default() -> Self {
         Self {
             known: None,
@@ -119,16 +119,18 @@ impl<T> Default for Remembered<T> {
     }
 }
 
-impl<T: Clone> Remembered<T> {
+impl<T: Clone> CachedMetadata<T> {
     /// Returns the cached metadata or reads it. Concurrent requests wait for one read.
-    async fn fresh(
+    async fn get_or_read(
         &mut self,
         now: Timestamp,
         read: impl AsyncFnOnce() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         match (&self.known, &self.failed) {
-            (Some((at, known)), _) if within(*at, now, FRESH) => return Ok(known.clone()),
-            (_, Some((at, failure))) if within(*at, now, PAUSE) => return Err(*failure),
+            (Some((at, known)), _) if within(*at, now, CACHE_MILLIS) => return Ok(known.clone()),
+            (_, Some((at, failure))) if within(*at, now, PAUSE_AFTER_FAILURE) => {
+                return Err(*failure);
+            }
             _ => {}
         }
         match read().await {
@@ -163,7 +165,7 @@ impl Issuer {
     ) -> Result<Arc<Metadata>, Failure> {
         let mut document = self.document.lock().await;
         document
-            .fresh(now, async || {
+            .get_or_read(now, async || {
                 discover(wire, issuer, dialect).await.map(Arc::new)
             })
             .await
@@ -180,22 +182,26 @@ impl Issuer {
         kid: Option<&str>,
         now: Timestamp,
     ) -> Result<Keys, Failure> {
-        let mut remembered = self.keys.lock().await;
-        let (keys, looked) = &mut *remembered;
+        let mut cached = self.keys.lock().await;
+        let (keys, last_key_request) = &mut *cached;
         let known = keys
-            .fresh(now, async || read_keys(wire, &metadata.jwks).await)
+            .get_or_read(now, async || read_keys(wire, &metadata.jwks).await)
             .await?;
         let is_known =
             kid.is_none_or(|kid| known.iter().any(|key| key.kid.as_deref() == Some(kid)));
-        if is_known || looked.is_some_and(|at| within(at, now, LOOK)) {
+        if is_known || last_key_request.is_some_and(|at| within(at, now, KEY_REQUEST_INTERVAL)) {
             return Ok(known);
         }
         // The issuer may have changed its keys. Invented key ids cause at most one request per
         // minute.
-        *looked = Some(now);
-        *keys = Remembered::default();
-        keys.fresh(now, async || read_keys(wire, &metadata.jwks).await)
-            .await
+        *last_key_request = Some(now);
+        // The known keys stay valid if the new ones cannot be read.
+        let mut renewed = CachedMetadata::default();
+        let read = renewed
+            .get_or_read(now, async || read_keys(wire, &metadata.jwks).await)
+            .await?;
+        *keys = renewed;
+        Ok(read)
     }
 }
 
@@ -209,12 +215,12 @@ async fn discover(wire: &Wire, issuer: &str, dialect: &Dialect) -> Result<Metada
             None,
         )
         .await?;
-    let same = match dialect {
+    let is_same_issuer = match dialect {
         Dialect::Microsoft { tenant } => is_of_microsoft(&document.issuer, issuer, tenant),
         _ => document.issuer == issuer,
     };
-    if !same {
-        return Err(Failure("the document of an issuer is another one's"));
+    if !is_same_issuer {
+        return Err(Failure("the metadata document is from another issuer"));
     }
     if let Dialect::Below(base) = dialect {
         let below = |url: &String| {
@@ -228,7 +234,9 @@ async fn discover(wire: &Wire, issuer: &str, dialect: &Dialect) -> Result<Metada
             document.userinfo_endpoint.as_ref(),
         ];
         if !all.into_iter().flatten().all(below) {
-            return Err(Failure("an issuer has addresses elsewhere"));
+            return Err(Failure(
+                "an endpoint of the issuer is not below its base URL",
+            ));
         }
     }
     let methods = document.token_endpoint_auth_methods_supported;
@@ -241,25 +249,27 @@ async fn discover(wire: &Wire, issuer: &str, dialect: &Dialect) -> Result<Metada
         // The default of the standard.
         basic: methods
             .is_none_or(|methods| methods.iter().any(|method| method == "client_secret_basic")),
-        names_itself: document.authorization_response_iss_parameter_supported,
+        response_has_issuer: document.authorization_response_iss_parameter_supported,
     })
 }
 
 /// Whether a document is from Microsoft's `tenant`: it contains the id, or a placeholder if there
 /// are many tenants.
-fn is_of_microsoft(found: &str, asked: &str, tenant: &str) -> bool {
-    let Some((front, back)) = asked.split_once(tenant) else {
+fn is_of_microsoft(document_issuer: &str, configured_issuer: &str, tenant: &str) -> bool {
+    let Some((front, back)) = configured_issuer.split_once(tenant) else {
         return false;
     };
-    let of = found
+    let document_tenant = document_issuer
         .strip_prefix(front)
         .and_then(|rest| rest.strip_suffix(back));
     match tenant {
-        "common" | "organizations" => of == Some(TENANT),
-        "consumers" => of == Some(TENANT) || of == Some(super::preset::CONSUMERS),
-        id if is_tenant(id) => of == Some(id),
+        "common" | "organizations" => document_tenant == Some(TENANT),
+        "consumers" => {
+            document_tenant == Some(TENANT) || document_tenant == Some(super::preset::CONSUMERS)
+        }
+        id if is_tenant(id) => document_tenant == Some(id),
         // A domain of the tenant.
-        _ => of.is_some_and(is_tenant),
+        _ => document_tenant.is_some_and(is_tenant),
     }
 }
 

@@ -27,9 +27,9 @@ use super::{Answer, ClientProof, Failure, Kind, Provider};
 use crate::secret::{SecretText, same};
 
 /// Lifetime of a client's token in seconds.
-const CLIENT_TOKEN: i64 = 300;
+const CLIENT_TOKEN_SECONDS: i64 = 300;
 /// Maximum length of a token that is used.
-const LONGEST: usize = 16 << 10;
+const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// The values of one flow.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ struct Extra {
 impl ExtraTokenFields for Extra {}
 
 type TokenAnswer = StandardTokenResponse<Extra, BasicTokenType>;
-type Bare = Client<
+type OauthClient = Client<
     BasicErrorResponse,
     TokenAnswer,
     BasicTokenIntrospectionResponse,
@@ -77,22 +77,22 @@ pub(crate) fn proves(verifier: &str, challenge: &str) -> bool {
 pub(super) fn url(
     provider: &Provider,
     metadata: &Metadata,
-    asked: &Authorization<'_>,
+    authorization: &Authorization<'_>,
 ) -> Result<String, Failure> {
-    let malformed = |_| Failure("an address cannot be read");
+    let malformed = |_| Failure("a URL is invalid");
     let callback = RedirectUrl::new(provider.callback.clone()).map_err(malformed)?;
-    let client = bare(provider)
+    let client = new_client(provider)
         .set_auth_uri(AuthUrl::new(metadata.authorize.clone()).map_err(malformed)?)
         .set_redirect_uri(callback);
     let pkce = PkceCodeChallenge::from_code_verifier_sha256(&PkceCodeVerifier::new(
-        asked.verifier.to_owned(),
+        authorization.verifier.to_owned(),
     ));
     let mut request = client
-        .authorize_url(|| CsrfToken::new(asked.state.to_owned()))
+        .authorize_url(|| CsrfToken::new(authorization.state.to_owned()))
         .add_scopes(provider.scopes.iter().cloned().map(Scope::new))
         .set_pkce_challenge(pkce);
     if matches!(provider.kind, Kind::Oidc { .. }) {
-        request = request.add_extra_param("nonce", asked.nonce);
+        request = request.add_extra_param("nonce", authorization.nonce);
     }
     if provider.form_post {
         request = request.add_extra_param("response_mode", "form_post");
@@ -101,7 +101,7 @@ pub(super) fn url(
     if super::is_safe(&url, provider.loopback) {
         Ok(url.into())
     } else {
-        Err(Failure("an address is not under TLS"))
+        Err(Failure("a URL does not use TLS"))
     }
 }
 
@@ -113,11 +113,11 @@ pub(super) async fn redeem(
     answer: &Answer<'_>,
     now: Timestamp,
 ) -> Result<Tokens, Failure> {
-    let malformed = |_| Failure("an address cannot be read");
+    let malformed = |_| Failure("a URL is invalid");
     let token_url = TokenUrl::new(metadata.token.clone()).map_err(malformed)?;
     let callback = RedirectUrl::new(provider.callback.clone()).map_err(malformed)?;
     let in_header = metadata.basic && matches!(provider.secret, ClientProof::Secret(_));
-    let mut client = bare(provider).set_auth_type(if in_header {
+    let mut client = new_client(provider).set_auth_type(if in_header {
         AuthType::BasicAuth
     } else {
         AuthType::RequestBody
@@ -141,16 +141,14 @@ pub(super) async fn redeem(
         }
     })?;
     if *tokens.token_type() != BasicTokenType::Bearer {
-        return Err(Failure(
-            "the provider's token is of a kind that is not used here",
-        ));
+        return Err(Failure("the provider's token type is not supported"));
     }
     let access = tokens.access_token().secret();
     let id_token = tokens.extra_fields().id_token.clone();
-    if access.len() > LONGEST
+    if access.len() > MAX_TOKEN_BYTES
         || id_token
             .as_ref()
-            .is_some_and(|token| token.expose().len() > LONGEST)
+            .is_some_and(|token| token.expose().len() > MAX_TOKEN_BYTES)
     {
         return Err(Failure("a token is too long"));
     }
@@ -160,7 +158,7 @@ pub(super) async fn redeem(
     })
 }
 
-fn bare(provider: &Provider) -> Bare {
+fn new_client(provider: &Provider) -> OauthClient {
     Client::new(ClientId::new(provider.client_id.clone()))
 }
 
@@ -179,7 +177,11 @@ fn client_secret(
         } => {
             let seconds = now.millis().div_euclid(1000);
             let claims = json!({
-                "iss": team_id, "iat": seconds, "exp": seconds + CLIENT_TOKEN, "aud": metadata.issuer, "sub": provider.client_id,
+                "iss": team_id,
+                "iat": seconds,
+                "exp": seconds + CLIENT_TOKEN_SECONDS,
+                "aud": metadata.issuer,
+                "sub": provider.client_id,
             });
             let header = Header {
                 kid: Some(key_id.clone()),

@@ -66,19 +66,24 @@ pub(super) fn verify(
 ) -> Result<Claims, Failure> {
     let header = header(token)?;
     if header.crit.is_some() {
-        return Err(Failure("the id_token asks for something unknown"));
+        return Err(Failure("the id_token has an unknown critical header"));
     }
     let (name, algorithm) = ALGORITHMS
         .into_iter()
         .find(|(name, _)| *name == header.alg)
-        .ok_or(Failure("the id_token is signed in no way that counts"))?;
-    let (key, claims) = signed(token, keys, header.kid.as_deref(), name, algorithm)?;
+        .ok_or(Failure(
+            "the id_token is signed with an algorithm that is not accepted",
+        ))?;
+    let (key, claims) = verified_claims(token, keys, header.kid.as_deref(), name, algorithm)?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     let issuer = issuer(&claims, expected)?;
     if text("iss") != Some(issuer.as_str())
-        || key.issuer.as_ref().is_some_and(|of| !is_for(of, &issuer))
+        || key
+            .issuer
+            .as_ref()
+            .is_some_and(|key_issuer| !is_for(key_issuer, &issuer))
     {
-        return Err(Failure("the id_token is another issuer's"));
+        return Err(Failure("the id_token is from another issuer"));
     }
     let audiences: Vec<&Value> = match claims.get("aud") {
         Some(Value::Array(several)) => several.iter().collect(),
@@ -86,14 +91,14 @@ pub(super) fn verify(
         None => Vec::new(),
     };
     let party = text("azp");
-    let meant = audiences
+    let is_for_client = audiences
         .iter()
         .any(|audience| audience.as_str() == Some(expected.client_id));
-    if !meant
+    if !is_for_client
         || (audiences.len() > 1 && party.is_none())
         || (claims.contains_key("azp") && party != Some(expected.client_id))
     {
-        return Err(Failure("the id_token is meant for somebody else"));
+        return Err(Failure("the id_token is for another client"));
     }
     let seconds = now.millis().div_euclid(1000);
     let time = |name: &str| {
@@ -102,26 +107,30 @@ pub(super) fn verify(
             .and_then(Value::as_f64)
             .map(|seconds| seconds as i64)
     };
-    let begins = time("iat")
-        .ok_or(Failure("the id_token says no time"))?
+    let valid_from = time("iat")
+        .ok_or(Failure("the id_token has no issue time"))?
         .max(time("nbf").unwrap_or(i64::MIN));
-    if begins > seconds.saturating_add(LEEWAY)
+    if valid_from > seconds.saturating_add(LEEWAY)
         || time("exp").is_none_or(|end| seconds >= end.saturating_add(LEEWAY))
     {
-        return Err(Failure("the id_token is too old or too new"));
+        return Err(Failure(
+            "the id_token is expired, not valid yet, or has no expiry time",
+        ));
     }
-    let right = match text("nonce") {
+    let nonce_matches = match text("nonce") {
         Some(nonce) => same(nonce.as_bytes(), expected.nonce.as_bytes()),
         None => *expected.dialect == Dialect::NoNonce && !claims.contains_key("nonce"),
     };
-    if !right {
-        return Err(Failure("the id_token is of another sign-in"));
+    if !nonce_matches {
+        return Err(Failure(
+            "the id_token does not have the nonce of this sign-in",
+        ));
     }
     Ok(claims)
 }
 
 /// The claims of a token whose signature one of the keys verifies.
-fn signed<'k>(
+fn verified_claims<'k>(
     token: &str,
     keys: &'k [Key],
     kid: Option<&str>,
@@ -132,14 +141,14 @@ fn signed<'k>(
         is_for_algorithm(&key.jwk, name) && kid.is_none_or(|kid| key.kid.as_deref() == Some(kid))
     };
     let mut found = keys.iter().filter(fits);
-    let (key, more) = (
+    let (key, second) = (
         found
             .next()
             .ok_or(Failure("the id_token is signed by an unknown key"))?,
         found.next(),
     );
-    if more.is_some() {
-        return Err(Failure("the id_token does not say which key signed it"));
+    if second.is_some() {
+        return Err(Failure("the id_token matches several keys of the issuer"));
     }
     let mut validation = Validation::new(algorithm);
     // The library checks the signature only; the claims are checked with the plugin's clock.
@@ -149,9 +158,8 @@ fn signed<'k>(
     validation.required_spec_claims.clear();
     let verifier = DecodingKey::from_jwk(&key.jwk).map_err(|_| Failure("a key cannot verify"))?;
     let claims = jsonwebtoken::decode::<claims::Claims>(token, &verifier, &validation);
-    let claims = claims.map_err(|_| {
-        Failure("the id_token's signature is wrong, or what it says cannot be read")
-    })?;
+    let claims = claims
+        .map_err(|_| Failure("the id_token has an invalid signature or unreadable claims"))?;
     Ok((key, claims.claims.0))
 }
 
@@ -176,7 +184,7 @@ fn is_for_algorithm(jwk: &Jwk, name: &str) -> bool {
 
 /// The required issuer of a token. For Microsoft it depends on the tenant in the token.
 fn issuer(claims: &Claims, expected: &Expected<'_>) -> Result<String, Failure> {
-    let Dialect::Microsoft { tenant: asked } = expected.dialect else {
+    let Dialect::Microsoft { tenant: configured } = expected.dialect else {
         return Ok(expected.metadata.issuer.clone());
     };
     let tenant = claims
@@ -184,7 +192,7 @@ fn issuer(claims: &Claims, expected: &Expected<'_>) -> Result<String, Failure> {
         .and_then(Value::as_str)
         .filter(|tenant| is_tenant(tenant));
     let tenant = tenant.ok_or(Failure("the id_token names no tenant"))?;
-    let allowed = match asked.as_str() {
+    let allowed = match configured.as_str() {
         "organizations" => tenant != CONSUMERS,
         "consumers" => tenant == CONSUMERS,
         _ => true,
@@ -192,7 +200,7 @@ fn issuer(claims: &Claims, expected: &Expected<'_>) -> Result<String, Failure> {
     if allowed {
         Ok(expected.metadata.issuer_of(tenant))
     } else {
-        Err(Failure("the id_token is of a tenant that was not asked"))
+        Err(Failure("the id_token is from a tenant that is not allowed"))
     }
 }
 

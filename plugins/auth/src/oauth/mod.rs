@@ -49,7 +49,7 @@ pub(crate) struct Identity {
     /// The email address in the provider's spelling.
     pub(crate) email: Option<String>,
     /// Whether the provider reports the address as verified.
-    pub(crate) vouched: bool,
+    pub(crate) email_verified: bool,
 }
 
 /// Whether an address uses TLS. An address of this machine may do without.

@@ -66,10 +66,10 @@ struct Preset {
     name: &'static str,
     scopes: &'static [&'static str],
     trust_email: bool,
-    speaks: Speaks,
+    protocol: Protocol,
 }
 
-enum Speaks {
+enum Protocol {
     Oidc(&'static str),
     Microsoft,
     LinkedIn(&'static str),
@@ -92,49 +92,49 @@ const PRESETS: [Preset; 11] = [
         name: "Google",
         scopes: OPENID,
         trust_email: true,
-        speaks: Speaks::Oidc("https://accounts.google.com"),
+        protocol: Protocol::Oidc("https://accounts.google.com"),
     },
     Preset {
         id: "microsoft",
         name: "Microsoft",
         scopes: OPENID,
         trust_email: false,
-        speaks: Speaks::Microsoft,
+        protocol: Protocol::Microsoft,
     },
     Preset {
         id: "linkedin",
         name: "LinkedIn",
         scopes: OPENID,
         trust_email: false,
-        speaks: Speaks::LinkedIn("https://www.linkedin.com/oauth"),
+        protocol: Protocol::LinkedIn("https://www.linkedin.com/oauth"),
     },
     Preset {
         id: "slack",
         name: "Slack",
         scopes: OPENID,
         trust_email: false,
-        speaks: Speaks::Oidc("https://slack.com"),
+        protocol: Protocol::Oidc("https://slack.com"),
     },
     Preset {
         id: "apple",
         name: "Apple",
         scopes: &["name", "email"],
         trust_email: true,
-        speaks: Speaks::Apple("https://appleid.apple.com"),
+        protocol: Protocol::Apple("https://appleid.apple.com"),
     },
     Preset {
         id: "gitlab",
         name: "GitLab",
         scopes: OPENID,
         trust_email: false,
-        speaks: Speaks::GitLab("https://gitlab.com"),
+        protocol: Protocol::GitLab("https://gitlab.com"),
     },
     Preset {
         id: "github",
         name: "GitHub",
         scopes: &["read:user", "user:email"],
         trust_email: false,
-        speaks: Speaks::Plain {
+        protocol: Protocol::Plain {
             authorize: "https://github.com/login/oauth/authorize",
             token: "https://github.com/login/oauth/access_token",
             api: "https://api.github.com",
@@ -147,7 +147,7 @@ const PRESETS: [Preset; 11] = [
         name: "Discord",
         scopes: &["identify", "email"],
         trust_email: false,
-        speaks: Speaks::Plain {
+        protocol: Protocol::Plain {
             authorize: "https://discord.com/oauth2/authorize",
             token: "https://discord.com/api/oauth2/token",
             api: "https://discord.com/api/v10",
@@ -160,7 +160,7 @@ const PRESETS: [Preset; 11] = [
         name: "Facebook",
         scopes: &["email"],
         trust_email: false,
-        speaks: Speaks::Plain {
+        protocol: Protocol::Plain {
             authorize: "https://www.facebook.com/v23.0/dialog/oauth",
             token: "https://graph.facebook.com/v23.0/oauth/access_token",
             api: "https://graph.facebook.com/v23.0",
@@ -174,7 +174,7 @@ const PRESETS: [Preset; 11] = [
         // Without `tweet.read` the API refuses to return the user.
         scopes: &["users.read", "tweet.read"],
         trust_email: false,
-        speaks: Speaks::Plain {
+        protocol: Protocol::Plain {
             authorize: "https://x.com/i/oauth2/authorize",
             token: "https://api.x.com/2/oauth2/token",
             api: "https://api.x.com/2",
@@ -187,7 +187,7 @@ const PRESETS: [Preset; 11] = [
         name: "Bitbucket",
         scopes: &["account", "email"],
         trust_email: false,
-        speaks: Speaks::Plain {
+        protocol: Protocol::Plain {
             authorize: "https://bitbucket.org/site/oauth2/authorize",
             token: "https://bitbucket.org/site/oauth2/access_token",
             api: "https://api.bitbucket.org/2.0",
@@ -220,23 +220,26 @@ pub(crate) fn resolve(
         report(key, what);
     };
     if RESERVED.contains(&id) {
-        wrong_at("", "this path is a route of its own");
+        wrong_at("", "this id is the path of another route");
     } else if !is_id(id) {
         wrong_at("", "an id has 1 to 32 small letters, digits and dashes");
     }
     let preset = PRESETS.iter().find(|preset| preset.id == id);
     let loopback = !production;
-    let safe = |text: &str| {
+    let is_safe_address = |text: &str| {
         Url::parse(text).is_ok_and(|url| {
             is_safe(&url, loopback) && url.query().is_none() && url.fragment().is_none()
         })
     };
-    only_with(section, preset, &mut wrong_at);
+    refuse_settings_of_other_presets(section, preset, &mut wrong_at);
     if section.client_id.is_empty() {
         wrong_at("clientId", "is required");
     }
-    let secret = match (&section.client_secret, preset.map(|preset| &preset.speaks)) {
-        (_, Some(Speaks::Apple(_))) => apple(section, &mut wrong_at),
+    let secret = match (
+        &section.client_secret,
+        preset.map(|preset| &preset.protocol),
+    ) {
+        (_, Some(Protocol::Apple(_))) => apple(section, &mut wrong_at),
         (Some(secret), _) if !secret.expose().is_empty() => {
             Some(ClientProof::Secret(secret.clone()))
         }
@@ -246,10 +249,11 @@ pub(crate) fn resolve(
             None
         }
     };
-    let kind = kind(id, section, preset, &safe, &mut wrong_at);
+    let kind = kind(id, section, preset, &is_safe_address, &mut wrong_at);
     let callback = match section.redirect_uri.clone().or(callback) {
         Some(callback)
-            if safe(&callback) || Url::parse(&callback).is_ok_and(|url| is_safe(&url, true)) =>
+            if is_safe_address(&callback)
+                || Url::parse(&callback).is_ok_and(|url| is_safe(&url, true)) =>
         {
             callback
         }
@@ -261,21 +265,18 @@ pub(crate) fn resolve(
             String::new()
         }
         None => {
-            wrong_at(
-                "redirectUri",
-                "is required, unless auth.publicUrl says where the app is reached",
-            );
+            wrong_at("redirectUri", "is required unless auth.publicUrl is set");
             String::new()
         }
     };
-    let usual = || {
+    let default_scopes = || {
         preset
             .map_or(OPENID, |preset| preset.scopes)
             .iter()
             .map(|scope| (*scope).to_owned())
             .collect()
     };
-    let scopes: Vec<String> = section.scopes.clone().unwrap_or_else(usual);
+    let scopes: Vec<String> = section.scopes.clone().unwrap_or_else(default_scopes);
     if scopes.iter().any(|scope| {
         scope.is_empty()
             || !scope
@@ -287,7 +288,7 @@ pub(crate) fn resolve(
     let is_apple = matches!(
         preset,
         Some(Preset {
-            speaks: Speaks::Apple(_),
+            protocol: Protocol::Apple(_),
             ..
         })
     );
@@ -300,14 +301,14 @@ pub(crate) fn resolve(
     let is_microsoft = matches!(
         preset,
         Some(Preset {
-            speaks: Speaks::Microsoft,
+            protocol: Protocol::Microsoft,
             ..
         })
     );
     if is_microsoft && section.trust_email == Some(true) {
         wrong_at(
             "trustEmail",
-            "any tenant of Microsoft can write any address: it is never trusted",
+            "cannot be true: any tenant of Microsoft can set any email address",
         );
     }
     let name = section
@@ -337,7 +338,7 @@ pub(crate) fn resolve(
 }
 
 /// Refuses settings of other presets.
-fn only_with(
+fn refuse_settings_of_other_presets(
     section: &ProviderSection,
     preset: Option<&Preset>,
     wrong_at: &mut impl FnMut(&str, &str),
@@ -384,7 +385,7 @@ fn only_with(
         ),
     ] {
         if written && !fits {
-            wrong_at(key, &format!("is for {whose}"));
+            wrong_at(key, &format!("is only for {whose}"));
         }
     }
 }
@@ -419,41 +420,41 @@ fn kind(
     id: &str,
     section: &ProviderSection,
     preset: Option<&Preset>,
-    safe: &impl Fn(&str) -> bool,
+    is_safe_address: &impl Fn(&str) -> bool,
     wrong_at: &mut impl FnMut(&str, &str),
 ) -> Option<Kind> {
     let oidc = |issuer: String, dialect: Dialect| Some(Kind::Oidc { issuer, dialect });
     let Some(preset) = preset else {
         let issuer = section.issuer.clone().unwrap_or_default();
-        if !safe(&issuer) {
+        if !is_safe_address(&issuer) {
             let known: Vec<&str> = PRESETS.iter().map(|preset| preset.id).collect();
             wrong_at(
                 "issuer",
                 &format!(
-                    "must be an https address, since `{id}` is no preset ({})",
+                    "must be an https address, because `{id}` is not a preset ({})",
                     known.join(", ")
                 ),
             );
         }
         return oidc(issuer, Dialect::Standard);
     };
-    match &preset.speaks {
-        Speaks::Oidc(issuer) | Speaks::Apple(issuer) => {
-            oidc(placed(section, issuer), Dialect::Standard)
+    match &preset.protocol {
+        Protocol::Oidc(issuer) | Protocol::Apple(issuer) => {
+            oidc(preset_address(section, issuer), Dialect::Standard)
         }
-        Speaks::LinkedIn(issuer) => oidc(placed(section, issuer), Dialect::NoNonce),
-        Speaks::GitLab(usual) => {
+        Protocol::LinkedIn(issuer) => oidc(preset_address(section, issuer), Dialect::NoNonce),
+        Protocol::GitLab(usual) => {
             let base = section
                 .base_url
                 .clone()
-                .unwrap_or_else(|| placed(section, usual));
+                .unwrap_or_else(|| preset_address(section, usual));
             let base = base.trim_end_matches('/').to_owned();
-            if !safe(&base) {
+            if !is_safe_address(&base) {
                 wrong_at("baseUrl", "must be an https address");
             }
             oidc(base.clone(), Dialect::Below(base))
         }
-        Speaks::Microsoft => {
+        Protocol::Microsoft => {
             let tenant = section
                 .tenant
                 .clone()
@@ -471,20 +472,21 @@ fn kind(
                     "must be common, organizations, consumers, or the id or a domain of a tenant",
                 );
             }
-            let issuer = placed(
+            let issuer = preset_address(
                 section,
                 &format!("https://login.microsoftonline.com/{tenant}/v2.0"),
             );
             oidc(issuer, Dialect::Microsoft { tenant })
         }
-        Speaks::Plain {
+        Protocol::Plain {
             authorize,
             token,
             api,
             basic,
             profile,
         } => {
-            let [authorize, token, api] = [authorize, token, api].map(|url| placed(section, url));
+            let [authorize, token, api] =
+                [authorize, token, api].map(|url| preset_address(section, url));
             Some(Kind::Plain(Plain {
                 authorize,
                 token,
@@ -498,7 +500,7 @@ fn kind(
 
 /// The address of a preset, or the same path at the test server that replaces it.
 #[cfg(feature = "test-util")]
-fn placed(section: &ProviderSection, url: &str) -> String {
+fn preset_address(section: &ProviderSection, url: &str) -> String {
     let path = url
         .splitn(4, '/')
         .nth(3)
@@ -511,6 +513,6 @@ fn placed(section: &ProviderSection, url: &str) -> String {
 
 /// The address of a preset.
 #[cfg(not(feature = "test-util"))]
-fn placed(_: &ProviderSection, url: &str) -> String {
+fn preset_address(_: &ProviderSection, url: &str) -> String {
     url.to_owned()
 }

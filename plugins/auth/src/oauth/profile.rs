@@ -11,7 +11,7 @@ use super::{Dialect, Failure, Identity, Provider};
 use crate::secret::SecretText;
 
 /// Maximum length of a user id at a provider: the limit of OpenID Connect.
-const LONGEST: usize = 255;
+const MAX_ID_BYTES: usize = 255;
 /// Microsoft's claim that the domain of an address belongs to the tenant.
 const EDOV: &str = "xms_edov";
 
@@ -28,7 +28,7 @@ pub(super) async fn oidc(
     if let (None, Some(userinfo)) = (claims.get("email"), &metadata.userinfo) {
         let more: Claims = wire.read(userinfo, Some(token)).await?;
         if self::subject(more.get("sub"))? != subject {
-            return Err(Failure("the provider speaks of somebody else"));
+            return Err(Failure("the user info is about another user"));
         }
         // The claim about the address must come from the same document as the address.
         claims.retain(|name, _| name != "email_verified" && name != EDOV);
@@ -45,13 +45,13 @@ pub(super) async fn oidc(
         .to_owned();
     // Microsoft's tenants can write any address. Another claim says whether the domain belongs to
     // the tenant.
-    let vouched = claims.get(if matches!(dialect, Dialect::Microsoft { .. }) {
+    let email_verified = claims.get(if matches!(dialect, Dialect::Microsoft { .. }) {
         EDOV
     } else {
         "email_verified"
     });
-    let vouched = matches!(vouched, Some(Value::Bool(true)))
-        || vouched.is_some_and(|value| {
+    let email_verified = matches!(email_verified, Some(Value::Bool(true)))
+        || email_verified.is_some_and(|value| {
             matches!(value.as_str(), Some("true" | "1")) || value.as_i64() == Some(1)
         });
     let email = claims
@@ -62,7 +62,7 @@ pub(super) async fn oidc(
         issuer,
         subject,
         email,
-        vouched,
+        email_verified,
     })
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn plain(
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
     };
-    let (name, email, vouched) = match plain.profile {
+    let (name, email, email_verified) = match plain.profile {
         Profile::GitHub => {
             // Only this provider's id is a number.
             let id = me["id"].as_u64().map(|id| Value::from(id.to_string()));
@@ -99,8 +99,8 @@ pub(super) async fn plain(
             let primary = emails
                 .into_iter()
                 .find(|address| address.primary && address.verified);
-            let vouched = primary.is_some();
-            (id, primary.map(|address| address.email), vouched)
+            let email_verified = primary.is_some();
+            (id, primary.map(|address| address.email), email_verified)
         }
         Profile::Discord => (
             Some(me["id"].clone()),
@@ -120,18 +120,18 @@ pub(super) async fn plain(
                 .values
                 .into_iter()
                 .find(|address| address.primary && address.verified);
-            let vouched = primary.is_some();
+            let email_verified = primary.is_some();
             (
                 Some(me["uuid"].clone()),
                 primary.map(|address| address.email),
-                vouched,
+                email_verified,
             )
         }
     };
     Ok(Identity {
         issuer: provider.id.clone(),
         subject: subject(name.as_ref())?,
-        vouched: vouched && email.is_some(),
+        email_verified: email_verified && email.is_some(),
         email,
     })
 }
@@ -154,14 +154,14 @@ struct Pages {
 fn subject(value: Option<&Value>) -> Result<String, Failure> {
     let subject = match value {
         Some(Value::String(text)) => text.clone(),
-        _ => return Err(Failure("the provider does not say who it is")),
+        _ => return Err(Failure("the provider returned no valid user id")),
     };
     let plain = !subject.is_empty()
-        && subject.len() <= LONGEST
+        && subject.len() <= MAX_ID_BYTES
         && subject.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
     if plain {
         Ok(subject)
     } else {
-        Err(Failure("the provider does not say who it is"))
+        Err(Failure("the provider returned no valid user id"))
     }
 }

@@ -12,9 +12,9 @@ use super::{Failure, is_safe};
 use crate::secret::SecretText;
 
 /// Timeout of a request, including its response.
-const LIMIT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a response in bytes.
-const MOST: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Sends requests to providers.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Wire {
     /// If TLS cannot be set up.
     pub(super) fn new(loopback: bool) -> Result<Self> {
         let client = reqwest::Client::builder()
-            .timeout(LIMIT)
+            .timeout(TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .https_only(!loopback)
             .build();
@@ -46,10 +46,10 @@ impl Wire {
         &self,
         request: Request<Vec<u8>>,
     ) -> Result<Response<Vec<u8>>, Failure> {
-        let mut request = reqwest::Request::try_from(request)
-            .map_err(|_| Failure("an address cannot be called"))?;
+        let mut request =
+            reqwest::Request::try_from(request).map_err(|_| Failure("a URL is invalid"))?;
         if !is_safe(request.url(), self.loopback) {
-            return Err(Failure("an address is not under TLS"));
+            return Err(Failure("a URL does not use TLS"));
         }
         request
             .headers_mut()
@@ -74,7 +74,7 @@ impl Wire {
             .await
             .map_err(|_| Failure("the provider cannot be reached, or is too slow"))?
         {
-            if body.len() + chunk.len() > MOST {
+            if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
                 return Err(Failure("the provider's answer is too long"));
             }
             body.extend_from_slice(&chunk);
@@ -94,14 +94,14 @@ impl Wire {
         url: &str,
         token: Option<&SecretText>,
     ) -> Result<T, Failure> {
-        let url = Url::parse(url).map_err(|_| Failure("an address cannot be read"))?;
+        let url = Url::parse(url).map_err(|_| Failure("a URL is invalid"))?;
         let mut request = Request::builder()
             .method(Method::GET)
             .uri(url.as_str())
             .header(ACCEPT, "application/json");
         if let Some(token) = token {
             let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose()))
-                .map_err(|_| Failure("an access token is none"))?;
+                .map_err(|_| Failure("the access token is not a valid header value"))?;
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
@@ -109,7 +109,7 @@ impl Wire {
             .send(
                 request
                     .body(Vec::new())
-                    .map_err(|_| Failure("an address cannot be called"))?,
+                    .map_err(|_| Failure("a URL is invalid"))?,
             )
             .await?;
         if !answer.status().is_success() {
@@ -120,7 +120,8 @@ impl Wire {
     }
 }
 
-/// `application/json` or `application/jwk-set+json`.
+/// Whether the type is `application/json` or `application/…+json`, such as
+/// `application/jwk-set+json`.
 fn is_json(headers: &HeaderMap) -> bool {
     let essence = headers
         .get(CONTENT_TYPE)

@@ -24,7 +24,7 @@ pub(crate) use entity::{OneTime, Purpose};
 use entity::{OneTimeAdapter, OneTimeCreate, OneTimePatch, one_time};
 
 /// Maximum length of a token that is looked up. Issued tokens have 43 characters.
-const LONGEST: usize = 64;
+const MAX_TOKEN_BYTES: usize = 64;
 
 /// Issues and consumes tokens.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct OneTimes {
     keys: Arc<DataKeys>,
     env: Env,
     /// Number of tokens issued since the start, which orders tokens of one millisecond.
-    given: Arc<AtomicI64>,
+    issued: Arc<AtomicI64>,
 }
 
 /// The terms of a new token.
@@ -66,7 +66,7 @@ impl OneTimes {
             records,
             keys,
             env,
-            given: Arc::default(),
+            issued: Arc::default(),
         }
     }
 
@@ -82,7 +82,7 @@ impl OneTimes {
         payload: &T,
         terms: Terms,
     ) -> Result<SecretText> {
-        self.give(cx, purpose, user, payload, terms)
+        self.issue_with_record(cx, purpose, user, payload, terms)
             .await
             .map(|(token, _)| token)
     }
@@ -91,7 +91,7 @@ impl OneTimes {
     ///
     /// # Errors
     /// If it cannot be stored.
-    pub(crate) async fn give<T: Serialize>(
+    pub(crate) async fn issue_with_record<T: Serialize>(
         &self,
         cx: &Cx,
         purpose: Purpose,
@@ -105,7 +105,7 @@ impl OneTimes {
         let created_at = cx.now();
         let expires_at = Some(later(created_at, terms.lifetime));
         let (user_id, attempts_left, sends_left) = (user.to_owned(), terms.attempts, terms.sends);
-        let nth = self.given.fetch_add(1, Ordering::Relaxed);
+        let nth = self.issued.fetch_add(1, Ordering::Relaxed);
         let record = OneTimeCreate {
             id,
             purpose,
@@ -117,17 +117,18 @@ impl OneTimes {
             nth,
             expires_at,
         };
-        let kept = self.records.create(cx, record).await?;
+        let stored = self.records.create(cx, record).await?;
         if terms.only_newest {
             self.keep_newest(cx, purpose, user).await?;
         }
-        Ok((token, kept))
+        Ok((token, stored))
     }
 
-    /// Ends all tokens except the newest. Each issue runs this after its own token is stored. So
-    /// the last one sees all tokens, and all agree on which is the newest.
+    /// Ends all tokens except the newest. Each request runs this after its own token is stored, so
+    /// the last of several concurrent requests sees all tokens. All of them agree on which token is
+    /// the newest.
     async fn keep_newest(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<()> {
-        let mut given = self.given(cx, purpose, user).await?;
+        let mut given = self.unused_tokens(cx, purpose, user).await?;
         given.sort_by(|a, b| b.order().cmp(&a.order()));
         for earlier in given.into_iter().skip(1) {
             self.remove(cx, &earlier).await?;
@@ -136,7 +137,7 @@ impl OneTimes {
     }
 
     /// Returns the newest valid token of a user for a purpose. A token whose payload was changed
-    /// outside is invalid.
+    /// by another program is invalid.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -147,12 +148,12 @@ impl OneTimes {
         user: &str,
     ) -> Result<Option<OneTime>> {
         let given = self
-            .given(cx, purpose, user)
+            .unused_tokens(cx, purpose, user)
             .await?
             .into_iter()
             .filter(|one| one.expires_at.is_some_and(|end| cx.now() < end));
         Ok(given
-            .filter(|one| self.is_ours(one))
+            .filter(|one| self.is_decryptable(one))
             .max_by(|a, b| a.order().cmp(&b.order())))
     }
 
@@ -160,7 +161,7 @@ impl OneTimes {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub(crate) async fn given(
+    pub(crate) async fn unused_tokens(
         &self,
         cx: &Cx,
         purpose: Purpose,
@@ -184,14 +185,14 @@ impl OneTimes {
         purpose: Purpose,
         token: &str,
     ) -> Result<Option<OneTime>> {
-        if token.is_empty() || token.len() > LONGEST {
+        if token.is_empty() || token.len() > MAX_TOKEN_BYTES {
             return Ok(None);
         }
         let found = self.records.get(cx, hash(token)).await?;
         Ok(found.filter(|one| {
             one.purpose == purpose
                 && one.expires_at.is_some_and(|end| cx.now() < end)
-                && self.is_ours(one)
+                && self.is_decryptable(one)
         }))
     }
 
@@ -215,7 +216,7 @@ impl OneTimes {
     /// # Errors
     /// If the store cannot be written.
     pub(crate) async fn attempt(&self, cx: &Cx, found: &OneTime) -> Result<Option<OneTime>> {
-        counted(
+        none_if_refused(
             self.records
                 .r#try(cx, found.id.as_str(), found.purpose)
                 .await,
@@ -227,7 +228,7 @@ impl OneTimes {
     /// # Errors
     /// If the store cannot be written.
     pub(crate) async fn count_send(&self, cx: &Cx, found: &OneTime) -> Result<Option<OneTime>> {
-        counted(
+        none_if_refused(
             self.records
                 .send(cx, found.id.as_str(), found.purpose)
                 .await,
@@ -270,8 +271,8 @@ impl OneTimes {
             .map_err(|_| Error::internal("the payload of a token cannot be parsed"))
     }
 
-    /// Whether the payload can be decrypted. If not, it was changed outside.
-    fn is_ours(&self, one: &OneTime) -> bool {
+    /// Whether the payload can be decrypted. If not, another program changed it.
+    fn is_decryptable(&self, one: &OneTime) -> bool {
         let opened = one
             .sealed
             .as_deref()
@@ -292,14 +293,14 @@ impl OneTimes {
     /// If the store cannot delete them.
     pub(crate) async fn void(&self, cx: &Cx, user: &str, purposes: &[Purpose]) -> Result<()> {
         for purpose in purposes {
-            for given in self.given(cx, *purpose, user).await? {
+            for given in self.unused_tokens(cx, *purpose, user).await? {
                 self.remove(cx, &given).await?;
             }
         }
         Ok(())
     }
 
-    /// Ends the tokens of a user for a purpose that were issued at a time or later.
+    /// Ends the tokens of a user for a purpose that were issued at `since` or later.
     ///
     /// # Errors
     /// The errors of [`OneTimes::void`].
@@ -311,7 +312,7 @@ impl OneTimes {
         since: Timestamp,
     ) -> Result<()> {
         for given in self
-            .given(cx, purpose, user)
+            .unused_tokens(cx, purpose, user)
             .await?
             .into_iter()
             .filter(|given| given.created_at >= since)
@@ -343,7 +344,8 @@ pub(crate) fn hash(token: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(token))
 }
 
-fn counted(done: Result<OneTime>) -> Result<Option<OneTime>> {
+/// Maps a refused count to `None`.
+fn none_if_refused(done: Result<OneTime>) -> Result<Option<OneTime>> {
     match done {
         Ok(one) => Ok(Some(one)),
         // The counter would go below zero, or the token is gone.

@@ -13,15 +13,15 @@ static TOKENS: Package = package!(
 on_stores!(
     &super::TOKENS =>
     a_token_works_once_for_its_purpose,
-    of_fifty_who_present_it_one_gets_it,
-    nobody_gets_it_after_its_time,
+    one_of_fifty_concurrent_calls_consumes_a_token,
+    an_expired_token_is_refused,
     a_newer_link_ends_the_earlier_ones,
-    fifty_issued_at_once_leave_one,
-    attempts_are_counted_before,
-    what_fails_leaves_it_usable,
-    nothing_of_it_can_be_read_in_the_store,
-    voiding_ends_what_is_named,
-    the_last_of_one_millisecond_is_the_newest,
+    fifty_concurrently_issued_tokens_leave_one,
+    attempts_are_counted_before_the_check,
+    a_failed_transaction_leaves_the_token_usable,
+    stored_tokens_reveal_neither_token_nor_payload,
+    voiding_ends_tokens_of_the_named_purposes,
+    the_last_token_of_one_millisecond_is_the_newest,
 );
 
 const HALF_HOUR: Duration = Duration::from_mins(30);
@@ -95,7 +95,7 @@ async fn a_token_works_once_for_its_purpose(bed: &Bed) {
     }
 }
 
-async fn of_fifty_who_present_it_one_gets_it(bed: &Bed) {
+async fn one_of_fifty_concurrent_calls_consumes_a_token(bed: &Bed) {
     let token = issue(bed, Purpose::MagicLink, LINK).await;
     let found = find(bed, Purpose::MagicLink, &token).await.unwrap();
     let takes = (0..50).map(|_| {
@@ -109,7 +109,7 @@ async fn of_fifty_who_present_it_one_gets_it(bed: &Bed) {
     assert_eq!(taken, 1);
 }
 
-async fn nobody_gets_it_after_its_time(bed: &Bed) {
+async fn an_expired_token_is_refused(bed: &Bed) {
     let token = issue(bed, Purpose::ResetPassword, LINK).await;
     let found = find(bed, Purpose::ResetPassword, &token).await.unwrap();
     bed.clock
@@ -119,7 +119,7 @@ async fn nobody_gets_it_after_its_time(bed: &Bed) {
     assert!(find(bed, Purpose::ResetPassword, &token).await.is_none());
     assert!(
         !tokens(bed).take(&cx(bed), &found).await.unwrap(),
-        "found before, taken after"
+        "found before its expiry, taken after it"
     );
     assert!(
         tokens(bed)
@@ -158,7 +158,7 @@ async fn a_newer_link_ends_the_earlier_ones(bed: &Bed) {
     );
 }
 
-async fn fifty_issued_at_once_leave_one(bed: &Bed) {
+async fn fifty_concurrently_issued_tokens_leave_one(bed: &Bed) {
     let issues = (0..50).map(|_| {
         let (tokens, cx) = (tokens(bed), cx(bed));
         tokio::spawn(async move {
@@ -190,7 +190,7 @@ async fn fifty_issued_at_once_leave_one(bed: &Bed) {
     assert_eq!(left.len(), 1);
 }
 
-async fn attempts_are_counted_before(bed: &Bed) {
+async fn attempts_are_counted_before_the_check(bed: &Bed) {
     let token = issue(bed, Purpose::Login, CHALLENGE).await;
     let found = find(bed, Purpose::Login, &token).await.unwrap();
     let attempts = (0..50).map(|_| {
@@ -215,14 +215,14 @@ async fn attempts_are_counted_before(bed: &Bed) {
     }
 }
 
-async fn what_fails_leaves_it_usable(bed: &Bed) {
+async fn a_failed_transaction_leaves_the_token_usable(bed: &Bed) {
     let token = issue(bed, Purpose::ResetPassword, LINK).await;
     let found = find(bed, Purpose::ResetPassword, &token).await.unwrap();
     let tokens = tokens(bed);
     let failed: Result<()> = cx(bed)
         .transaction(async |cx| {
             assert!(tokens.take(cx, &found).await?);
-            Err(Error::unavailable("the write that it was good for"))
+            Err(Error::unavailable("the write after the token failed"))
         })
         .await;
     assert!(failed.is_err());
@@ -230,7 +230,7 @@ async fn what_fails_leaves_it_usable(bed: &Bed) {
     assert!(tokens.take(&cx(bed), &found).await.unwrap());
 }
 
-async fn nothing_of_it_can_be_read_in_the_store(bed: &Bed) {
+async fn stored_tokens_reveal_neither_token_nor_payload(bed: &Bed) {
     let tokens = tokens(bed);
     let token = tokens
         .issue(
@@ -270,7 +270,7 @@ async fn nothing_of_it_can_be_read_in_the_store(bed: &Bed) {
     );
 }
 
-async fn voiding_ends_what_is_named(bed: &Bed) {
+async fn voiding_ends_tokens_of_the_named_purposes(bed: &Bed) {
     let (reset, magic) = (
         issue(bed, Purpose::ResetPassword, LINK).await,
         issue(bed, Purpose::MagicLink, LINK).await,
@@ -292,7 +292,7 @@ async fn voiding_ends_what_is_named(bed: &Bed) {
 }
 
 /// If a user requests two mails at once, the second link works, even within one millisecond.
-async fn the_last_of_one_millisecond_is_the_newest(bed: &Bed) {
+async fn the_last_token_of_one_millisecond_is_the_newest(bed: &Bed) {
     let tokens_of_app = tokens(bed);
     let issue = async || {
         tokens_of_app

@@ -33,15 +33,16 @@ const BACK_OFF: [Duration; 5] = [
     Duration::from_hours(2),
 ];
 
-/// Maximum duration of a task, and the lease after which another process repeats it.
-pub(crate) const LONGEST: Duration = Duration::from_mins(1);
+/// Maximum duration of a task.
+pub(crate) const MAX_TASK_DURATION: Duration = Duration::from_mins(1);
+/// Time after which another process repeats a task that was started.
 const LEASE: Duration = Duration::from_secs(90);
 
 /// Number of tasks that run at the same time.
-const AT_ONCE: u32 = 16;
+const MAX_CONCURRENT_TASKS: u32 = 16;
 
 /// Interval at which the worker looks for tasks if nothing wakes it.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A task that runs after the response.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +115,7 @@ impl TaskOrigin {
             ip: self.ip,
             user_agent: self.user_agent,
             request_id: self.request_id,
-            ..Client::own(now)
+            ..Client::of_app(now)
         }
     }
 }
@@ -198,7 +199,7 @@ impl OutboxQueue {
         let due = ListQuery::new()
             .filter(outbox::due_at.lte(cx.now()))
             .sort(outbox::due_at, Direction::Asc)
-            .limit(AT_ONCE);
+            .limit(MAX_CONCURRENT_TASKS);
         Ok(self.records.list(&cx, due).await?.items)
     }
 
@@ -221,11 +222,13 @@ impl OutboxQueue {
             Err(error) if is_lost(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let done = match self.opened(&record) {
-            Ok(task) => match tokio::time::timeout(LONGEST, performer.perform(task)).await {
-                Ok(done) => done,
-                Err(_) => Err(Error::unavailable("it took too long")),
-            },
+        let done = match self.decrypt(&record) {
+            Ok(task) => {
+                match tokio::time::timeout(MAX_TASK_DURATION, performer.perform(task)).await {
+                    Ok(done) => done,
+                    Err(_) => Err(Error::unavailable("it took too long")),
+                }
+            }
             Err(error) => Err(error),
         };
         match self.settle(&record.id, (attempts, version), done).await {
@@ -265,7 +268,7 @@ impl OutboxQueue {
         self.records.delete(&cx, id, Some(version)).await
     }
 
-    fn opened(&self, record: &entity::Outbox) -> Result<Task> {
+    fn decrypt(&self, record: &entity::Outbox) -> Result<Task> {
         let plain = self
             .keys
             .open(place(&record.id), &record.sealed)
@@ -275,7 +278,7 @@ impl OutboxQueue {
     }
 
     /// Starts a worker, which runs tasks until it is stopped.
-    pub(crate) fn work(&self, performer: Arc<dyn Perform>) -> Worker {
+    pub(crate) fn start_worker(&self, performer: Arc<dyn Perform>) -> Worker {
         let source = Tasks {
             queue: self.clone(),
             performer,
@@ -307,19 +310,20 @@ impl Source for Tasks {
     }
 
     fn at_once(&self) -> usize {
-        AT_ONCE as usize
+        MAX_CONCURRENT_TASKS as usize
     }
 
-    /// What a sign-up shows of an account depends on the order of its tasks.
+    /// Tasks run in rounds, because the order of the tasks of a sign-up could otherwise show
+    /// whether the account exists.
     fn is_in_rounds(&self) -> bool {
         true
     }
 
     fn interval(&self) -> Duration {
-        self.queue.env.clock.pause(LOOK)
+        self.queue.env.clock.pause(POLL_INTERVAL)
     }
 
-    fn claim(&self) -> BoxFuture<'_, Result<Vec<entity::Outbox>>> {
+    fn claim(&self, _: usize) -> BoxFuture<'_, Result<Vec<entity::Outbox>>> {
         Box::pin(self.queue.due())
     }
 
@@ -330,7 +334,11 @@ impl Source for Tasks {
     ) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             if let Err(error) = self.queue.attempt(&*self.performer, task).await {
-                tracing::warn!(error = ?error, "a task of the outbox was not begun, or its result not written; it is repeated");
+                tracing::warn!(
+                    error = ?error,
+                    "a task of the outbox could not be started, or its result could not be stored; \
+                     it is repeated"
+                );
                 // Without a lease it is due at once.
                 tokio::select! {
                     () = tokio::time::sleep(self.interval()) => {}

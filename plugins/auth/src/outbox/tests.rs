@@ -17,23 +17,23 @@ on_stores!(
     a_task_is_done_once,
     many_workers_share_the_work,
     a_failure_is_repeated_five_times_with_longer_pauses,
-    a_worker_that_died_is_replaced,
-    nothing_is_done_after_its_time,
-    nothing_secret_stands_in_the_store,
-    a_task_of_a_transaction_that_fails_is_none,
+    another_worker_takes_over_from_a_dead_one,
+    an_expired_task_is_not_performed,
+    stored_tasks_contain_no_secrets,
+    a_rolled_back_transaction_queues_no_task,
     mail_arrives_when_the_server_is_back,
     a_commit_wakes_the_worker,
 );
 
 /// Records tasks, and fails while `fails` is set.
 #[derive(Default)]
-struct Notes {
+struct RecordingPerformer {
     done: Mutex<Vec<Task>>,
     tried: AtomicUsize,
     fails: AtomicBool,
 }
 
-impl Perform for Notes {
+impl Perform for RecordingPerformer {
     fn perform(&self, task: Task) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.tried.fetch_add(1, Ordering::SeqCst);
@@ -89,7 +89,7 @@ async fn put(queue: &OutboxQueue, task: &Task) {
 }
 
 async fn a_task_is_done_once(bed: &Bed) {
-    let (queue, notes) = (queue(bed), Notes::default());
+    let (queue, performer) = (queue(bed), RecordingPerformer::default());
     let mail = Task::Mail {
         kind: MailKind::EmailOtp,
         to: "a@x.test".into(),
@@ -106,9 +106,9 @@ async fn a_task_is_done_once(bed: &Bed) {
     for task in [&sms(1), &mail, &lookup] {
         put(&queue, task).await;
     }
-    assert_eq!(queue.round(&notes).await.unwrap(), 3);
-    assert_eq!(queue.round(&notes).await.unwrap(), 0);
-    let done = notes.done.lock().clone();
+    assert_eq!(queue.round(&performer).await.unwrap(), 3);
+    assert_eq!(queue.round(&performer).await.unwrap(), 0);
+    let done = performer.done.lock().clone();
     assert!(
         done.len() == 3
             && [sms(1), mail, lookup]
@@ -120,59 +120,67 @@ async fn a_task_is_done_once(bed: &Bed) {
 }
 
 async fn many_workers_share_the_work(bed: &Bed) {
-    let (queue, notes) = (queue(bed), Arc::new(Notes::default()));
+    let (queue, performer) = (queue(bed), Arc::new(RecordingPerformer::default()));
     for n in 0..40 {
         put(&queue, &sms(n)).await;
     }
-    let workers: Vec<Worker> = (0..4).map(|_| queue.work(notes.clone())).collect();
-    while notes.done.lock().len() < 40 {
+    let workers: Vec<Worker> = (0..4)
+        .map(|_| queue.start_worker(performer.clone()))
+        .collect();
+    while performer.done.lock().len() < 40 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for worker in workers {
-        worker.ended(LONGEST).await;
+        worker.ended(MAX_TASK_DURATION).await;
     }
-    let done: std::collections::BTreeSet<String> = notes
+    let done: std::collections::BTreeSet<String> = performer
         .done
         .lock()
         .iter()
         .map(|t| serde_json::to_string(t).unwrap())
         .collect();
-    assert_eq!((done.len(), notes.tried.load(Ordering::SeqCst)), (40, 40));
+    assert_eq!(
+        (done.len(), performer.tried.load(Ordering::SeqCst)),
+        (40, 40)
+    );
     assert!(records(bed).await.is_empty());
 }
 
 async fn a_failure_is_repeated_five_times_with_longer_pauses(bed: &Bed) {
-    let (queue, notes) = (queue(bed), Notes::default());
-    notes.fails.store(true, Ordering::SeqCst);
+    let (queue, performer) = (queue(bed), RecordingPerformer::default());
+    performer.fails.store(true, Ordering::SeqCst);
     put(&queue, &sms(1)).await;
-    assert_eq!(queue.round(&notes).await.unwrap(), 1);
+    assert_eq!(queue.round(&performer).await.unwrap(), 1);
     for pause in BACK_OFF {
         bed.clock
             .advance(pause.checked_sub(Duration::from_millis(1)).unwrap());
-        assert_eq!(queue.round(&notes).await.unwrap(), 0, "{pause:?}");
+        assert_eq!(queue.round(&performer).await.unwrap(), 0, "{pause:?}");
         bed.clock.advance(Duration::from_millis(1));
-        assert_eq!(queue.round(&notes).await.unwrap(), 1, "{pause:?}");
+        assert_eq!(queue.round(&performer).await.unwrap(), 1, "{pause:?}");
     }
-    assert_eq!(notes.tried.load(Ordering::SeqCst), 6);
-    assert!(records(bed).await.is_empty(), "given up");
+    assert_eq!(performer.tried.load(Ordering::SeqCst), 6);
+    assert!(
+        records(bed).await.is_empty(),
+        "the task is dropped after the last attempt"
+    );
 
     // A task that succeeds in the end.
     put(&queue, &sms(2)).await;
-    queue.round(&notes).await.unwrap();
-    notes.fails.store(false, Ordering::SeqCst);
+    queue.round(&performer).await.unwrap();
+    performer.fails.store(false, Ordering::SeqCst);
     bed.clock.advance(BACK_OFF[0]);
-    assert_eq!(queue.round(&notes).await.unwrap(), 1);
-    assert_eq!(*notes.done.lock(), [sms(2)]);
+    assert_eq!(queue.round(&performer).await.unwrap(), 1);
+    assert_eq!(*performer.done.lock(), [sms(2)]);
 }
 
-async fn a_worker_that_died_is_replaced(bed: &Bed) {
+async fn another_worker_takes_over_from_a_dead_one(bed: &Bed) {
     struct Never;
     impl Perform for Never {
         fn perform(&self, _: Task) -> BoxFuture<'_, Result<()>> {
             Box::pin(std::future::pending())
         }
     }
-    let (queue, notes) = (queue(bed), Notes::default());
+    let (queue, performer) = (queue(bed), RecordingPerformer::default());
     put(&queue, &sms(1)).await;
     let dying = tokio::spawn({
         let queue = queue.clone();
@@ -183,27 +191,27 @@ async fn a_worker_that_died_is_replaced(bed: &Bed) {
     }
     dying.abort();
     assert_eq!(
-        queue.round(&notes).await.unwrap(),
+        queue.round(&performer).await.unwrap(),
         0,
-        "it may still be at it"
+        "the lease of the dead worker has not ended"
     );
     bed.clock.advance(LEASE);
-    assert_eq!(queue.round(&notes).await.unwrap(), 1);
-    assert_eq!(*notes.done.lock(), [sms(1)]);
+    assert_eq!(queue.round(&performer).await.unwrap(), 1);
+    assert_eq!(*performer.done.lock(), [sms(1)]);
 }
 
-async fn nothing_is_done_after_its_time(bed: &Bed) {
-    let (queue, notes) = (queue(bed), Notes::default());
+async fn an_expired_task_is_not_performed(bed: &Bed) {
+    let (queue, performer) = (queue(bed), RecordingPerformer::default());
     queue
         .put(&Cx::system("test"), &sms(1), Some(Duration::from_mins(5)))
         .await
         .unwrap();
     bed.clock.advance(Duration::from_secs(301));
-    assert_eq!(queue.round(&notes).await.unwrap(), 0);
-    assert_eq!(notes.tried.load(Ordering::SeqCst), 0);
+    assert_eq!(queue.round(&performer).await.unwrap(), 0);
+    assert_eq!(performer.tried.load(Ordering::SeqCst), 0);
 }
 
-async fn nothing_secret_stands_in_the_store(bed: &Bed) {
+async fn stored_tasks_contain_no_secrets(bed: &Bed) {
     let queue = queue(bed);
     let task = Task::Mail {
         kind: MailKind::PasswordReset,
@@ -220,7 +228,7 @@ async fn nothing_secret_stands_in_the_store(bed: &Bed) {
     );
     assert_eq!(format!("{task:?}"), "Mail(password_reset)");
     // Data that was copied to another record cannot be decrypted.
-    let notes = Notes::default();
+    let performer = RecordingPerformer::default();
     let cx = Cx::system("test").at(bed.env.clock.now());
     let adapter = bed.app.adapter::<Outbox>().unwrap();
     let sealed = records(bed).await[0].sealed.clone();
@@ -237,11 +245,11 @@ async fn nothing_secret_stands_in_the_store(bed: &Bed) {
         )
         .await
         .unwrap();
-    queue.round(&notes).await.unwrap();
-    assert_eq!(notes.done.lock().len(), 1);
+    queue.round(&performer).await.unwrap();
+    assert_eq!(performer.done.lock().len(), 1);
 }
 
-async fn a_task_of_a_transaction_that_fails_is_none(bed: &Bed) {
+async fn a_rolled_back_transaction_queues_no_task(bed: &Bed) {
     let queue = queue(bed);
     let cx = Cx::system("test").at(bed.env.clock.now());
     let failed: Result<()> = cx
@@ -281,7 +289,7 @@ async fn mail_arrives_when_the_server_is_back(bed: &Bed) {
     let (port, url) = (sink.port(), sink.url());
     drop(sink);
     let queue = queue(bed);
-    let sends = Sends(SmtpMailer::new(&url, "accounts@example.test").unwrap());
+    let mailer = Sends(SmtpMailer::new(&url, "accounts@example.test").unwrap());
     let vars = BTreeMap::from([("code".to_owned(), "012345".to_owned())]);
     put(
         &queue,
@@ -294,10 +302,10 @@ async fn mail_arrives_when_the_server_is_back(bed: &Bed) {
         },
     )
     .await;
-    assert_eq!(queue.round(&sends).await.unwrap(), 1);
+    assert_eq!(queue.round(&mailer).await.unwrap(), 1);
     let sink = Sink::at(port);
     bed.clock.advance(BACK_OFF[0]);
-    assert_eq!(queue.round(&sends).await.unwrap(), 1);
+    assert_eq!(queue.round(&mailer).await.unwrap(), 1);
     let received = sink.received(1).await;
     assert!(received[0]["text"].as_str().unwrap().contains("012345"));
     assert!(records(bed).await.is_empty());
@@ -319,8 +327,8 @@ impl crate::env::Clock for OnlyWhenWoken {
 async fn a_commit_wakes_the_worker(bed: &Bed) {
     let mut queue = queue(bed);
     queue.env.clock = Arc::new(OnlyWhenWoken(bed.clock.clone()));
-    let notes = Arc::new(Notes::default());
-    let worker = queue.work(notes.clone());
+    let performer = Arc::new(RecordingPerformer::default());
+    let worker = queue.start_worker(performer.clone());
     Cx::system("test")
         .transaction(async |cx| {
             queue.put(cx, &sms(1), None).await?;
@@ -331,12 +339,12 @@ async fn a_commit_wakes_the_worker(bed: &Bed) {
         .await
         .unwrap();
     let performed = async {
-        while notes.done.lock().is_empty() {
+        while performer.done.lock().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), performed)
         .await
         .expect("the commit wakes the worker");
-    worker.ended(LONGEST).await;
+    worker.ended(MAX_TASK_DURATION).await;
 }

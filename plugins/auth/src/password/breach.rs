@@ -13,7 +13,7 @@ use super::policy::{FIELD, Password};
 use crate::error::{PASSWORD_BREACHED, refuse_field};
 
 /// Timeout of a check.
-pub(super) const LIMIT: Duration = Duration::from_secs(3);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Checks whether passwords are known from data breaches.
 pub trait BreachChecker: Send + Sync + 'static {
@@ -50,8 +50,8 @@ impl Breaches {
         };
         let sha1 = hexadecimal(&Sha1::digest(password.expose()));
         let (prefix, suffix) = sha1.split_at(5);
-        let seen = tokio::time::timeout(LIMIT, checker.is_breached(prefix, suffix)).await;
-        match seen.unwrap_or_else(|_| {
+        let result = tokio::time::timeout(TIMEOUT, checker.is_breached(prefix, suffix)).await;
+        match result.unwrap_or_else(|_| {
             Err(Error::unavailable(
                 "the breach check took longer than three seconds",
             ))

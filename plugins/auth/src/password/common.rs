@@ -5,8 +5,7 @@ use crate::identity::fold;
 /// Case-folded, sorted by code point, one per line.
 static LIST: &str = include_str!("common/passwords.txt");
 
-/// Whether a password is in the list, in any case. It does not allocate, and needs no memory
-/// besides the list.
+/// Whether a password is in the list, in any case. It does not allocate memory.
 pub(crate) fn is_common(password: &str) -> bool {
     let (mut low, mut high) = (0, LIST.len());
     while low < high {
@@ -31,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_what_the_search_relies_on() {
+    fn the_list_is_ascii_folded_sorted_and_unique() {
         let lines: Vec<&str> = LIST.lines().collect();
         assert_eq!(lines.len(), 21_640);
         assert!(LIST.is_ascii() && LIST.ends_with('\n'));
@@ -44,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_found_in_any_case() {
+    fn common_passwords_are_found_in_upper_and_lower_case() {
         for line in LIST.lines() {
             assert!(is_common(line) && is_common(&line.to_uppercase()), "{line}");
             assert!(
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not_found() {
+    fn other_passwords_are_not_in_the_common_list() {
         for password in [
             "",
             "\n",

@@ -12,20 +12,20 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use linchpin::{Error, Result};
 use tokio::sync::Semaphore;
 
-use super::apart::Apart;
+use super::low_priority::LowPriority;
 use super::policy::Password;
 use super::{LegacyVerifier, Verdict};
 use crate::env::SecureRng;
 
 /// Length of a salt in bytes.
-pub(crate) const SALT: usize = 16;
+pub(crate) const SALT_BYTES: usize = 16;
 
 /// Number of checks that may wait for a free thread. Further ones get 503.
 const QUEUE: usize = 64;
 
 /// Maximum cost of a stored hash that is still computed, because a record may be imported.
-const DEAREST_KIB: u32 = 1 << 20;
-const MOST_PASSES: u32 = 32;
+const MAX_KIB: u32 = 1 << 20;
+const MAX_PASSES: u32 = 32;
 
 /// The cost of an Argon2id hash: `password.argon2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +66,10 @@ impl Argon2Cost {
             return Params::new(self.m, self.t, self.p, Some(32)).map_err(|e| e.to_string());
         }
         if self.m < 19_456 || u64::from(self.m) * u64::from(self.t) < 38_912 {
-            return Err("must have m >= 19456 and m * t >= 38912".into());
+            return Err("must have m >= 19456 (in KiB) and m * t >= 38912".into());
         }
-        if self.m > DEAREST_KIB || self.t > MOST_PASSES {
-            return Err(format!(
-                "must have m <= {DEAREST_KIB} and t <= {MOST_PASSES}"
-            ));
+        if self.m > MAX_KIB || self.t > MAX_PASSES {
+            return Err(format!("must have m <= {MAX_KIB} and t <= {MAX_PASSES}"));
         }
         Params::new(self.m, self.t, self.p, Some(32)).map_err(|e| e.to_string())
     }
@@ -87,28 +85,30 @@ struct Inner {
     legacy: Vec<Arc<dyn LegacyVerifier>>,
     /// The hash that is computed for an account that does not exist or has no password.
     dummy: String,
+    /// Permits of hashes that are computed now.
     running: Arc<Semaphore>,
+    /// Permits of hashes that are computed now or wait.
     admitted: Arc<Semaphore>,
-    apart: Apart,
+    low_priority: LowPriority,
     /// Number of checks against an Argon2id hash.
     #[cfg(test)]
-    tried: std::sync::atomic::AtomicUsize,
+    argon2_checks: std::sync::atomic::AtomicUsize,
 }
 
 impl Hasher {
     /// At most `at_once` hashes are computed at the same time.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// If the random source fails.
     pub(crate) fn new(
         params: Params,
         at_once: usize,
         rng: Arc<dyn SecureRng>,
         legacy: Vec<Arc<dyn LegacyVerifier>>,
     ) -> Result<Self> {
-        let mut nobodys = [0; 32];
-        rng.fill(&mut nobodys)?;
-        let dummy = hashed(&params, &*rng, &nobodys)?;
+        let mut random_password = [0; 32];
+        rng.fill(&mut random_password)?;
+        let dummy = hash_with_random_salt(&params, &*rng, &random_password)?;
         Ok(Self(Arc::new(Inner {
             params,
             rng,
@@ -116,9 +116,9 @@ impl Hasher {
             dummy,
             running: Arc::new(Semaphore::new(at_once)),
             admitted: Arc::new(Semaphore::new(at_once + QUEUE)),
-            apart: Apart::new(at_once),
+            low_priority: LowPriority::new(at_once),
             #[cfg(test)]
-            tried: std::sync::atomic::AtomicUsize::new(0),
+            argon2_checks: std::sync::atomic::AtomicUsize::new(0),
         })))
     }
 
@@ -134,8 +134,12 @@ impl Hasher {
     ///
     /// # Errors
     /// 503 if too many checks are waiting.
-    pub(crate) async fn hash_with(&self, password: Password, salt: [u8; SALT]) -> Result<String> {
-        self.run(move |inner| salted(&inner.params, &salt, password.expose().as_bytes()))
+    pub(crate) async fn hash_with(
+        &self,
+        password: Password,
+        salt: [u8; SALT_BYTES],
+    ) -> Result<String> {
+        self.run(move |inner| hash_with_salt(&inner.params, &salt, password.expose().as_bytes()))
             .await
     }
 
@@ -201,8 +205,8 @@ impl Hasher {
         let inner = self.0.clone();
         let task = tokio::spawn(async move {
             let _permits = (admitted, running);
-            let apart = inner.apart.clone();
-            apart.run(move || work(&inner)).await?
+            let low_priority = inner.low_priority.clone();
+            low_priority.run(move || work(&inner)).await?
         });
         task.await.map_err(Error::internal)?
     }
@@ -232,20 +236,22 @@ impl Inner {
         }
         // The new hash is computed in parallel, for a wrong password too, so that the time does not
         // show whether one is needed.
-        let (right, fresh) = std::thread::scope(|scope| {
-            let fresh = std::thread::Builder::new().spawn_scoped(scope, || self.hashed(password));
+        let (right, new_hash) = std::thread::scope(|scope| {
+            let new_hash =
+                std::thread::Builder::new().spawn_scoped(scope, || self.hashed(password));
             (
                 self.matches(password, stored),
-                fresh.map(std::thread::ScopedJoinHandle::join),
+                new_hash.map(std::thread::ScopedJoinHandle::join),
             )
         });
-        let fresh = fresh.map_err(|_| {
+        let new_hash = new_hash.map_err(|_| {
             Error::unavailable("the system cannot start a thread for a password hash")
         })?;
-        let fresh = fresh.map_err(|_| Error::internal("a password could not be hashed"))??;
+        let new_hash =
+            new_hash.map_err(|_| Error::internal("a password could not be hashed"))??;
         Ok(if right? {
             Verdict::Right {
-                rehashed: Some(fresh),
+                rehashed: Some(new_hash),
             }
         } else {
             Verdict::Wrong
@@ -253,7 +259,7 @@ impl Inner {
     }
 
     fn hashed(&self, password: &Password) -> Result<String> {
-        hashed(&self.params, &*self.rng, password.expose().as_bytes())
+        hash_with_random_salt(&self.params, &*self.rng, password.expose().as_bytes())
     }
 
     /// Whether a password matches a hash, of this plugin or imported.
@@ -268,13 +274,14 @@ impl Inner {
         };
         let hash = PasswordHash::new(stored).map_err(|_| unreadable())?;
         let params = Params::try_from(&hash).map_err(|_| unreadable())?;
-        if params.m_cost() > DEAREST_KIB || params.t_cost() > MOST_PASSES {
+        if params.m_cost() > MAX_KIB || params.t_cost() > MAX_PASSES {
             return Err(Error::internal(
                 "the cost of a stored password hash exceeds the maximum",
             ));
         }
         #[cfg(test)]
-        self.tried.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.argon2_checks
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         match Argon2::default().verify_password(password.expose().as_bytes(), &hash) {
             Ok(()) => Ok(true),
             Err(argon2::password_hash::Error::PasswordInvalid) => Ok(false),
@@ -297,13 +304,13 @@ impl Inner {
     }
 }
 
-fn hashed(params: &Params, rng: &dyn SecureRng, password: &[u8]) -> Result<String> {
-    let mut salt = [0; SALT];
+fn hash_with_random_salt(params: &Params, rng: &dyn SecureRng, password: &[u8]) -> Result<String> {
+    let mut salt = [0; SALT_BYTES];
     rng.fill(&mut salt)?;
-    salted(params, &salt, password)
+    hash_with_salt(params, &salt, password)
 }
 
-fn salted(params: &Params, salt: &[u8; SALT], password: &[u8]) -> Result<String> {
+fn hash_with_salt(params: &Params, salt: &[u8; SALT_BYTES], password: &[u8]) -> Result<String> {
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
     let hash = argon2
         .hash_password_with_salt(password, salt)

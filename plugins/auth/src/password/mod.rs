@@ -1,9 +1,9 @@
 //! Passwords: rules, hashes and checks.
 
-mod apart;
 mod breach;
 mod common;
 mod hash;
+mod low_priority;
 mod policy;
 mod predictable;
 #[cfg(feature = "breach-check")]
@@ -12,7 +12,7 @@ mod range;
 pub(crate) use breach::Breaches;
 pub use breach::{BreachChecker, BreachOnError};
 pub use hash::Argon2Cost;
-pub(crate) use hash::{Hasher, SALT};
+pub(crate) use hash::{Hasher, SALT_BYTES};
 pub(crate) use policy::{Password, Policy};
 #[cfg(feature = "breach-check")]
 pub use range::RangeChecker;

@@ -13,9 +13,9 @@ use crate::secret::SecretText;
 pub(crate) const FIELD: &str = "password";
 
 /// Maximum size of a normalised password in bytes, which bounds the work.
-const MOST_BYTES: usize = 512;
+const MAX_BYTES: usize = 512;
 
-/// Number of characters besides names that are not enough for a password.
+/// A password must contain more than this number of characters that belong to no name.
 const CHARS_BESIDES_NAMES: usize = 4;
 
 /// A password in the form that is hashed: NFC, otherwise as typed.
@@ -27,32 +27,32 @@ impl Password {
     ///
     /// # Errors
     /// 400 if it is empty or too long.
-    pub(crate) fn tried(typed: &SecretText, longest: usize) -> Result<Self> {
+    pub(crate) fn for_check(typed: &SecretText, max_chars: usize) -> Result<Self> {
         let password = Self::normalised(typed)?;
         match password.expose().chars().count() {
-            0 => Err(too("required", "must not be empty")),
-            n if n > longest => Err(too(
+            0 => Err(invalid("required", "must not be empty")),
+            n if n > max_chars => Err(invalid(
                 "max_length",
-                format!("must be at most {longest} characters long"),
+                format!("must be at most {max_chars} characters long"),
             )),
             _ => Ok(password),
         }
     }
 
     fn normalised(typed: &SecretText) -> Result<Self> {
-        // NFC at most triples the length, so a longer text need not be normalised.
-        if typed.expose().len() > 3 * MOST_BYTES {
-            return Err(too(
+        // NFC leaves at least a third of the bytes, so a longer text would still be too long.
+        if typed.expose().len() > 3 * MAX_BYTES {
+            return Err(invalid(
                 "max_length",
-                format!("must be at most {MOST_BYTES} bytes long"),
+                format!("must be at most {MAX_BYTES} bytes long"),
             ));
         }
         let text: String = typed.expose().nfc().collect();
         let password = Self(text.into());
-        if password.expose().len() > MOST_BYTES {
-            return Err(too(
+        if password.expose().len() > MAX_BYTES {
+            return Err(invalid(
                 "max_length",
-                format!("must be at most {MOST_BYTES} bytes long"),
+                format!("must be at most {MAX_BYTES} bytes long"),
             ));
         }
         Ok(password)
@@ -64,7 +64,7 @@ impl Password {
     }
 }
 
-fn too(code: &'static str, message: impl Into<String>) -> Error {
+fn invalid(code: &'static str, message: impl Into<String>) -> Error {
     Error::invalid(Problem::new(FIELD, code, message))
 }
 
@@ -86,18 +86,18 @@ impl Policy {
     /// 400 with the code of the rule.
     pub(crate) fn check(&self, typed: &SecretText, identifiers: &[&str]) -> Result<Password> {
         let password = Password::normalised(typed)?;
-        let (least, most) = (*self.length.start(), *self.length.end());
+        let (min, max) = (*self.length.start(), *self.length.end());
         match password.expose().chars().count() {
-            n if n < least => {
-                return Err(too(
+            n if n < min => {
+                return Err(invalid(
                     "min_length",
-                    format!("must be at least {least} characters long"),
+                    format!("must be at least {min} characters long"),
                 ));
             }
-            n if n > most => {
-                return Err(too(
+            n if n > max => {
+                return Err(invalid(
                     "max_length",
-                    format!("must be at most {most} characters long"),
+                    format!("must be at most {max} characters long"),
                 ));
             }
             _ => {}
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_everybody_tries_is_refused() {
+    fn commonly_tried_passwords_are_refused() {
         for password in [
             "password123",
             "PASSWORD123",
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_four_characters_are_not_a_password() {
+    fn a_name_with_up_to_four_more_characters_is_refused() {
         for password in [
             "alice.smith",
             "alice.smith1",
@@ -270,8 +270,8 @@ mod tests {
     }
 
     #[test]
-    fn a_tried_password_is_only_measured() {
-        let tried = |p: &str| Password::tried(&SecretText::new(p), 128);
+    fn a_password_at_sign_in_is_checked_for_length_only() {
+        let tried = |p: &str| Password::for_check(&SecretText::new(p), 128);
         assert!(
             tried("1").is_ok() && tried("password123").is_ok() && tried(&"x".repeat(128)).is_ok()
         );
@@ -285,19 +285,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_text_is_answered(text: String, identifier: String) {
+        fn arbitrary_text_causes_no_panic(text: String, identifier: String) {
             let _ = policy().check(&SecretText::new(text), &[&identifier]);
         }
 
         #[test]
-        fn what_is_accepted_is_stable(text in "\\PC{8,40}") {
+        fn accepted_passwords_are_stable_under_normalisation(text in "\\PC{8,40}") {
             if let Ok(password) = check(&text) {
                 prop_assert_eq!(check(password.expose()).unwrap(), password);
             }
         }
 
         #[test]
-        fn names_with_up_to_four_others_never_pass(before in "[^a-zA-Z]{0,2}", after in "[^a-zA-Z]{0,2}", name in "alice[.]smith|accounts|accountsaccounts") {
+        fn names_with_up_to_four_more_characters_never_pass(before in "[^a-zA-Z]{0,2}", after in "[^a-zA-Z]{0,2}", name in "alice[.]smith|accounts|accountsaccounts") {
             let refused = check(&format!("{before}{name}{after}")).is_err();
             prop_assert!(refused);
         }

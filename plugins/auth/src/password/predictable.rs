@@ -3,11 +3,11 @@
 
 use crate::identity::fold;
 
-/// Number of freely chosen characters that are not enough for a password.
-const CHOSEN: usize = 4;
+/// A password needs more freely chosen characters than this number.
+const MAX_CHOSEN: usize = 4;
 
 /// Minimum length of a sequence or a walk, because two neighbours can be chance.
-const RUN: usize = 3;
+const MIN_RUN: usize = 3;
 
 /// Rows and columns of common keyboards, without and with Shift.
 const KEYS: [&str; 18] = [
@@ -32,38 +32,38 @@ const KEYS: [&str; 18] = [
 ];
 
 /// A set of relations between two characters.
-type Ways = u8;
-const SAME: Ways = 1;
-const UP: Ways = 2;
-const DOWN: Ways = 4;
-const ALONG: Ways = 8;
-const BACK: Ways = 16;
-const ALL: Ways = SAME | UP | DOWN | ALONG | BACK;
+type Relations = u8;
+const SAME: Relations = 1;
+const UP: Relations = 2;
+const DOWN: Relations = 4;
+const ALONG: Relations = 8;
+const BACK: Relations = 16;
+const ALL: Relations = SAME | UP | DOWN | ALONG | BACK;
 
 /// Whether at most four characters of a password were freely chosen and the others follow from
 /// them, as in `00000000`, `987654321`, `abcabcabc`, `qwertyui2` and `a1b2c3d4`. The time is at
 /// most cubic in the length, which is bounded.
 pub(super) fn is_predictable(password: &str) -> bool {
-    chosen(&fold(password).collect::<Vec<char>>()) <= CHOSEN
+    count_chosen(&fold(password).collect::<Vec<char>>()) <= MAX_CHOSEN
 }
 
 /// The minimum number of freely chosen characters, over all divisions of the text into such
 /// characters, runs and repeats.
-fn chosen(text: &[char]) -> usize {
+fn count_chosen(text: &[char]) -> usize {
     // The minimum for each prefix. Characters that follow from earlier ones cost nothing.
     let mut fewest: Vec<usize> = (0..=text.len()).collect();
     for start in 0..text.len() {
         let cost = fewest[start];
         // Costs never fall, so a prefix that costs too much is skipped.
-        if cost > CHOSEN {
+        if cost > MAX_CHOSEN {
             fewest[start + 1] = fewest[start + 1].min(cost + 1);
             continue;
         }
-        lower(&mut fewest[start + 1], cost + 1);
+        lower_to(&mut fewest[start + 1], cost + 1);
         for tracks in 1..=2 {
-            let least = RUN * tracks;
+            let least = MIN_RUN * tracks;
             for end in (start + least..=start + run(&text[start..], tracks)).rev() {
-                lower(&mut fewest[end], cost + tracks);
+                lower_to(&mut fewest[end], cost + tracks);
             }
         }
         for block in 2..=start {
@@ -75,14 +75,14 @@ fn chosen(text: &[char]) -> usize {
                 .take(start + repeated + 1)
                 .skip(start + block)
             {
-                lower(known, cost);
+                lower_to(known, cost);
             }
         }
     }
     fewest[text.len()]
 }
 
-fn lower(known: &mut usize, found: usize) {
+fn lower_to(known: &mut usize, found: usize) {
     *known = (*known).min(found);
 }
 
@@ -90,11 +90,11 @@ fn lower(known: &mut usize, found: usize) {
 /// from the one `tracks` places before it; each track has its own relation. `1q2w3e` has two
 /// tracks.
 fn run(text: &[char], tracks: usize) -> usize {
-    let mut ways = [ALL; 2];
+    let mut relations = [ALL; 2];
     let follows = |at: usize| {
-        let way = &mut ways[at % tracks];
-        *way &= between(text[at - tracks], text[at]);
-        *way != 0
+        let relation = &mut relations[at % tracks];
+        *relation &= relations_between(text[at - tracks], text[at]);
+        *relation != 0
     };
     let followers = (tracks..text.len())
         .map(follows)
@@ -103,9 +103,9 @@ fn run(text: &[char], tracks: usize) -> usize {
     (tracks + followers).min(text.len())
 }
 
-fn between(one: char, next: char) -> Ways {
+fn relations_between(one: char, next: char) -> Relations {
     let step = i64::from(u32::from(next)) - i64::from(u32::from(one));
-    let mut ways = match step {
+    let mut relations = match step {
         0 => SAME,
         1 => UP,
         -1 => DOWN,
@@ -115,13 +115,13 @@ fn between(one: char, next: char) -> Ways {
         let mut before = None;
         for key in keys.chars() {
             match before.replace(key) {
-                Some(before) if (before, key) == (one, next) => ways |= ALONG,
-                Some(before) if (key, before) == (one, next) => ways |= BACK,
+                Some(before) if (before, key) == (one, next) => relations |= ALONG,
+                Some(before) if (key, before) == (one, next) => relations |= BACK,
                 _ => {}
             }
         }
     }
-    ways
+    relations
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeats_sequences_and_walks_are_predictable() {
+    fn repeats_sequences_and_keyboard_walks_are_predictable() {
         for password in [
             "00000000",
             "aaaaaaaa",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_that_somebody_chose_are_not() {
+    fn uncommon_passwords_are_not_predictable() {
         for password in [
             "violet-otter-91-lamp",
             "aaaa bbbb cccc",
@@ -180,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_is_counted() {
-        let of = |text: &str| chosen(&text.chars().collect::<Vec<char>>());
+    fn unpredictable_choices_are_counted() {
+        let of = |text: &str| count_chosen(&text.chars().collect::<Vec<char>>());
         for (text, cost) in [
             ("", 0),
             ("a", 1),
@@ -199,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_text_is_answered(text in "\\PC{0,128}") {
+        fn arbitrary_text_causes_no_panic(text in "\\PC{0,128}") {
             let _ = is_predictable(&text);
         }
 

@@ -2,10 +2,10 @@
 
 use linchpin::{BoxFuture, Error, Result};
 
-use super::breach::{BreachChecker, LIMIT};
+use super::breach::{BreachChecker, TIMEOUT};
 
 /// Maximum size of a response in bytes; typical ones have 40 KiB.
-const MOST: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// A breach checker that uses the range protocol of Have I Been Pwned.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl RangeChecker {
     /// If TLS cannot be set up.
     pub fn at(base: impl Into<String>) -> Result<Self> {
         let client = reqwest::Client::builder()
-            .timeout(LIMIT)
+            .timeout(TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .build();
         Ok(Self {
@@ -38,7 +38,7 @@ impl RangeChecker {
         })
     }
 
-    async fn ask(&self, prefix: &str, suffix: &str) -> Result<bool> {
+    async fn request_range(&self, prefix: &str, suffix: &str) -> Result<bool> {
         let url = format!("{}{prefix}", self.base);
         // With padding, the size of the response does not show the prefix to observers of the
         // connection.
@@ -57,7 +57,7 @@ impl RangeChecker {
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(Error::unavailable)? {
             body.extend_from_slice(&chunk);
-            if body.len() > MOST {
+            if body.len() > MAX_RESPONSE_BYTES {
                 return Err(Error::unavailable(
                     "the response of the breach check is too long",
                 ));
@@ -71,20 +71,20 @@ impl RangeChecker {
 
 impl BreachChecker for RangeChecker {
     fn is_breached<'a>(&'a self, prefix: &'a str, suffix: &'a str) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(self.ask(prefix, suffix))
+        Box::pin(self.request_range(prefix, suffix))
     }
 }
 
 /// Whether a response lists a suffix as known; `None` if the response is malformed. Lines are
 /// `SUFFIX:COUNT`; those with count 0 are padding.
 fn listed(body: &str, suffix: &str) -> Option<bool> {
-    let mut seen = false;
+    let mut is_listed = false;
     for line in body.lines().filter(|line| !line.trim().is_empty()) {
         let (known, count) = line.split_once(':')?;
         let count: u64 = count.trim().parse().ok()?;
-        seen |= count > 0 && known.trim().eq_ignore_ascii_case(suffix);
+        is_listed |= count > 0 && known.trim().eq_ignore_ascii_case(suffix);
     }
-    Some(seen)
+    Some(is_listed)
 }
 
 #[cfg(test)]

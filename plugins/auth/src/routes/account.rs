@@ -8,26 +8,26 @@ use linchpin::{Code, Cx, Error, Problem, Result, axum};
 use serde_json::{Value, json};
 
 use super::concealed;
-use super::mailed::said;
+use super::mailed::message_reply;
 use super::shapes::{Profile, SignInInput, SignUpInput, UserView};
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{Session, User, UserPatch};
 use crate::error::{INVALID_CREDENTIALS, refuse};
 use crate::flow::{NewAccount, Proved, Reason};
-use crate::guards::known;
+use crate::guards::checked_session;
 use crate::hooks::{SignIn, SignUp};
 use crate::identity::PrimaryField;
 use crate::identity::normalise::{self, Identifier};
 use crate::limit::{Bucket, Hit};
 use crate::password::{Password, Verdict};
 use crate::secret::SecretText;
-use crate::session::credential::{self, Credential, Once};
-use crate::session::{Known, csrf, refresh, sid};
+use crate::session::credential::{self, Credential, SingleValue};
+use crate::session::{CheckedSession, csrf, refresh, sid};
 
 /// Maximum size of user metadata in bytes.
-const METADATA: usize = 16 << 10;
+const MAX_METADATA_BYTES: usize = 16 << 10;
 /// Maximum nesting of user metadata.
-const DEPTH: usize = 8;
+const MAX_METADATA_DEPTH: usize = 8;
 const PASSWORD: &str = "password";
 
 pub(super) async fn register(
@@ -49,7 +49,7 @@ pub(super) async fn register(
     core.limiter
         .take(&[Hit {
             bucket: Bucket::Register,
-            of: &[&client.counted()],
+            key: &[&client.limit_key()],
         }])
         .await?
         .succeeded()
@@ -62,7 +62,7 @@ pub(super) async fn register(
         user_id: None,
     };
     core.hooks
-        .ask(&hook_cx, &sign_up, |hooks, cx, input| {
+        .run_pre(&hook_cx, &sign_up, |hooks, cx, input| {
             hooks.pre_register(cx, input)
         })
         .await?;
@@ -71,19 +71,19 @@ pub(super) async fn register(
             .hasher
             .hash_with(password, concealed::salt(&core, &identifier.normalised))
             .await?;
-        return concealed::answer(&core, &client, identifier, hash).await;
+        return concealed::queue_sign_up(&core, &client, identifier, hash).await;
     }
     let hash = core.hasher.hash(password).await?;
     let new = NewAccount::signed_up(&core, identifier, email, hash);
     let user = core.create_account(&client, new).await?;
     sign_up.user_id = Some(user.id.clone());
     core.hooks
-        .tell("post_register", hook_cx, sign_up, |hooks, cx, input| {
+        .spawn_post("post_register", hook_cx, sign_up, |hooks, cx, input| {
             hooks.post_register(cx, input)
         });
     if core.must_verify(&user) {
         // The account exists, but it cannot sign in before its address is verified.
-        return Reply::sparse(201, &Core::pending(&user));
+        return Reply::sparse(201, &Core::pending_verification(&user));
     }
     core.complete_primary(
         &client,
@@ -140,11 +140,11 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
     core.may_sign_in(&call, "login").await?;
     let client = core.client(&call);
     let primary = core.config.auth.primary_field;
-    let most = usize::try_from(core.config.auth.password.max_length).unwrap_or(128);
+    let max_length = usize::try_from(core.config.auth.password.max_length).unwrap_or(128);
     let identifier = primary
         .parse(&input.identifier)
         .map_err(|what| Error::invalid(what.at(primary.name())))?;
-    let password = Password::tried(&SecretText::from(input.password), most)?;
+    let password = Password::for_check(&SecretText::from(input.password), max_length)?;
     let cx = client.cx();
     let user = core
         .users
@@ -164,7 +164,7 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
     };
     if let Err(refusal) = core
         .hooks
-        .ask(&hook_cx, &sign_in, |hooks, cx, input| {
+        .run_pre(&hook_cx, &sign_in, |hooks, cx, input| {
             hooks.pre_login(cx, input)
         })
         .await
@@ -231,7 +231,7 @@ async fn rehash(core: &Core, cx: &Cx, user: User, hash: Option<String>) -> Resul
 pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let client = core.client(&call);
     let cx = client.cx();
-    let by_header = presented(
+    let by_header = sessions_of_tokens(
         &core,
         &cx,
         &client,
@@ -239,27 +239,29 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     )
     .await?;
     let by_cookie = match core.cookies.token(&call.headers) {
-        Once::Text(token) => presented(&core, &cx, &client, vec![token]).await?,
+        SingleValue::Text(token) => sessions_of_tokens(&core, &cx, &client, vec![token]).await?,
         _ => Vec::new(),
     };
     let by_refresh = match (
         core.refresh_given(&cx, &call.headers).await?,
         core.cookies.refresh(&call.headers),
     ) {
-        (Some((token, _)), _) | (None, Once::Text(token)) => of_refresh(&core, &cx, token).await?,
+        (Some((token, _)), _) | (None, SingleValue::Text(token)) => {
+            session_of_refresh_token(&core, &cx, token).await?
+        }
         (None, _) => None,
     };
-    let of_browser: Vec<(Session, String)> = by_cookie.into_iter().chain(by_refresh).collect();
+    let by_any_cookie: Vec<(Session, String)> = by_cookie.into_iter().chain(by_refresh).collect();
     if by_header.is_empty()
-        && let Some((_, sid)) = of_browser.first()
+        && let Some((_, sid)) = by_any_cookie.first()
     {
         // The caller sent only cookies, so a page of another origin may have sent the request.
-        let judged = core.csrf.judge(
+        let csrf_result = core.csrf.check(
             &core.csrf.presented(&call.headers, &core.cookies),
             sid,
             &core.ring,
         );
-        if let Err(refusal) = judged {
+        if let Err(refusal) = csrf_result {
             return Err(core
                 .forged(
                     &client,
@@ -270,11 +272,11 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
                 .await);
         }
     }
-    for (session, _) in by_header.iter().chain(&of_browser) {
+    for (session, _) in by_header.iter().chain(&by_any_cookie) {
         core.end(&cx, &client, session, Reason::Logout).await?;
     }
-    let done = said("You are signed out.")?;
-    // A page of another origin sends no cookies, so it cannot clear any.
+    let done = message_reply("You are signed out.")?;
+    // A page of another origin must not sign the user out, so its request clears no cookies.
     Ok(if core.csrf.may_sign_in(&call.headers).is_ok() {
         core.cookies.clear(done)
     } else {
@@ -282,8 +284,8 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     })
 }
 
-/// The sessions of the tokens in the request, expired ones included.
-async fn presented(
+/// The sessions of these access tokens, expired ones included, each with its `sid`.
+async fn sessions_of_tokens(
     core: &Core,
     cx: &Cx,
     client: &Client,
@@ -304,8 +306,12 @@ async fn presented(
     Ok(out)
 }
 
-/// The session of a refresh token.
-async fn of_refresh(core: &Core, cx: &Cx, token: &str) -> Result<Option<(Session, String)>> {
+/// The session of a refresh token, with its `sid`.
+async fn session_of_refresh_token(
+    core: &Core,
+    cx: &Cx,
+    token: &str,
+) -> Result<Option<(Session, String)>> {
     let Some(presented) = refresh::Presented::parse(token) else {
         return Ok(None);
     };
@@ -319,7 +325,7 @@ async fn of_refresh(core: &Core, cx: &Cx, token: &str) -> Result<Option<(Session
 
 pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let actor = call.cx.get_actor().ok_or_else(Error::unauthorized)?;
-    let known = known(actor).ok_or_else(Error::unauthorized)?;
+    let known = checked_session(actor).ok_or_else(Error::unauthorized)?;
     let cx = Cx::system("auth").at(call.cx.now());
     let user = core
         .users
@@ -358,7 +364,7 @@ pub(super) async fn update_me(
     let client = core.client(&call);
     let metadata: Option<Value> = input.take("userMetadata")?;
     if let Some(metadata) = &metadata {
-        judge_metadata(metadata)?;
+        check_metadata(metadata)?;
     }
     let patch = UserPatch {
         display_name: input.take("displayName")?,
@@ -367,10 +373,10 @@ pub(super) async fn update_me(
         user_metadata: metadata,
         ..UserPatch::default()
     };
-    let says_nothing = [&patch.display_name, &patch.first_name, &patch.last_name]
+    let has_no_name = [&patch.display_name, &patch.first_name, &patch.last_name]
         .iter()
         .all(|name| name.is_none());
-    let unchanged = says_nothing && patch.user_metadata.is_none();
+    let unchanged = has_no_name && patch.user_metadata.is_none();
     let cx = client.cx();
     let changed = cx.transaction(async |cx| {
         if unchanged {
@@ -385,7 +391,7 @@ pub(super) async fn update_me(
             .users
             .update(cx, known.user_id.clone(), patch, None)
             .await?;
-        let happened = AuditEvent::to("auth:user.updated", &user.id).session(&known.handle);
+        let happened = AuditEvent::about("auth:user.updated", &user.id).session(&known.handle);
         core.audit(
             cx,
             &client,
@@ -411,16 +417,16 @@ pub(super) async fn update_me(
     )
 }
 
-fn judge_metadata(metadata: &Value) -> Result<()> {
+fn check_metadata(metadata: &Value) -> Result<()> {
     let problem =
         |code, message: &str| Err(Error::invalid(Problem::new("userMetadata", code, message)));
     if !metadata.is_object() {
         return problem("type", "must be an object");
     }
-    if metadata.to_string().len() > METADATA {
+    if metadata.to_string().len() > MAX_METADATA_BYTES {
         return problem("max_length", "must be at most 16 KiB");
     }
-    if depth(metadata) > DEPTH {
+    if depth(metadata) > MAX_METADATA_DEPTH {
         return problem("max_depth", "must be at most 8 deep");
     }
     Ok(())
@@ -436,9 +442,11 @@ fn depth(value: &Value) -> usize {
 }
 
 /// The session of the caller.
-pub(super) fn caller(call: &PluginCall) -> Result<Known> {
+pub(super) fn caller(call: &PluginCall) -> Result<CheckedSession> {
     let actor = call.cx.get_actor().ok_or_else(Error::unauthorized)?;
-    known(actor).cloned().ok_or_else(Error::unauthorized)
+    checked_session(actor)
+        .cloned()
+        .ok_or_else(Error::unauthorized)
 }
 
 /// An account with its providers, for the holder of a session or for an administrator.
@@ -446,7 +454,7 @@ pub(super) fn view(
     core: &Core,
     user: User,
     providers: Vec<String>,
-    known: Option<&Known>,
+    known: Option<&CheckedSession>,
 ) -> UserView {
     let primary = core.config.auth.primary_field;
     let methods: Vec<String> = core

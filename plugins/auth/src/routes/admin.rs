@@ -7,33 +7,33 @@ use linchpin::http::{AnswerDesc, GuardDesc, Nothing, PluginCall, PluginRoute, Re
 use linchpin::{Code, Error, Problem, Result};
 
 use super::account::{caller, view};
-use super::mailed::said;
-use super::sessions::shown;
+use super::mailed::message_reply;
+use super::sessions::session_list;
 use super::shapes::{
     ActivityPage, ActivityView, AdminUser, AdminUserPage, AuditPage, AuditView, Revoked, Roles,
     SessionList, SuspendInput,
 };
-use super::{DONE, Place, at, route};
+use super::{CoreCell, DONE, route, with_core};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::entities::User;
 use crate::error::{
     CSRF_FAILED, DELETION_SCHEDULED, MFA_NOT_ENABLED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED,
 };
-use crate::flow::{Reason, not_oneself};
+use crate::flow::{Reason, own_account_error};
 use crate::guards::ADMIN;
 use crate::service::{AccountQuery, AuditQuery};
 
 const LIMIT: FieldDesc = FieldDesc::new("limit", "limit", "limit", Kind::Integer, true);
 const CURSOR: FieldDesc = FieldDesc::new("cursor", "cursor", "cursor", Kind::String, true);
 const PROVED: &[GuardDesc] = &[GuardDesc::new("require_step_up")];
-const READS: &[Code] = &[
+const LIST_ERRORS: &[Code] = &[
     Code::InvalidCursor,
     DELETION_SCHEDULED,
     MFA_SETUP_REQUIRED,
     STEP_UP_REQUIRED,
 ];
-const RESETS: &[Code] = &[
+const RESET_ERRORS: &[Code] = &[
     Code::NotFound,
     Code::Conflict,
     MFA_NOT_ENABLED,
@@ -42,7 +42,7 @@ const RESETS: &[Code] = &[
     STEP_UP_REQUIRED,
     CSRF_FAILED,
 ];
-const CHANGES: &[Code] = &[
+const CHANGE_ERRORS: &[Code] = &[
     Code::NotFound,
     Code::Conflict,
     DELETION_SCHEDULED,
@@ -69,33 +69,33 @@ static USERS: Route<Nothing> = route(Route::get("admin_users", "admin/users"))
         FieldDesc::new("role", "role", "role", Kind::String, true),
     ])
     .answers(&[AnswerDesc::of::<AdminUserPage>(200, "A page.")])
-    .errors(READS);
+    .errors(LIST_ERRORS);
 static SUSPEND: Route<SuspendInput> =
     route(Route::post("admin_suspend", "admin/users/{id}/suspend"))
         .doc("Suspends an account: its sessions end, and it cannot sign in.")
         .auth(ADMIN)
         .guards(PROVED)
         .answers(DONE)
-        .errors(CHANGES);
+        .errors(CHANGE_ERRORS);
 static UNSUSPEND: Route<Nothing> =
     route(Route::post("admin_unsuspend", "admin/users/{id}/unsuspend"))
         .doc("Lifts the suspension of an account.")
         .auth(ADMIN)
         .guards(PROVED)
         .answers(DONE)
-        .errors(CHANGES);
+        .errors(CHANGE_ERRORS);
 static SET_ROLES: Route<Roles> = route(Route::put("admin_set_roles", "admin/users/{id}/roles"))
     .doc("Replaces the roles of an account.")
     .auth(ADMIN)
     .guards(PROVED)
     .answers(&[AnswerDesc::of::<Roles>(200, "The new roles.")])
-    .errors(CHANGES);
+    .errors(CHANGE_ERRORS);
 static SESSIONS: Route<Nothing> = route(Route::get("admin_sessions", "admin/users/{id}/sessions"))
     .doc("Lists the sessions of an account, last active first.")
     .auth(ADMIN)
     .guards(PROVED)
     .answers(&[AnswerDesc::of::<SessionList>(200, "The sessions.")])
-    .errors(CHANGES);
+    .errors(CHANGE_ERRORS);
 static REVOKE_ALL: Route<Nothing> = route(Route::delete(
     "admin_revoke_sessions",
     "admin/users/{id}/sessions",
@@ -107,7 +107,7 @@ static REVOKE_ALL: Route<Nothing> = route(Route::delete(
     200,
     "The number of ended sessions.",
 )])
-.errors(CHANGES);
+.errors(CHANGE_ERRORS);
 static REVOKE: Route<Nothing> = route(Route::delete(
     "admin_revoke_session",
     "admin/users/{id}/sessions/{sessionId}",
@@ -119,14 +119,14 @@ static REVOKE: Route<Nothing> = route(Route::delete(
     200,
     "The number of ended sessions.",
 )])
-.errors(CHANGES);
+.errors(CHANGE_ERRORS);
 static RESET_MFA: Route<Nothing> =
     route(Route::post("admin_reset_mfa", "admin/users/{id}/reset-mfa"))
         .doc("Removes all second factors of an account, for a user who lost them.")
         .auth(ADMIN)
         .guards(PROVED)
         .answers(DONE)
-        .errors(RESETS);
+        .errors(RESET_ERRORS);
 static AUDIT: Route<Nothing> = route(Route::get("admin_audit", "admin/audit"))
     .doc("Lists the entries of the audit, newest first.\n\n`from` is inclusive, `to` is exclusive.")
     .auth(ADMIN)
@@ -140,24 +140,48 @@ static AUDIT: Route<Nothing> = route(Route::get("admin_audit", "admin/audit"))
         FieldDesc::new("to", "to", "to", Kind::Date, true),
     ])
     .answers(&[AnswerDesc::of::<AuditPage>(200, "A page.")])
-    .errors(READS);
+    .errors(LIST_ERRORS);
 
 /// The routes that the settings enable.
-pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
-    let mut out = vec![ACTIVITY.bind(mount, at(place, |core, call, _| activity(core, call)))];
+    let mut out = vec![ACTIVITY.bind(
+        mount,
+        with_core(core_cell, |core, call, _| activity(core, call)),
+    )];
     if config.auth.admin_role.is_some() {
-        out.push(USERS.bind(mount, at(place, |core, call, _| users(core, call))));
-        out.push(SUSPEND.bind(mount, at(place, suspend)));
-        out.push(UNSUSPEND.bind(mount, at(place, |core, call, _| unsuspend(core, call))));
-        out.push(SET_ROLES.bind(mount, at(place, set_roles)));
-        out.push(SESSIONS.bind(mount, at(place, |core, call, _| sessions(core, call))));
-        out.push(REVOKE_ALL.bind(mount, at(place, |core, call, _| revoke_all(core, call))));
-        out.push(REVOKE.bind(mount, at(place, |core, call, _| revoke(core, call))));
+        out.push(USERS.bind(
+            mount,
+            with_core(core_cell, |core, call, _| users(core, call)),
+        ));
+        out.push(SUSPEND.bind(mount, with_core(core_cell, suspend)));
+        out.push(UNSUSPEND.bind(
+            mount,
+            with_core(core_cell, |core, call, _| unsuspend(core, call)),
+        ));
+        out.push(SET_ROLES.bind(mount, with_core(core_cell, set_roles)));
+        out.push(SESSIONS.bind(
+            mount,
+            with_core(core_cell, |core, call, _| sessions(core, call)),
+        ));
+        out.push(REVOKE_ALL.bind(
+            mount,
+            with_core(core_cell, |core, call, _| revoke_all(core, call)),
+        ));
+        out.push(REVOKE.bind(
+            mount,
+            with_core(core_cell, |core, call, _| revoke(core, call)),
+        ));
         if config.auth.mfa.enabled {
-            out.push(RESET_MFA.bind(mount, at(place, |core, call, _| reset_mfa(core, call))));
+            out.push(RESET_MFA.bind(
+                mount,
+                with_core(core_cell, |core, call, _| reset_mfa(core, call)),
+            ));
         }
-        out.push(AUDIT.bind(mount, at(place, |core, call, _| audits(core, call))));
+        out.push(AUDIT.bind(
+            mount,
+            with_core(core_cell, |core, call, _| audits(core, call)),
+        ));
     }
     out
 }
@@ -219,12 +243,12 @@ async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let client = core.client(&call);
     let page = core.find_accounts(&client, query, "query:email").await?;
     let mut providers = core.providers_of_each(&client.cx(), &page.items).await?;
-    let shown = |mut user: User| {
+    let admin_user = |mut user: User| {
         let (at, reason) = (user.suspended_at, user.suspended_reason.take());
         let providers = providers.remove(&user.id).unwrap_or_default();
         AdminUser::new(view(&core, user, providers, None), at, reason)
     };
-    let items = page.items.into_iter().map(shown).collect();
+    let items = page.items.into_iter().map(admin_user).collect();
     Reply::json(
         200,
         &AdminUserPage {
@@ -238,7 +262,7 @@ async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
 async fn suspend(core: Arc<Core>, call: PluginCall, input: SuspendInput) -> Result<Reply> {
     let by = caller(&call)?;
     if by.user_id == call.param(0) {
-        return Err(not_oneself());
+        return Err(own_account_error());
     }
     core.suspend(
         &core.client(&call),
@@ -247,14 +271,14 @@ async fn suspend(core: Arc<Core>, call: PluginCall, input: SuspendInput) -> Resu
         input.reason,
     )
     .await?;
-    said("The account is suspended.")
+    message_reply("The account is suspended.")
 }
 
 async fn unsuspend(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let by = caller(&call)?;
     core.unsuspend(&core.client(&call), Some(&by.user_id), call.param(0))
         .await?;
-    said("The account is no longer suspended.")
+    message_reply("The account is no longer suspended.")
 }
 
 async fn set_roles(core: Arc<Core>, call: PluginCall, input: Roles) -> Result<Reply> {
@@ -279,7 +303,7 @@ async fn sessions(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let sessions = core
         .active_sessions_of(&client, call.param(0), Some(&known.handle))
         .await?;
-    Reply::json(200, &shown(sessions, &known.handle))
+    Reply::json(200, &session_list(sessions, &known.handle))
 }
 
 async fn revoke_all(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
@@ -315,7 +339,7 @@ async fn reset_mfa(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let by = caller(&call)?;
     core.reset_mfa(&core.client(&call), Some(&by.user_id), call.param(0))
         .await?;
-    said("The second factors were removed.")
+    message_reply("The second factors were removed.")
 }
 
 async fn audits(core: Arc<Core>, call: PluginCall) -> Result<Reply> {

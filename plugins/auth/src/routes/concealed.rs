@@ -7,7 +7,7 @@ use std::time::Duration;
 use linchpin::Result;
 use linchpin::http::{PluginCall, Reply};
 
-use super::mailed::{by_ip, invalid, signing_in};
+use super::mailed::{count_by_ip, find_sign_in_token, invalid};
 use super::shapes::{Said, TokenInput};
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
@@ -18,25 +18,25 @@ use crate::keys::derive::Purpose;
 use crate::limit::Bucket;
 use crate::onetime;
 use crate::outbox::{Concealed, Task};
-use crate::password::SALT;
+use crate::password::SALT_BYTES;
 use crate::secret::SecretText;
 
 /// The method of a sign-in by the link of a concealed sign-up.
 const METHOD: &str = "verifyAndLogin";
 
 /// Time after which the task of a sign-up is dropped.
-const WAITING: Duration = Duration::from_hours(24);
+const TASK_LIFETIME: Duration = Duration::from_hours(24);
 
 /// The salt of such a sign-up's password hash. It depends on the identifier only, so two equal
 /// requests (for example of a button that is pressed twice) have equal hashes and are recognised.
-pub(super) fn salt(core: &Core, identifier: &str) -> [u8; SALT] {
+pub(super) fn salt(core: &Core, identifier: &str) -> [u8; SALT_BYTES] {
     let mac = core.ring.mac(Purpose::Salt, &[identifier.as_bytes()]);
     std::array::from_fn(|at| mac[at])
 }
 
 /// Queues the sign-up. The background task finds out whether the account exists, so response and
 /// response time are the same.
-pub(super) async fn answer(
+pub(super) async fn queue_sign_up(
     core: &Core,
     client: &Client,
     identifier: Identifier,
@@ -55,7 +55,7 @@ pub(super) async fn answer(
     });
     core.parts
         .outbox
-        .put(&client.cx(), &task, Some(WAITING))
+        .put(&client.cx(), &task, Some(TASK_LIFETIME))
         .await?;
     let message = "If that email can be used, a message has been sent to it.".to_owned();
     Reply::json(202, &Said { ok: true, message })
@@ -69,9 +69,9 @@ pub(super) async fn verify_and_login(
 ) -> Result<Reply> {
     core.may_sign_in(&call, "verify-and-login").await?;
     let client = core.client(&call);
-    by_ip(&core, &client, Bucket::VerifyAndLogin).await?;
+    count_by_ip(&core, &client, Bucket::VerifyAndLogin).await?;
     let token = SecretText::from(input.token);
-    let (found, user) = signing_in(
+    let (found, user) = find_sign_in_token(
         &core,
         &client,
         onetime::Purpose::VerifyAndLogin,
@@ -79,8 +79,8 @@ pub(super) async fn verify_and_login(
         &token,
     )
     .await?;
-    let proved: String = core.parts.tokens.payload(&found)?;
-    if user.email_normalised.as_ref() != Some(&proved) {
+    let verified_address: String = core.parts.tokens.payload(&found)?;
+    if user.email_normalised.as_ref() != Some(&verified_address) {
         return Err(invalid());
     }
     let verified = client
@@ -110,7 +110,7 @@ async fn verify(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) ->
     if user.email_verified_at.is_some() {
         return Ok(user.clone());
     }
-    let user = core.hold_now(cx, user).await.map_err(conflict)?;
+    let user = core.lock_current(cx, user).await.map_err(conflict)?;
     core.users
         .update(
             cx,
@@ -120,8 +120,12 @@ async fn verify(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) ->
         )
         .await
         .map_err(conflict)?;
-    core.audit(cx, client, AuditEvent::to("auth:email.verified", &user.id))
-        .await?;
+    core.audit(
+        cx,
+        client,
+        AuditEvent::about("auth:email.verified", &user.id),
+    )
+    .await?;
     core.drop_added(cx, client, &user).await?;
     core.users
         .get(cx, user.id.as_str())

@@ -6,15 +6,15 @@ use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
 use linchpin::{Code, Error, Result};
 
 use super::account::caller;
-use super::mailed::{invalid, said};
+use super::mailed::{invalid, message_reply};
 use super::mfa_shapes::{proof_input, proof_refused};
 use super::shapes::{CancelInput, Said, Scheduled};
-use super::{Place, at, route};
+use super::{CoreCell, route, with_core};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::error::{CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT, INVALID_TOKEN, NOT_SCHEDULED};
 use crate::flow::Need;
-use crate::guards::known;
+use crate::guards::checked_session;
 use crate::limit::Bucket;
 use crate::onetime::Purpose;
 use crate::secret::SecretText;
@@ -36,20 +36,29 @@ static DELETE_ME: Route<DeleteInput> = route(Route::delete("delete_me", "me"))
     ])
     .errors(proof_refused!(HOOK_REJECTED, HOOK_TIMEOUT));
 static CANCEL: Route<CancelInput> = route(Route::post("cancel_deletion", "cancel-deletion"))
-    .doc("Cancels the deletion of an account: of the session's, or of a mailed token's, which does not sign in.")
+    .doc(
+        "Cancels the deletion of the session's account, or of the account of a mailed token. The \
+         token does not sign in.",
+    )
     .public()
     .answers(&[AnswerDesc::of::<Said>(200, "The deletion is cancelled.")])
-    .errors(&[INVALID_TOKEN, Code::Unauthorized, NOT_SCHEDULED, CSRF_FAILED, Code::Conflict]);
+    .errors(&[
+        INVALID_TOKEN,
+        Code::Unauthorized,
+        NOT_SCHEDULED,
+        CSRF_FAILED,
+        Code::Conflict,
+    ]);
 
 /// The routes, if users may delete their accounts.
-pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     if !config.auth.account_deletion.enabled {
         return Vec::new();
     }
     let mount = config.auth.mount.as_str();
     vec![
-        DELETE_ME.bind(mount, at(place, delete)),
-        CANCEL.bind(mount, at(place, cancel)),
+        DELETE_ME.bind(mount, with_core(core_cell, delete)),
+        CANCEL.bind(mount, with_core(core_cell, cancel)),
     ]
 }
 
@@ -74,7 +83,7 @@ pub(super) async fn delete(
         )
         .await?;
     let proof = core
-        .prove(&client, &known, &user, &input.typed(), Need::Proof)
+        .prove(&client, &known, &user, &input.take_proof(), Need::Proof)
         .await?;
     let scheduled = core
         .schedule_deletion(&client, &user, &known, proof)
@@ -92,7 +101,9 @@ pub(super) async fn delete(
             if let Err(error) = core.purge(&scheduled).await {
                 tracing::warn!(error = ?error, "a deleted account was not removed; the job tries again");
             }
-            Ok(core.cookies.clear(said("The account was deleted.")?))
+            Ok(core
+                .cookies
+                .clear(message_reply("The account was deleted.")?))
         }
     }
 }
@@ -115,7 +126,7 @@ pub(super) async fn cancel(core: Arc<Core>, call: PluginCall, input: CancelInput
         None => call
             .cx
             .get_actor()
-            .and_then(|actor| known(actor))
+            .and_then(|actor| checked_session(actor))
             .map(|known| known.user_id.clone())
             .ok_or_else(Error::unauthorized)?,
     };
@@ -133,5 +144,5 @@ pub(super) async fn cancel(core: Arc<Core>, call: PluginCall, input: CancelInput
         .filter(|user| !user.is_gone(client.now))
         .ok_or_else(gone)?;
     core.cancel_deletion(&client, &user, token.as_ref()).await?;
-    said("The account stays.")
+    message_reply("The account stays.")
 }

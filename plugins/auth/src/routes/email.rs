@@ -8,7 +8,7 @@ use linchpin::{Error, Result};
 use super::account::caller;
 use super::mfa_shapes::{proof_input, proof_refused};
 use super::shapes::Said;
-use super::{Place, at, route};
+use super::{CoreCell, route, with_core};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::flow::Need;
@@ -37,11 +37,11 @@ static CHANGE_EMAIL: Route<ChangeEmailInput> = route(Route::post("change_email",
     .errors(proof_refused!());
 
 /// The route, if addresses are verified.
-pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     if !config.auth.email_verification.enabled {
         return Vec::new();
     }
-    vec![CHANGE_EMAIL.bind(config.auth.mount.as_str(), at(place, change))]
+    vec![CHANGE_EMAIL.bind(config.auth.mount.as_str(), with_core(core_cell, change))]
 }
 
 pub(super) async fn change(
@@ -65,12 +65,19 @@ pub(super) async fn change(
             &known.handle,
         )
         .await?;
-    // A proof by mail does not count: anyone who reads the account's mail could otherwise take the
-    // mailbox away from its owner.
+    // A proof by mail does not count: anyone who reads the account's mail could otherwise replace
+    // the owner's address.
     let proof = core
-        .prove(&client, &known, &user, &input.typed(), Need::ProofButMail)
+        .prove(
+            &client,
+            &known,
+            &user,
+            &input.take_proof(),
+            Need::ProofButMail,
+        )
         .await?;
-    core.ask_for_email(&client, &user, new, proof).await?;
+    core.request_email_change(&client, &user, new, proof)
+        .await?;
     let message = "If that email can be used, a message has been sent to it.".to_owned();
     Reply::json(202, &Said { ok: true, message })
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use linchpin::http::{PluginCall, Reply};
 use linchpin::{Code, Error, Problem, Result};
 
+use super::session_of;
 use super::shapes::{MagicLinkInput, OptionalEmailInput, Said, TokenInput};
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{User, UserPatch};
 use crate::error::{ACCOUNT_SUSPENDED, INVALID_TOKEN, conflict, refuse};
 use crate::flow::{NewAccount, Proved, Reason};
-use crate::guards::known;
+use crate::guards::checked_session;
 use crate::hooks::SignUp;
 use crate::identity::normalise;
 use crate::limit::{Bucket, Hit};
@@ -24,17 +25,17 @@ use crate::secret::SecretText;
 /// The method of a sign-in by a mailed link.
 const MAGIC_LINK: &str = "magicLink";
 /// Time after which a requested look-up is dropped.
-const ASKED: Duration = Duration::from_mins(15);
+const LOOKUP_LIFETIME: Duration = Duration::from_mins(15);
 
 /// Counts a request by its client address.
 ///
 /// # Errors
 /// 429.
-pub(super) async fn by_ip(core: &Core, client: &Client, bucket: Bucket) -> Result<()> {
+pub(super) async fn count_by_ip(core: &Core, client: &Client, bucket: Bucket) -> Result<()> {
     core.limiter
         .take(&[Hit {
             bucket,
-            of: &[&client.counted()],
+            key: &[&client.limit_key()],
         }])
         .await
         .map(drop)
@@ -46,7 +47,7 @@ pub(super) async fn by_ip(core: &Core, client: &Client, bucket: Bucket) -> Resul
 ///
 /// # Errors
 /// 503 if it cannot be stored.
-pub(super) async fn ask(
+pub(super) async fn queue_lookup(
     core: &Core,
     client: &Client,
     bucket: Bucket,
@@ -57,7 +58,7 @@ pub(super) async fn ask(
         .limiter
         .admit(&[Hit {
             bucket,
-            of: &[&identifier],
+            key: &[&identifier],
         }])
         .await?
         .is_err();
@@ -71,13 +72,13 @@ pub(super) async fn ask(
                 full,
                 from: client.into(),
             },
-            Some(ASKED),
+            Some(LOOKUP_LIFETIME),
         )
         .await
 }
 
 /// A response with a text for users.
-pub(super) fn said(message: &str) -> Result<Reply> {
+pub(super) fn message_reply(message: &str) -> Result<Reply> {
     Reply::json(
         200,
         &Said {
@@ -100,7 +101,10 @@ pub(super) async fn resend_verification(
                 .normalised
         }
         None => {
-            let known = call.cx.get_actor().and_then(|actor| known(actor).cloned());
+            let known = call
+                .cx
+                .get_actor()
+                .and_then(|actor| checked_session(actor).cloned());
             let known = known.ok_or_else(|| {
                 Error::invalid(Problem::new(
                     "email",
@@ -113,8 +117,8 @@ pub(super) async fn resend_verification(
                 .unwrap_or_default()
         }
     };
-    by_ip(&core, &client, Bucket::Resend).await?;
-    ask(
+    count_by_ip(&core, &client, Bucket::Resend).await?;
+    queue_lookup(
         &core,
         &client,
         Bucket::ResendIdentifier,
@@ -122,7 +126,7 @@ pub(super) async fn resend_verification(
         email,
     )
     .await?;
-    said("If that email needs verification, a message has been sent.")
+    message_reply("If that email needs verification, a message has been sent.")
 }
 
 pub(super) async fn verify_email(
@@ -131,7 +135,7 @@ pub(super) async fn verify_email(
     input: TokenInput,
 ) -> Result<Reply> {
     prove_mailbox(&core, &call, input).await?;
-    said("The address is verified.")
+    message_reply("The address is verified.")
 }
 
 /// Performs the purpose of a mailed token about an address, and returns the purpose.
@@ -145,7 +149,7 @@ pub(super) async fn prove_mailbox(
 ) -> Result<Purpose> {
     let client = core.client(call);
     let cx = client.cx();
-    by_ip(core, &client, Bucket::VerifyEmail).await?;
+    count_by_ip(core, &client, Bucket::VerifyEmail).await?;
     let token = SecretText::from(input.token);
     let mut found = None;
     for purpose in [
@@ -166,20 +170,18 @@ pub(super) async fn prove_mailbox(
         .filter(|user| !user.is_gone(client.now))
         .ok_or_else(invalid)?;
     match found.purpose {
-        Purpose::VerifyNewEmail => core.take_new_email(&client, &user, &found).await?,
+        Purpose::VerifyNewEmail => core.complete_email_change(&client, &user, &found).await?,
         Purpose::UndoEmail => core.undo_email(&client, &user, &found).await?,
         _ => {
-            let session = call
-                .cx
-                .get_actor()
-                .and_then(|actor| known(actor))
+            let session = session_of(core, call)
+                .await?
                 .filter(|known| known.user_id == user.id);
             prove_address(
                 core,
                 &client,
                 &user,
                 &found,
-                session.map(|known| known.handle.as_str()),
+                session.as_ref().map(|known| known.handle.as_str()),
             )
             .await?;
         }
@@ -209,7 +211,7 @@ async fn prove_address(
                 return Err(invalid());
             }
             if user.email_verified_at.is_none() {
-                let user = core.hold_now(cx, user).await.map_err(conflict)?;
+                let user = core.lock_current(cx, user).await.map_err(conflict)?;
                 core.users
                     .update(
                         cx,
@@ -219,13 +221,17 @@ async fn prove_address(
                     )
                     .await
                     .map_err(conflict)?;
-                core.audit(cx, client, AuditEvent::to("auth:email.verified", &user.id))
-                    .await?;
-                let own = match session {
+                core.audit(
+                    cx,
+                    client,
+                    AuditEvent::about("auth:email.verified", &user.id),
+                )
+                .await?;
+                let is_own_session = match session {
                     Some(session) => core.is_live(cx, client, session, &user.id).await?,
                     None => false,
                 };
-                if !own {
+                if !is_own_session {
                     core.drop_added(cx, client, &user).await?;
                 }
             }
@@ -246,8 +252,8 @@ pub(super) async fn magic_request(
     let identifier = primary
         .parse(&input.identifier)
         .map_err(|what| Error::invalid(what.at("identifier")))?;
-    by_ip(&core, &client, Bucket::MagicRequest).await?;
-    ask(
+    count_by_ip(&core, &client, Bucket::MagicRequest).await?;
+    queue_lookup(
         &core,
         &client,
         Bucket::MagicRequestIdentifier,
@@ -255,7 +261,7 @@ pub(super) async fn magic_request(
         identifier.normalised,
     )
     .await?;
-    said("If an account exists, a sign-in link has been sent.")
+    message_reply("If an account exists, a sign-in link has been sent.")
 }
 
 pub(super) async fn magic_verify(
@@ -266,7 +272,7 @@ pub(super) async fn magic_verify(
     core.may_sign_in(&call, "magic-link/verify").await?;
     let client = core.client(&call);
     let cx = client.cx();
-    by_ip(&core, &client, Bucket::MagicVerify).await?;
+    count_by_ip(&core, &client, Bucket::MagicVerify).await?;
     let token = SecretText::from(input.token);
     if core.config.auth.magic_link.allow_sign_up
         && let Some(found) = core
@@ -277,13 +283,14 @@ pub(super) async fn magic_verify(
     {
         return sign_up(&core, &client, &found).await;
     }
-    let (found, user) = signing_in(&core, &client, Purpose::MagicLink, MAGIC_LINK, &token).await?;
+    let (found, user) =
+        find_sign_in_token(&core, &client, Purpose::MagicLink, MAGIC_LINK, &token).await?;
     let proved = cx
         .transaction(async |cx| {
             if !core.parts.tokens.take(cx, &found).await? {
                 return Err(invalid());
             }
-            first_proof(&core, cx, &client, &user).await
+            verify_mailbox_first_time(&core, cx, &client, &user).await
         })
         .await;
     core.checks.forget(&user.id);
@@ -307,13 +314,13 @@ async fn sign_up(core: &Core, client: &Client, found: &OneTime) -> Result<Reply>
     let typed: String = core.parts.tokens.payload(found)?;
     let email = normalise::email(&typed).map_err(|what| Error::invalid(what.at("token")))?;
     let hook_cx = core.hook_cx(client);
-    let mut asked = SignUp {
+    let mut hook_input = SignUp {
         identifier: email.normalised.clone(),
         method: MAGIC_LINK,
         user_id: None,
     };
     core.hooks
-        .ask(&hook_cx, &asked, |hooks, cx, input| {
+        .run_pre(&hook_cx, &hook_input, |hooks, cx, input| {
             hooks.pre_register(cx, input)
         })
         .await?;
@@ -332,9 +339,9 @@ async fn sign_up(core: &Core, client: &Client, found: &OneTime) -> Result<Reply>
             error
         }
     })?;
-    asked.user_id = Some(user.id.clone());
+    hook_input.user_id = Some(user.id.clone());
     core.hooks
-        .tell("post_register", hook_cx, asked, |hooks, cx, input| {
+        .spawn_post("post_register", hook_cx, hook_input, |hooks, cx, input| {
             hooks.post_register(cx, input)
         });
     core.complete_primary(
@@ -350,11 +357,11 @@ async fn sign_up(core: &Core, client: &Client, found: &OneTime) -> Result<Reply>
     .await
 }
 
-/// The account of a token that signs in, and the token, which is not consumed yet.
+/// Returns a mailed token that signs in, which is not consumed yet, and its account.
 ///
 /// # Errors
 /// 400 `invalid_token`; 403 `account_suspended`; the refusal of a hook.
-pub(super) async fn signing_in(
+pub(super) async fn find_sign_in_token(
     core: &Core,
     client: &Client,
     purpose: Purpose,
@@ -377,7 +384,7 @@ pub(super) async fn signing_in(
     if user.suspended_at.is_some() {
         return Err(refuse(ACCOUNT_SUSPENDED));
     }
-    core.ask_before(client, method, &user).await?;
+    core.run_pre_login(client, method, &user).await?;
     Ok((found, user))
 }
 
@@ -387,11 +394,16 @@ pub(super) fn invalid() -> Error {
 }
 
 /// The first verification of an account's mailbox removes everything that was set up before.
-async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) -> Result<User> {
+async fn verify_mailbox_first_time(
+    core: &Core,
+    cx: &linchpin::Cx,
+    client: &Client,
+    user: &User,
+) -> Result<User> {
     if user.email_verified_at.is_some() {
         return Ok(user.clone());
     }
-    let user = &core.hold_now(cx, user).await.map_err(conflict)?;
+    let user = &core.lock_current(cx, user).await.map_err(conflict)?;
     let patch = UserPatch {
         password_hash: Some(None),
         password_version: Some(user.password_version + 1),
@@ -406,9 +418,13 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
     for session in core.sessions_of(cx, &user.id).await? {
         core.end(cx, client, &session, Reason::Proved).await?;
     }
-    core.audit(cx, client, AuditEvent::to("auth:email.verified", &user.id))
-        .await?;
-    if core.dropped_password(cx, client, user).await? {
+    core.audit(
+        cx,
+        client,
+        AuditEvent::about("auth:email.verified", &user.id),
+    )
+    .await?;
+    if core.audit_dropped_password(cx, client, user).await? {
         core.parts
             .notice(cx, client, &proved, MailKind::PasswordChanged)
             .await?;

@@ -8,11 +8,11 @@ use linchpin::{Code, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::account::caller;
-use super::mailed::said;
+use super::mailed::message_reply;
 use super::mfa_shapes::{
     CodeInput, Enrolled, MethodsView, RecoveryCodes, TotpSetup, proof_input, proof_refused,
 };
-use super::{DONE, Place, at, route};
+use super::{CoreCell, DONE, route, with_core};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::entities::User;
@@ -24,10 +24,10 @@ use crate::flow::{By, Need, Without};
 use crate::guards::{ENROLLING, RECENT};
 use crate::limit::table::ATTEMPTS_PER_SETUP;
 use crate::limit::{Bucket, Hit};
-use crate::mfa::{Way, enrolled};
+use crate::mfa::{ProofMethod, enrolled};
 use crate::onetime::{OneTime, Purpose, Terms};
 use crate::secret::{SecretBytes, SecretText};
-use crate::session::Known;
+use crate::session::CheckedSession;
 use crate::totp;
 
 proof_input! {
@@ -36,12 +36,12 @@ proof_input! {
 }
 
 /// Time in which the set-up of an authenticator app can be completed.
-const PENDING: Duration = Duration::from_mins(10);
+const SETUP_LIFETIME: Duration = Duration::from_mins(10);
 
-pub(super) const LATELY: &[GuardDesc] = &[GuardDesc::new(RECENT)];
-pub(super) const ENROLLED: &[AnswerDesc] =
+pub(super) const RECENT_SIGN_IN: &[GuardDesc] = &[GuardDesc::new(RECENT)];
+pub(super) const FACTOR_SET_UP: &[AnswerDesc] =
     &[AnswerDesc::of::<Enrolled>(200, "The factor is set up.")];
-pub(super) const BEGIN: &[Code] = &[
+pub(super) const SETUP_ERRORS: &[Code] = &[
     STEP_UP_REQUIRED,
     EMAIL_NOT_VERIFIED,
     DELETION_SCHEDULED,
@@ -58,13 +58,13 @@ const REMOVAL_OF_ALL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED, LA
 static SETUP: Route<Nothing> = route(Route::post("mfa_setup", "mfa/setup"))
     .doc("Starts the set-up of an authenticator app.\n\nAn existing one works until the new one is set up.")
     .auth(ENROLLING)
-    .guards(LATELY)
+    .guards(RECENT_SIGN_IN)
     .answers(&[AnswerDesc::of::<TotpSetup>(200, "The secret.")])
-    .errors(BEGIN);
+    .errors(SETUP_ERRORS);
 static VERIFY_SETUP: Route<CodeInput> = route(Route::post("mfa_verify_setup", "mfa/verify-setup"))
     .doc("Completes the set-up of an authenticator app with one of its codes.")
     .auth(ENROLLING)
-    .answers(ENROLLED)
+    .answers(FACTOR_SET_UP)
     .errors(&[
         SETUP_NOT_STARTED,
         INVALID_CODE,
@@ -99,37 +99,46 @@ static RECOVERY: Route<ProofInput> = route(Route::post("mfa_recovery_codes", "mf
     .errors(REMOVAL);
 
 /// The routes that the settings enable.
-pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
     let mut out = Vec::new();
     if !config.auth.mfa.enabled {
         return out;
     }
     if config.auth.mfa.totp.enabled {
-        out.push(SETUP.bind(mount, at(place, |core, call, _| setup(core, call))));
-        out.push(VERIFY_SETUP.bind(mount, at(place, verify_setup)));
+        out.push(SETUP.bind(
+            mount,
+            with_core(core_cell, |core, call, _| setup(core, call)),
+        ));
+        out.push(VERIFY_SETUP.bind(mount, with_core(core_cell, verify_setup)));
         out.push(REMOVE_TOTP.bind(
             mount,
-            at(place, |core, call, input| {
-                remove(core, call, input, &[Way::Totp])
+            with_core(core_cell, |core, call, input| {
+                remove(core, call, input, &[ProofMethod::Totp])
             }),
         ));
     }
-    out.push(METHODS.bind(mount, at(place, |core, call, _| methods(core, call))));
+    out.push(METHODS.bind(
+        mount,
+        with_core(core_cell, |core, call, _| methods(core, call)),
+    ));
     out.push(REMOVE_ALL.bind(
         mount,
-        at(place, |core, call, input| {
-            remove(core, call, input, &Way::METHODS)
+        with_core(core_cell, |core, call, input| {
+            remove(core, call, input, &ProofMethod::METHODS)
         }),
     ));
-    out.push(RECOVERY.bind(mount, at(place, recovery_codes)));
-    out.extend(super::mfa_sent::routes(config, place));
-    out.extend(super::mfa_login::routes(config, place));
+    out.push(RECOVERY.bind(mount, with_core(core_cell, recovery_codes)));
+    out.extend(super::mfa_sent::routes(config, core_cell));
+    out.extend(super::mfa_login::routes(config, core_cell));
     out
 }
 
 /// The caller's session, client and current account.
-pub(super) async fn whose(core: &Core, call: &PluginCall) -> Result<(Known, Client, User)> {
+pub(super) async fn session_and_account(
+    core: &Core,
+    call: &PluginCall,
+) -> Result<(CheckedSession, Client, User)> {
     let known = caller(call)?;
     let client = core.client(call);
     let user = core
@@ -151,12 +160,12 @@ struct Pending {
 }
 
 pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     core.require(&client, &known, &user, Need::Recent)?;
     core.limiter
         .take(&[Hit {
             bucket: Bucket::MfaSetup,
-            of: &[&user.id, &known.handle],
+            key: &[&user.id, &known.handle],
         }])
         .await?
         .succeeded()
@@ -168,7 +177,7 @@ pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         session: known.handle,
     };
     let terms = Terms {
-        lifetime: PENDING,
+        lifetime: SETUP_LIFETIME,
         attempts: ATTEMPTS_PER_SETUP,
         sends: 0,
         only_newest: true,
@@ -177,7 +186,7 @@ pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (_, one) = core
         .parts
         .tokens
-        .give(&client.cx(), Purpose::TotpSetup, &user.id, &pending, terms)
+        .issue_with_record(&client.cx(), Purpose::TotpSetup, &user.id, &pending, terms)
         .await?;
     let mfa = &core.config.auth.mfa;
     let issuer = mfa.issuer.as_deref().unwrap_or(&core.config.auth.app_name);
@@ -199,19 +208,19 @@ pub(super) async fn verify_setup(
     call: PluginCall,
     input: CodeInput,
 ) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     let cx = client.cx();
-    let none = || refuse(SETUP_NOT_STARTED);
+    let not_started = || refuse(SETUP_NOT_STARTED);
     let begun = core
         .parts
         .tokens
         .newest(&cx, Purpose::TotpSetup, &user.id)
         .await?
-        .ok_or_else(none)?;
+        .ok_or_else(not_started)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
     if pending.session != known.handle {
         // Another session started it, whose attempts must not be used up.
-        return Err(none());
+        return Err(not_started());
     }
     core.may_add_way_in(&user)?;
     core.require_factors(&known, &user)?;
@@ -220,7 +229,7 @@ pub(super) async fn verify_setup(
         .tokens
         .attempt(&cx, &begun)
         .await?
-        .ok_or_else(none)?;
+        .ok_or_else(not_started)?;
     let secret = SecretBytes::new(pending.secret);
     let typed = SecretText::from(input.code);
     let Some(step) =
@@ -231,55 +240,56 @@ pub(super) async fn verify_setup(
             .rules()
             .step(&secret, typed.expose(), client.now, None)
     else {
-        return Err(wrong(&core, &client, &tried).await?);
+        return Err(wrong_code(&core, &client, &tried).await?);
     };
-    finish(
+    finish_setup(
         &core,
         &client,
         (&user, &known),
         &begun,
-        Way::Totp,
+        ProofMethod::Totp,
         Some((secret.expose(), Some(step))),
     )
     .await
 }
 
 /// The error for a wrong code of a set-up. The last attempt ends the set-up.
-pub(super) async fn wrong(core: &Core, client: &Client, tried: &OneTime) -> Result<Error> {
+pub(super) async fn wrong_code(core: &Core, client: &Client, tried: &OneTime) -> Result<Error> {
     if tried.attempts_left == 0 {
         core.parts.tokens.remove(&client.cx(), tried).await?;
     }
     Ok(refuse(INVALID_CODE))
 }
 
-/// Completes the set-up of a factor; `kept` is its data.
-pub(super) async fn finish(
+/// Completes the set-up of a factor. `data` is stored with the factor: its secret or phone number,
+/// and the time step of the code.
+pub(super) async fn finish_setup(
     core: &Core,
     client: &Client,
-    (user, known): (&User, &Known),
+    (user, known): (&User, &CheckedSession),
     begun: &OneTime,
-    way: Way,
-    kept: Option<(&[u8], Option<i64>)>,
+    way: ProofMethod,
+    data: Option<(&[u8], Option<i64>)>,
 ) -> Result<Reply> {
     let done = client
         .cx()
         .transaction(async |cx| {
             if !core.parts.tokens.take(cx, begun).await? {
-                return Err(refuse(if way == Way::Totp {
+                return Err(refuse(if way == ProofMethod::Totp {
                     SETUP_NOT_STARTED
                 } else {
                     INVALID_CHALLENGE
                 }));
             }
-            if let Some((value, step)) = kept {
-                core.keep_factor(cx, user, way, value, step, client.now)
+            if let Some((value, step)) = data {
+                core.store_factor(cx, user, way, value, step, client.now)
                     .await?;
             }
             core.enrol(cx, client, user, way, &known.handle).await
         })
         .await;
     core.checks.forget(&user.id);
-    let recovery_codes = done?.map(|codes| shown(&codes)).unwrap_or_default();
+    let recovery_codes = done?.map(|codes| exposed(&codes)).unwrap_or_default();
     Reply::json(
         200,
         &Enrolled {
@@ -290,12 +300,12 @@ pub(super) async fn finish(
     )
 }
 
-fn shown(codes: &[SecretText]) -> Vec<String> {
+fn exposed(codes: &[SecretText]) -> Vec<String> {
     codes.iter().map(|code| code.expose().to_owned()).collect()
 }
 
 async fn methods(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let (_, client, user) = whose(&core, &call).await?;
+    let (_, client, user) = session_and_account(&core, &call).await?;
     let left = core.recovery_codes_left(&client.cx(), &user).await?;
     let view = MethodsView {
         methods: core
@@ -313,14 +323,14 @@ pub(super) async fn remove(
     core: Arc<Core>,
     call: PluginCall,
     mut input: ProofInput,
-    ways: &'static [Way],
+    ways: &'static [ProofMethod],
 ) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     let proof = core
-        .prove(&client, &known, &user, &input.typed(), Need::Proof)
+        .prove(&client, &known, &user, &input.take_proof(), Need::Proof)
         .await?;
     core.may_unenrol(&user, ways)?;
-    if ways.contains(&Way::Webauthn) {
+    if ways.contains(&ProofMethod::Webauthn) {
         let all = core.passkeys.of(&client.cx(), &user.id).await?;
         core.keeps_a_way_in(&client.cx(), &user, Without::Passkeys(&all))
             .await?;
@@ -335,7 +345,7 @@ pub(super) async fn remove(
         .await;
     core.checks.forget(&user.id);
     done?;
-    said("The second factor was removed.")
+    message_reply("The second factor was removed.")
 }
 
 pub(super) async fn recovery_codes(
@@ -343,9 +353,9 @@ pub(super) async fn recovery_codes(
     call: PluginCall,
     mut input: ProofInput,
 ) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     let proof = core
-        .prove(&client, &known, &user, &input.typed(), Need::Proof)
+        .prove(&client, &known, &user, &input.take_proof(), Need::Proof)
         .await?;
     if enrolled(&user).is_empty() {
         return Err(refuse(MFA_NOT_ENABLED));
@@ -362,7 +372,7 @@ pub(super) async fn recovery_codes(
     Reply::json(
         200,
         &RecoveryCodes {
-            recovery_codes: shown(&codes?),
+            recovery_codes: exposed(&codes?),
         },
     )
 }

@@ -7,7 +7,7 @@ use linchpin::{Code, Result};
 
 use super::mfa_shapes::{ResendInput, Resent, VerifyInput};
 use super::shapes::Authenticated;
-use super::{DEVICE, Place, at, route};
+use super::{CoreCell, DEVICE, route, with_core};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::error::{
@@ -48,11 +48,11 @@ static RESEND: Route<ResendInput> = route(Route::post("mfa_resend", "mfa/resend"
         Code::RateLimited,
     ]);
 
-pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
     vec![
-        VERIFY.bind(mount, at(place, verify)),
-        RESEND.bind(mount, at(place, resend)),
+        VERIFY.bind(mount, with_core(core_cell, verify)),
+        RESEND.bind(mount, with_core(core_cell, resend)),
     ]
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput
         method: input.method,
         code: input.code.map(SecretText::from),
         webauthn: input.webauthn_response,
-        trusts: input.trust_device.unwrap_or(false),
+        trusts_device: input.trust_device.unwrap_or(false),
     };
     core.answer_second(&core.client(&call), answer).await
 }

@@ -7,9 +7,12 @@ use linchpin::http::{AnswerDesc, Nothing, PluginCall, PluginRoute, Reply, Route}
 use linchpin::{Code, Cx, Error, Problem, Result};
 use serde::{Deserialize, Serialize};
 
-use super::mfa::{BEGIN, ENROLLED, LATELY, ProofInput, REMOVAL, finish, remove, whose, wrong};
+use super::mfa::{
+    FACTOR_SET_UP, ProofInput, RECENT_SIGN_IN, REMOVAL, SETUP_ERRORS, finish_setup, remove,
+    session_and_account, wrong_code,
+};
 use super::mfa_shapes::{PhoneInput, SetupInput, SetupSent};
-use super::{DONE, Place, at, route};
+use super::{CoreCell, DONE, route, with_core};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::entities::User;
@@ -21,7 +24,7 @@ use crate::flow::Need;
 use crate::guards::ENROLLING;
 use crate::limit::Bucket;
 use crate::limit::table::ATTEMPTS_PER_SETUP;
-use crate::mfa::{Sent, Way};
+use crate::mfa::{ProofMethod, Sent};
 use crate::onetime::{Purpose, Terms};
 use crate::otp;
 use crate::secret::SecretText;
@@ -42,7 +45,7 @@ static MAIL_ENABLE: Route<Nothing> =
     route(Route::post("mfa_email_otp_enable", "mfa/email-otp/enable"))
         .doc("Starts the set-up of codes by mail: mails a code.")
         .auth(ENROLLING)
-        .guards(LATELY)
+        .guards(RECENT_SIGN_IN)
         .answers(SENT)
         .errors(&[
             EMAIL_MISSING,
@@ -58,7 +61,7 @@ static MAIL_VERIFY: Route<SetupInput> = route(Route::post(
 ))
 .doc("Completes the set-up of codes by mail.")
 .auth(ENROLLING)
-.answers(ENROLLED)
+.answers(FACTOR_SET_UP)
 .errors(VERIFY);
 static MAIL_REMOVE: Route<ProofInput> =
     route(Route::delete("mfa_remove_email_otp", "mfa/email-otp"))
@@ -69,14 +72,14 @@ static MAIL_REMOVE: Route<ProofInput> =
 static SMS_ENABLE: Route<PhoneInput> = route(Route::post("mfa_sms_enable", "mfa/sms/enable"))
     .doc("Starts the set-up of a phone: sends a code to it.")
     .auth(ENROLLING)
-    .guards(LATELY)
+    .guards(RECENT_SIGN_IN)
     .answers(SENT)
-    .errors(BEGIN);
+    .errors(SETUP_ERRORS);
 static SMS_VERIFY: Route<SetupInput> =
     route(Route::post("mfa_sms_verify_setup", "mfa/sms/verify-setup"))
         .doc("Completes the set-up of a phone.")
         .auth(ENROLLING)
-        .answers(ENROLLED)
+        .answers(FACTOR_SET_UP)
         .errors(VERIFY);
 static SMS_REMOVE: Route<ProofInput> = route(Route::delete("mfa_remove_sms", "mfa/sms"))
     .doc("Removes the phone.")
@@ -84,36 +87,39 @@ static SMS_REMOVE: Route<ProofInput> = route(Route::delete("mfa_remove_sms", "mf
     .answers(DONE)
     .errors(REMOVAL);
 
-pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     let (mount, mfa) = (config.auth.mount.as_str(), &config.auth.mfa);
     let mut out = Vec::new();
     if mfa.email_otp.enabled {
-        out.push(MAIL_ENABLE.bind(mount, at(place, |core, call, _| enable_mail(core, call))));
+        out.push(MAIL_ENABLE.bind(
+            mount,
+            with_core(core_cell, |core, call, _| enable_mail(core, call)),
+        ));
         out.push(MAIL_VERIFY.bind(
             mount,
-            at(place, |core, call, input| {
-                verify(core, call, input, Way::EmailOtp)
+            with_core(core_cell, |core, call, input| {
+                verify(core, call, input, ProofMethod::EmailOtp)
             }),
         ));
         out.push(MAIL_REMOVE.bind(
             mount,
-            at(place, |core, call, input| {
-                remove(core, call, input, &[Way::EmailOtp])
+            with_core(core_cell, |core, call, input| {
+                remove(core, call, input, &[ProofMethod::EmailOtp])
             }),
         ));
     }
     if mfa.sms.enabled {
-        out.push(SMS_ENABLE.bind(mount, at(place, enable_sms)));
+        out.push(SMS_ENABLE.bind(mount, with_core(core_cell, enable_sms)));
         out.push(SMS_VERIFY.bind(
             mount,
-            at(place, |core, call, input| {
-                verify(core, call, input, Way::Sms)
+            with_core(core_cell, |core, call, input| {
+                verify(core, call, input, ProofMethod::Sms)
             }),
         ));
         out.push(SMS_REMOVE.bind(
             mount,
-            at(place, |core, call, input| {
-                remove(core, call, input, &[Way::Sms])
+            with_core(core_cell, |core, call, input| {
+                remove(core, call, input, &[ProofMethod::Sms])
             }),
         ));
     }
@@ -129,7 +135,7 @@ struct Pending {
 }
 
 pub(super) async fn enable_mail(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     core.require(&client, &known, &user, Need::Recent)?;
     core.limiter
         .take_in_session(
@@ -161,7 +167,7 @@ pub(super) async fn enable_sms(
     call: PluginCall,
     input: PhoneInput,
 ) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     core.require(&client, &known, &user, Need::Recent)?;
     let wrong = || {
         Error::invalid(Problem::new(
@@ -184,18 +190,20 @@ pub(super) async fn enable_sms(
         .await?
         .succeeded()
         .await;
-    let kept = (number.as_str().to_owned(), core.config.auth.mfa.sms.seconds);
+    let number_and_seconds = (number.as_str().to_owned(), core.config.auth.mfa.sms.seconds);
     begin(
         &core,
         &client,
         &user,
         Purpose::SmsSetup,
-        kept,
+        number_and_seconds,
         async |cx, id| core.send_to_phone(cx, &client, &number, id).await,
     )
     .await
 }
 
+/// Sends a code with `send`, and stores the pending set-up. The pair is the address or number, and
+/// the lifetime of the code in seconds.
 async fn begin(
     core: &Core,
     client: &Client,
@@ -216,7 +224,7 @@ async fn begin(
         let (token, one) = core
             .parts
             .tokens
-            .give(cx, purpose, &user.id, &pending, terms)
+            .issue_with_record(cx, purpose, &user.id, &pending, terms)
             .await?;
         pending.sent = Some(send(cx, &one.id).await?);
         core.parts.tokens.replace(cx, &one, &pending).await?;
@@ -236,11 +244,11 @@ pub(super) async fn verify(
     core: Arc<Core>,
     call: PluginCall,
     input: SetupInput,
-    way: Way,
+    way: ProofMethod,
 ) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     let cx = client.cx();
-    let purpose = if way == Way::Sms {
+    let purpose = if way == ProofMethod::Sms {
         Purpose::SmsSetup
     } else {
         Purpose::EmailOtpSetup
@@ -261,7 +269,7 @@ pub(super) async fn verify(
     core.require_factors(&known, &user)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
     // The code verifies only the address to which it was sent.
-    if way == Way::EmailOtp && user.email_normalised.as_ref() != Some(&pending.to) {
+    if way == ProofMethod::EmailOtp && user.email_normalised.as_ref() != Some(&pending.to) {
         return Err(invalid());
     }
     let tried = core
@@ -270,12 +278,12 @@ pub(super) async fn verify(
         .attempt(&cx, &begun)
         .await?
         .ok_or_else(invalid)?;
-    let right = pending
+    let is_correct = pending
         .sent
         .is_some_and(|sent| otp::matches(&core.parts.keys, &begun.id, typed.expose(), &sent.mac));
-    if !right {
-        return Err(wrong(&core, &client, &tried).await?);
+    if !is_correct {
+        return Err(wrong_code(&core, &client, &tried).await?);
     }
-    let kept = (way == Way::Sms).then_some((pending.to.as_bytes(), None));
-    finish(&core, &client, (&user, &known), &begun, way, kept).await
+    let data = (way == ProofMethod::Sms).then_some((pending.to.as_bytes(), None));
+    finish_setup(&core, &client, (&user, &known), &begun, way, data).await
 }

@@ -3,10 +3,10 @@
 use linchpin::{Embedded, Timestamp};
 use serde_json::Value as Json;
 
-use crate::mfa::{Typed, Way};
+use crate::mfa::{ProofMethod, SuppliedProof};
 use crate::secret::SecretText;
 
-/// Declares a body with an optional proof besides its own fields. `typed` takes the proof out.
+/// Declares a body with its own fields and an optional proof. `take_proof` takes the proof out.
 macro_rules! proof_input {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty,)* }) => {
         $(#[$doc])*
@@ -14,7 +14,7 @@ macro_rules! proof_input {
         pub(crate) struct $name {
             $($(#[$field_doc])* pub(crate) $field: $ty,)*
             /// The method of the proof; found by the other fields if it is left out.
-            pub(crate) method: Option<$crate::mfa::Way>,
+            pub(crate) method: Option<$crate::mfa::ProofMethod>,
             /// A code of an authenticator app, a recovery code, or with `reauthToken` a sent code.
             pub(crate) code: Option<String>,
             pub(crate) password: Option<String>,
@@ -26,8 +26,8 @@ macro_rules! proof_input {
 
         impl $name {
             /// The proof in the body.
-            pub(crate) fn typed(&mut self) -> $crate::mfa::Typed {
-                $crate::mfa::Typed {
+            pub(crate) fn take_proof(&mut self) -> $crate::mfa::SuppliedProof {
+                $crate::mfa::SuppliedProof {
                     method: self.method,
                     code: self.code.take().map(Into::into),
                     password: self.password.take().map(Into::into),
@@ -65,7 +65,7 @@ pub(crate) use proof_refused;
 #[derive(Embedded)]
 pub(crate) struct StepUpInput {
     /// The method of the proof.
-    pub(crate) method: Way,
+    pub(crate) method: ProofMethod,
     pub(crate) code: Option<String>,
     pub(crate) password: Option<String>,
     /// The token of `/reauth/challenge`.
@@ -74,7 +74,7 @@ pub(crate) struct StepUpInput {
     pub(crate) webauthn_response: Option<Json>,
 }
 
-impl From<StepUpInput> for Typed {
+impl From<StepUpInput> for SuppliedProof {
     fn from(input: StepUpInput) -> Self {
         let [code, password, token] =
             [input.code, input.password, input.reauth_token].map(|text| text.map(SecretText::from));
@@ -92,7 +92,7 @@ impl From<StepUpInput> for Typed {
 #[derive(Embedded)]
 pub(crate) struct ReauthInput {
     /// The method by which a code is sent.
-    pub(crate) method: Option<Way>,
+    pub(crate) method: Option<ProofMethod>,
 }
 
 /// The possible methods of proof.
@@ -196,7 +196,7 @@ pub(crate) struct ChallengeView {
 pub(crate) struct VerifyInput {
     pub(crate) mfa_token: String,
     /// The method; found by the other fields if it is left out.
-    pub(crate) method: Option<Way>,
+    pub(crate) method: Option<ProofMethod>,
     pub(crate) code: Option<String>,
     /// The response of the passkey.
     pub(crate) webauthn_response: Option<Json>,
@@ -219,5 +219,5 @@ pub(crate) struct Resent {
 pub(crate) struct ResendInput {
     pub(crate) mfa_token: String,
     /// The method by which the code is sent.
-    pub(crate) method: Option<Way>,
+    pub(crate) method: Option<ProofMethod>,
 }

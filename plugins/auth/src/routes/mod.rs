@@ -37,13 +37,15 @@ use crate::error::{
     MFA_SETUP_REQUIRED, PASSWORD_BREACHED, PASSWORD_REUSED, PASSWORD_TOO_COMMON, REFRESH_INVALID,
     REFRESH_REQUIRED, REFRESH_REUSED, STEP_UP_REQUIRED,
 };
-use crate::guards::{ENROLLING, SESSION};
+use crate::guards::{ENROLLING, SESSION, checked_session};
 use crate::identity::PrimaryField;
+use crate::session::CheckedSession;
+use crate::session::credential::{self, Credential};
 use shapes::{
-    Authenticated, EmailInput, LoginByEmail, LoginByPhone, LoginByUsername, MagicLinkInput,
-    OptionalEmailInput, Profile, RefreshInput, RegisterByEmail, RegisterByPhone,
-    RegisterByUsername, Reissued, Renewed, ResetInput, Revoked, Said, SessionList,
-    SetPasswordInput, TokenInput, UserView,
+    Authenticated, EmailInput, MagicLinkInput, OptionalEmailInput, Profile, RefreshInput, Reissued,
+    Renewed, ResetInput, Revoked, Said, SessionList, SetPasswordInput, SignInByEmail,
+    SignInByPhone, SignInByUsername, SignUpByEmail, SignUpByPhone, SignUpByUsername, TokenInput,
+    UserView,
 };
 
 /// The name of the plugin, which is the tag of its routes in the OpenAPI document.
@@ -61,7 +63,7 @@ pub(crate) const fn route<I: RouteInput>(route: Route<I>) -> Route<I> {
     route.of(PLUGIN).headers(HEADERS).max_body(MAX_BODY)
 }
 
-/// Errors of every route that needs a session.
+/// Errors of the routes that end sessions of the caller.
 const ACTIVE: &[Code] = &[
     DELETION_SCHEDULED,
     MFA_SETUP_REQUIRED,
@@ -89,7 +91,8 @@ const SIGNED_IN: &[AnswerDesc] = &[
 /// The request header of a client that stores its cookies itself.
 const DEVICE: &[(&str, &str)] = &[(
     "x-device-token",
-    "The `deviceToken` of an earlier sign-in, by which the device is recognised. The cookie may replace it.",
+    "The `deviceToken` of an earlier sign-in, which identifies the device. Browsers send the \
+     device cookie instead.",
 )];
 const SIGN_IN_REFUSED: &[Code] = &[
     INVALID_CREDENTIALS,
@@ -100,7 +103,7 @@ const SIGN_IN_REFUSED: &[Code] = &[
     HOOK_REJECTED,
     HOOK_TIMEOUT,
 ];
-const SAID: &[AnswerDesc] = &[AnswerDesc::of::<Said>(
+const DONE_OR_NOTHING: &[AnswerDesc] = &[AnswerDesc::of::<Said>(
     200,
     "Done, or there was nothing to do.",
 )];
@@ -123,17 +126,17 @@ const fn login<I: RouteInput>() -> Route<I> {
         .errors(SIGN_IN_REFUSED)
 }
 
-static REGISTER_BY_EMAIL: Route<RegisterByEmail> = register();
-static REGISTER_CONCEALED: Route<RegisterByEmail> = route(Route::post("register", "register"))
+static REGISTER_BY_EMAIL: Route<SignUpByEmail> = register();
+static REGISTER_CONCEALED: Route<SignUpByEmail> = route(Route::post("register", "register"))
     .doc("Creates an account and mails its owner a link. The owner of an existing account gets a notice.\n\nThe response is the same.")
     .public()
     .answers(&[AnswerDesc::of::<Said>(202, "A mail was sent to the address.")])
     .errors(&[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT]);
-static REGISTER_BY_USERNAME: Route<RegisterByUsername> = register();
-static REGISTER_BY_PHONE: Route<RegisterByPhone> = register();
-static LOGIN_BY_EMAIL: Route<LoginByEmail> = login();
-static LOGIN_BY_USERNAME: Route<LoginByUsername> = login();
-static LOGIN_BY_PHONE: Route<LoginByPhone> = login();
+static REGISTER_BY_USERNAME: Route<SignUpByUsername> = register();
+static REGISTER_BY_PHONE: Route<SignUpByPhone> = register();
+static LOGIN_BY_EMAIL: Route<SignInByEmail> = login();
+static LOGIN_BY_USERNAME: Route<SignInByUsername> = login();
+static LOGIN_BY_PHONE: Route<SignInByPhone> = login();
 
 static LOGOUT: Route<Nothing> = route(Route::post("logout", "logout"))
     .doc("Ends the sessions of all tokens in the request.\n\nInvalid tokens are ignored; an expired token still ends its session.")
@@ -176,7 +179,7 @@ static REVOKE_OTHERS: Route<Nothing> =
 static REFRESH: Route<RefreshInput> = route(Route::post("refresh", "refresh"))
     .doc("Renews the tokens of a session.\n\nThe refresh token comes from the body, from the header `x-refresh-token`, or from the cookie.")
     .public()
-    .reads(&[("x-refresh-token", "The refresh token, where it is not in the body.")])
+    .reads(&[("x-refresh-token", "The refresh token, if it is not in the body.")])
     .answers(&[AnswerDesc::sparse::<Renewed>(200, "The new tokens.")])
     .errors(&[REFRESH_REQUIRED, REFRESH_INVALID, REFRESH_REUSED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
 
@@ -195,7 +198,7 @@ const LINK_REFUSED: &[Code] = &[
 static FORGOT: Route<EmailInput> = route(Route::post("forgot_password", "forgot-password"))
     .doc("Mails a link to set a new password.\n\nThe response does not show whether the account exists.")
     .public()
-    .answers(SAID)
+    .answers(DONE_OR_NOTHING)
     .errors(&[Code::RateLimited]);
 static RESET: Route<ResetInput> = route(Route::post("reset_password", "reset-password"))
     .doc("Sets a new password with a mailed token. All sessions end.")
@@ -251,7 +254,7 @@ static VERIFY_AND_LOGIN: Route<TokenInput> =
 static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verification", "resend-verification"))
     .doc("Mails the link that verifies an address again.\n\nThe response does not show whether the account exists.")
     .public()
-    .answers(SAID)
+    .answers(DONE_OR_NOTHING)
     // The address is optional for a caller with a session, so a cookie may authenticate the
     // request.
     .errors(&[CSRF_FAILED, Code::RateLimited]);
@@ -261,7 +264,7 @@ static MAGIC_REQUEST: Route<MagicLinkInput> =
             "Mails a link that signs in.\n\nThe response does not show whether the account exists.",
         )
         .public()
-        .answers(SAID)
+        .answers(DONE_OR_NOTHING)
         .errors(&[Code::RateLimited]);
 static MAGIC_VERIFY: Route<TokenInput> =
     route(Route::post("magic_link_verify", "magic-link/verify"))
@@ -284,12 +287,12 @@ static JWKS: Route<Nothing> = Route::get("jwks", ".well-known/jwks.json")
     .public()
     .answers(&[AnswerDesc::of::<Jwks>(200, "A JWK set.")]);
 
-/// The place of the state of the running plugin.
-pub(crate) type Place = Arc<OnceLock<Arc<Core>>>;
+/// The state of the running plugin, which is set at start-up.
+pub(crate) type CoreCell = Arc<OnceLock<Arc<Core>>>;
 
 /// A handler with the state of the running plugin.
-fn at<I, F, Fut>(
-    place: &Place,
+fn with_core<I, F, Fut>(
+    core_cell: &CoreCell,
     run: F,
 ) -> impl Fn(PluginCall, I) -> std::pin::Pin<Box<dyn Future<Output = Result<Reply>> + Send>>
 + Send
@@ -300,8 +303,8 @@ where
     F: Fn(Arc<Core>, PluginCall, I) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Reply>> + Send + 'static,
 {
-    let place = Arc::clone(place);
-    move |call, input| match place.get() {
+    let core_cell = Arc::clone(core_cell);
+    move |call, input| match core_cell.get() {
         Some(core) => Box::pin(run(Arc::clone(core), call, input)),
         None => Box::pin(std::future::ready(Err(Error::unavailable(
             "authentication is not set up yet",
@@ -310,7 +313,7 @@ where
 }
 
 /// All routes that the settings enable.
-pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(crate) fn all(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     let (auth, mount) = (&config.auth, config.auth.mount.as_str());
     let mut out = Vec::new();
     if auth.password.enabled {
@@ -323,20 +326,20 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
                 };
                 route.bind(
                     mount,
-                    at(place, |core, call, input: RegisterByEmail| {
+                    with_core(core_cell, |core, call, input: SignUpByEmail| {
                         account::register(core, call, input.into())
                     }),
                 )
             }
             PrimaryField::Username => REGISTER_BY_USERNAME.bind(
                 mount,
-                at(place, |core, call, input: RegisterByUsername| {
+                with_core(core_cell, |core, call, input: SignUpByUsername| {
                     account::register(core, call, input.into())
                 }),
             ),
             PrimaryField::Phone => REGISTER_BY_PHONE.bind(
                 mount,
-                at(place, |core, call, input: RegisterByPhone| {
+                with_core(core_cell, |core, call, input: SignUpByPhone| {
                     account::register(core, call, input.into())
                 }),
             ),
@@ -344,19 +347,19 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(match auth.primary_field {
             PrimaryField::Email => LOGIN_BY_EMAIL.bind(
                 mount,
-                at(place, |core, call, input: LoginByEmail| {
+                with_core(core_cell, |core, call, input: SignInByEmail| {
                     account::login(core, call, input.into())
                 }),
             ),
             PrimaryField::Username => LOGIN_BY_USERNAME.bind(
                 mount,
-                at(place, |core, call, input: LoginByUsername| {
+                with_core(core_cell, |core, call, input: SignInByUsername| {
                     account::login(core, call, input.into())
                 }),
             ),
             PrimaryField::Phone => LOGIN_BY_PHONE.bind(
                 mount,
-                at(place, |core, call, input: LoginByPhone| {
+                with_core(core_cell, |core, call, input: SignInByPhone| {
                     account::login(core, call, input.into())
                 }),
             ),
@@ -364,60 +367,74 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     }
     out.push(LOGOUT.bind(
         mount,
-        at(place, |core, call, _| account::logout(core, call)),
+        with_core(core_cell, |core, call, _| account::logout(core, call)),
     ));
-    out.push(ME.bind(mount, at(place, |core, call, _| account::me(core, call))));
-    out.push(UPDATE_ME.bind(mount, at(place, account::update_me)));
-    out.push(SESSIONS.bind(mount, at(place, |core, call, _| sessions::list(core, call))));
+    out.push(ME.bind(
+        mount,
+        with_core(core_cell, |core, call, _| account::me(core, call)),
+    ));
+    out.push(UPDATE_ME.bind(mount, with_core(core_cell, account::update_me)));
+    out.push(SESSIONS.bind(
+        mount,
+        with_core(core_cell, |core, call, _| sessions::list(core, call)),
+    ));
     out.push(REVOKE.bind(
         mount,
-        at(place, |core, call, _| sessions::revoke(core, call)),
+        with_core(core_cell, |core, call, _| sessions::revoke(core, call)),
     ));
     out.push(REVOKE_ALL.bind(
         mount,
-        at(place, |core, call, _| sessions::revoke_others(core, call)),
+        with_core(core_cell, |core, call, _| {
+            sessions::revoke_others(core, call)
+        }),
     ));
     out.push(REVOKE_OTHERS.bind(
         mount,
-        at(place, |core, call, _| sessions::revoke_others(core, call)),
+        with_core(core_cell, |core, call, _| {
+            sessions::revoke_others(core, call)
+        }),
     ));
     if auth.refresh.enabled {
-        out.push(REFRESH.bind(mount, at(place, refresh::refresh)));
+        out.push(REFRESH.bind(mount, with_core(core_cell, refresh::refresh)));
     }
     if auth.password.enabled {
-        out.push(SET_PASSWORD.bind(mount, at(place, password::set)));
+        out.push(SET_PASSWORD.bind(mount, with_core(core_cell, password::set)));
     }
     if auth.resets() {
-        out.push(FORGOT.bind(mount, at(place, password::forgot)));
-        out.push(RESET.bind(mount, at(place, password::reset)));
+        out.push(FORGOT.bind(mount, with_core(core_cell, password::forgot)));
+        out.push(RESET.bind(mount, with_core(core_cell, password::reset)));
     }
     if auth.email_verification.enabled {
-        out.push(VERIFY_EMAIL.bind(mount, at(place, mailed::verify_email)));
-        out.push(RESEND.bind(mount, at(place, mailed::resend_verification)));
+        out.push(VERIFY_EMAIL.bind(mount, with_core(core_cell, mailed::verify_email)));
+        out.push(RESEND.bind(mount, with_core(core_cell, mailed::resend_verification)));
     }
     if auth.conceal_registration && auth.password.enabled {
-        out.push(VERIFY_AND_LOGIN.bind(mount, at(place, concealed::verify_and_login)));
+        out.push(VERIFY_AND_LOGIN.bind(mount, with_core(core_cell, concealed::verify_and_login)));
     }
     if auth.magic_link.enabled {
-        out.push(MAGIC_REQUEST.bind(mount, at(place, mailed::magic_request)));
-        out.push(MAGIC_VERIFY.bind(mount, at(place, mailed::magic_verify)));
+        out.push(MAGIC_REQUEST.bind(mount, with_core(core_cell, mailed::magic_request)));
+        out.push(MAGIC_VERIFY.bind(mount, with_core(core_cell, mailed::magic_verify)));
     }
-    out.extend(proof::routes(config, place));
-    out.extend(mfa::routes(config, place));
-    out.extend(deletion::routes(config, place));
-    out.extend(email::routes(config, place));
+    out.extend(proof::routes(config, core_cell));
+    out.extend(mfa::routes(config, core_cell));
+    out.extend(deletion::routes(config, core_cell));
+    out.extend(email::routes(config, core_cell));
     #[cfg(feature = "providers")]
-    out.extend(oauth::routes(config, place));
-    out.extend(admin::routes(config, place));
-    out.extend(passkeys::routes(config, place));
+    out.extend(oauth::routes(config, core_cell));
+    out.extend(admin::routes(config, core_cell));
+    out.extend(passkeys::routes(config, core_cell));
     if config.security.algorithm != crate::keys::signing::Algorithm::Hs256 {
-        out.push(JWKS.bind("/", at(place, |core, _, _| async move { jwks(&core) })));
+        out.push(JWKS.bind(
+            "/",
+            with_core(core_cell, |core, _, _| async move { jwks(&core) }),
+        ));
     }
     out
 }
 
-/// Routes that open or end sessions. They check for forged requests themselves, for any credential.
-pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
+/// Paths of routes on which a session cookie does not authenticate the request, so the general
+/// check for forged requests does not run. A route that needs this check makes it itself.
+pub(crate) fn self_checking_paths(config: &AuthConfig) -> Vec<String> {
     let fixed = [
         "register",
         "login",
@@ -436,10 +453,30 @@ pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
     ];
     let paths = fixed.into_iter().map(str::to_owned);
     #[cfg(feature = "providers")]
-    let paths = paths.chain(oauth::judging_themselves(config));
+    let paths = paths.chain(oauth::self_checking_paths(config));
     paths
         .map(|path| format!("{}/{path}", config.auth.mount))
         .collect()
+}
+
+/// The session of the caller. On self-checking paths a session cookie gives the request no actor, so
+/// the cookie is read here.
+async fn session_of(core: &Core, call: &PluginCall) -> Result<Option<CheckedSession>> {
+    let actor = match credential::of(&call.headers, &core.cookies) {
+        Credential::Cookie(token) => match core.checks.cached_actor(token) {
+            Some(actor) => Some(actor),
+            None => core
+                .checks
+                .find_actor(token)
+                .await
+                .map_err(Error::unavailable)?,
+        },
+        _ => None,
+    };
+    let by_cookie = actor.as_deref().and_then(checked_session);
+    Ok(by_cookie
+        .or_else(|| call.cx.get_actor().and_then(|actor| checked_session(actor)))
+        .cloned())
 }
 
 fn jwks(core: &Core) -> Result<Reply> {

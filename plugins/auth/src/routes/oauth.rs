@@ -9,10 +9,10 @@ use linchpin::http::{AnswerDesc, Nothing, PluginCall, PluginRoute, Reply, Route,
 use linchpin::{Code, Error, Problem, Result, axum};
 
 use super::account::caller;
-use super::mailed::{by_ip, said};
+use super::mailed::{count_by_ip, message_reply};
 use super::mfa_shapes::{proof_input, proof_refused};
 use super::shapes::{ExchangeInput, ProviderList, ProviderView, SendTo};
-use super::{DEVICE, DONE, Place, SIGNED_IN, at, route};
+use super::{CoreCell, DEVICE, DONE, SIGNED_IN, route, session_of, with_core};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::error::{
@@ -22,13 +22,12 @@ use crate::error::{
 };
 use crate::flow::Need;
 use crate::flow::oauth::{Departure, LinkFor, Marks, Return};
-use crate::guards::known;
 use crate::limit::Bucket;
 use crate::oauth::Connection;
 use crate::oauth::preset::is_id;
 use crate::return_target::ReturnTarget;
 use crate::secret::SecretText;
-use crate::session::credential::{self, Credential, Once};
+use crate::session::credential::SingleValue;
 use crate::session::csrf::FETCH_SITE;
 
 const fn text(wire: &'static str) -> FieldDesc {
@@ -37,9 +36,9 @@ const fn text(wire: &'static str) -> FieldDesc {
 
 /// A parameter that clients send and the server ignores: the app configures the requests to
 /// providers.
-const fn passed_over(wire: &'static str) -> FieldDesc {
+const fn ignored(wire: &'static str) -> FieldDesc {
     FieldDesc {
-        doc: "Accepted and passed over: the settings of the provider count.",
+        doc: "Ignored: the settings of the provider apply.",
         ..text(wire)
     }
 }
@@ -48,16 +47,16 @@ const TARGET: &[FieldDesc] = &[
     text("returnTo"),
     text("return_to"),
     text("codeChallenge"),
-    passed_over("client_id"),
-    passed_over("scope"),
-    passed_over("redirect_uri"),
+    ignored("client_id"),
+    ignored("scope"),
+    ignored("redirect_uri"),
 ];
 const LINK_TARGET: &[FieldDesc] = &[
     text("returnTo"),
     text("return_to"),
-    passed_over("client_id"),
-    passed_over("scope"),
-    passed_over("redirect_uri"),
+    ignored("client_id"),
+    ignored("scope"),
+    ignored("redirect_uri"),
 ];
 const ANSWER: &[FieldDesc] = &[text("code"), text("state"), text("iss"), text("error")];
 
@@ -100,14 +99,14 @@ static PROVIDERS: Route<Nothing> = route(Route::get("providers", "providers"))
     .public()
     .answers(&[AnswerDesc::of::<ProviderList>(200, "The providers, by id.")]);
 static EXCHANGE: Route<ExchangeInput> = route(Route::post("oauth_exchange", "oauth/exchange"))
-    .doc("Signs in with the one-time code of a sign-in at a provider.\n\nIt works once, for a minute: with the verifier of `codeChallenge`, or in the browser that started.")
+    .doc("Signs in with the one-time code of a sign-in at a provider.\n\nThe code works once, for a minute: with the verifier of `codeChallenge`, or in the browser that started the sign-in.")
     .public()
     .reads(DEVICE).answers(SIGNED_IN)
     .errors(&[INVALID_CODE, INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
 
 /// A route with a path of a provider. Routes need names and paths that live as long as the process;
 /// these are created once, at start-up.
-fn own<I: RouteInput>(
+fn provider_route<I: RouteInput>(
     make: fn(&'static str, &'static str) -> Route<I>,
     name: &str,
     id: &str,
@@ -120,24 +119,27 @@ fn own<I: RouteInput>(
     ))
 }
 
-fn kept<I: RouteInput>(route: Route<I>) -> &'static Route<I> {
+/// Makes a route live as long as the process.
+fn leak_route<I: RouteInput>(route: Route<I>) -> &'static Route<I> {
     Box::leak(Box::new(route))
 }
 
 /// The routes that the settings enable.
-pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
     let mut out = Vec::new();
     // The check of the settings reports an invalid id.
     for id in config.auth.oauth.providers.keys().filter(|id| is_id(id)) {
-        let bound = |route: Route<Nothing>, run: Run| {
+        let bound = |route: Route<Nothing>, run: ProviderHandler| {
             let id: Arc<str> = Arc::from(id.as_str());
-            kept(route).bind(
+            leak_route(route).bind(
                 mount,
-                at(place, move |core, call, _| run(core, call, Arc::clone(&id))),
+                with_core(core_cell, move |core, call, _| {
+                    run(core, call, Arc::clone(&id))
+                }),
             )
         };
-        let begin = own(Route::get, "oauth_start", id, "")
+        let begin = provider_route(Route::get, "oauth_start", id, "")
             .doc("Redirects a browser to the provider to sign in.")
             .public();
         out.push(bound(
@@ -147,7 +149,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
                 .errors(START_REFUSED),
             |core, call, id| Box::pin(start(core, call, id)),
         ));
-        let begin = own(Route::post, "oauth_begin", id, "")
+        let begin = provider_route(Route::post, "oauth_begin", id, "")
             .doc("Returns the address at the provider for a sign-in.")
             .public();
         let begin = begin
@@ -157,7 +159,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(bound(begin, |core, call, id| {
             Box::pin(start(core, call, id))
         }));
-        let back = own(Route::get, "oauth_callback", id, "/callback")
+        let back = provider_route(Route::get, "oauth_callback", id, "/callback")
             .doc("The callback of the provider.")
             .public();
         let back = back.query(ANSWER).lenient().errors(&[
@@ -169,13 +171,13 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(bound(back, |core, call, id| {
             Box::pin(callback(core, call, id))
         }));
-        let form = own(Route::post, "oauth_form_post", id, "/callback")
+        let form = provider_route(Route::post, "oauth_form_post", id, "/callback")
             .doc("The callback of a provider that posts a form.");
         let form = form.public().form(ANSWER).lenient().answers(BACK_BY_POST);
         out.push(bound(form, |core, call, id| {
             Box::pin(std::future::ready(form_post(&core, &call, &id)))
         }));
-        let link = own(Route::get, "oauth_link", id, "/link")
+        let link = provider_route(Route::get, "oauth_link", id, "/link")
             .doc("Redirects a browser to the provider to link it to the caller's account.");
         let link = link
             .auth("userAuth")
@@ -185,7 +187,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(bound(link, |core, call, id| {
             Box::pin(self::link(core, call, id))
         }));
-        let link = own(Route::post, "oauth_begin_link", id, "/link")
+        let link = provider_route(Route::post, "oauth_begin_link", id, "/link")
             .doc("Returns the address at the provider for a link to the caller's account.");
         let link = link
             .auth("userAuth")
@@ -195,14 +197,14 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(bound(link, |core, call, id| {
             Box::pin(self::link(core, call, id))
         }));
-        let end = own(Route::delete, "oauth_unlink", id, "/link")
+        let end = provider_route(Route::delete, "oauth_unlink", id, "/link")
             .doc("Removes the link of the caller's account to the provider.");
         let end: &'static Route<UnlinkInput> =
-            kept(end.auth("userAuth").answers(DONE).errors(UNLINK_REFUSED));
+            leak_route(end.auth("userAuth").answers(DONE).errors(UNLINK_REFUSED));
         let id: Arc<str> = Arc::from(id.as_str());
         out.push(end.bind(
             mount,
-            at(place, move |core, call, input| {
+            with_core(core_cell, move |core, call, input| {
                 unlink(core, call, input, Arc::clone(&id))
             }),
         ));
@@ -210,18 +212,20 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     if !out.is_empty() {
         out.push(PROVIDERS.bind(
             mount,
-            at(place, |core, _, _| async move { providers(&core) }),
+            with_core(core_cell, |core, _, _| async move { providers(&core) }),
         ));
-        out.push(EXCHANGE.bind(mount, at(place, exchange)));
+        out.push(EXCHANGE.bind(mount, with_core(core_cell, exchange)));
     }
     out
 }
 
 /// The handler of a provider's route.
-type Run = fn(Arc<Core>, PluginCall, Arc<str>) -> linchpin::BoxFuture<'static, Result<Reply>>;
+type ProviderHandler =
+    fn(Arc<Core>, PluginCall, Arc<str>) -> linchpin::BoxFuture<'static, Result<Reply>>;
 
-/// Paths of routes that open sessions, or that a browser calls with cookies only.
-pub(super) fn judging_themselves(config: &AuthConfig) -> impl Iterator<Item = String> {
+/// Paths of routes that begin or complete a sign-in at a provider. They check for forged requests
+/// themselves.
+pub(super) fn self_checking_paths(config: &AuthConfig) -> impl Iterator<Item = String> {
     let ids = config.auth.oauth.providers.keys().filter(|id| is_id(id));
     ids.flat_map(|id| [id.clone(), format!("{id}/callback")])
         .chain(["oauth/exchange".to_owned()])
@@ -243,14 +247,14 @@ async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply>
     if call.method == Method::POST {
         core.may_sign_in(&call, &id).await?;
     }
-    let (asked, challenge) = (asked(&call)?, call.query::<String>(2)?);
+    let (asked, challenge) = (return_address(&call)?, call.query::<String>(2)?);
     begin(
         &core,
         &call,
         &id,
-        Ticket {
+        FlowRequest {
             challenge,
-            ..Ticket::to(asked)
+            ..FlowRequest::returning_to(asked)
         },
     )
     .await
@@ -264,12 +268,12 @@ pub(super) async fn begin(
     core: &Core,
     call: &PluginCall,
     id: &str,
-    ticket: Ticket<'_>,
+    request: FlowRequest<'_>,
 ) -> Result<Reply> {
     let client = core.client(call);
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
-    by_ip(core, &client, Bucket::OauthStart).await?;
-    if ticket
+    count_by_ip(core, &client, Bucket::OauthStart).await?;
+    if request
         .challenge
         .as_deref()
         .is_some_and(|challenge| !is_hash(challenge))
@@ -280,7 +284,7 @@ pub(super) async fn begin(
             "must be the S256 challenge of a verifier",
         )));
     }
-    depart(core, &client, call, connection, ticket).await
+    redirect_to_provider(core, &client, call, connection, request).await
 }
 
 async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
@@ -314,15 +318,15 @@ async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> 
         user: user.id,
         session: known.handle,
     });
-    let asked = asked(&call)?;
-    depart(
+    let asked = return_address(&call)?;
+    redirect_to_provider(
         &core,
         &client,
         &call,
         connection,
-        Ticket {
+        FlowRequest {
             link,
-            ..Ticket::to(asked)
+            ..FlowRequest::returning_to(asked)
         },
     )
     .await
@@ -359,25 +363,26 @@ pub(super) async fn end_link(
         .take_in_session(Bucket::Link, Bucket::LinkUser, &user.id, &known.handle)
         .await?;
     let proof = core
-        .prove(&client, &known, &user, &input.typed(), Need::WayIn)
+        .prove(&client, &known, &user, &input.take_proof(), Need::WayIn)
         .await?;
     core.unlink(&client, &user, &connection.provider, proof)
         .await?;
-    said("The provider was unlinked.")
+    message_reply("The provider was unlinked.")
 }
 
 /// The request of a flow.
-pub(super) struct Ticket<'a> {
+pub(super) struct FlowRequest<'a> {
     /// The return address.
     asked: Option<String>,
     challenge: Option<String>,
     link: Option<LinkFor>,
-    /// The mark of the browser for this host, or a value from the caller.
+    /// The mark of the browser for this host. Without it, the cookie of the request is used, or a
+    /// new mark.
     host: Option<&'a str>,
 }
 
-impl<'a> Ticket<'a> {
-    fn to(asked: Option<String>) -> Self {
+impl<'a> FlowRequest<'a> {
+    fn returning_to(asked: Option<String>) -> Self {
         Self {
             asked,
             challenge: None,
@@ -390,30 +395,30 @@ impl<'a> Ticket<'a> {
     pub(super) fn of_page(back: String, host: &'a str) -> Self {
         Self {
             host: Some(host),
-            ..Self::to(Some(back))
+            ..Self::returning_to(Some(back))
         }
     }
 }
 
 /// The return address in the query.
-fn asked(call: &PluginCall) -> Result<Option<String>> {
+fn return_address(call: &PluginCall) -> Result<Option<String>> {
     Ok(call.query(0)?.or(call.query(1)?))
 }
 
-async fn depart(
+async fn redirect_to_provider(
     core: &Core,
     client: &Client,
     call: &PluginCall,
     connection: &Connection,
-    ticket: Ticket<'_>,
+    request: FlowRequest<'_>,
 ) -> Result<Reply> {
     let oauth = &core.config.auth.oauth;
-    let Ticket {
+    let FlowRequest {
         asked,
         challenge,
         link,
         host,
-    } = ticket;
+    } = request;
     let asked = asked.unwrap_or_else(|| oauth.post_redirect.clone());
     let target = ReturnTarget::parse(&asked, &oauth.allowed_redirect_origins)?;
     if challenge.is_some()
@@ -429,11 +434,11 @@ async fn depart(
             )
             .await);
     }
-    let flow = match held(core.cookies.flow(&call.headers)) {
+    let flow = match flow_cookie(core.cookies.flow(&call.headers)) {
         Some(known) => known.to_owned(),
         None => core.random_text::<32>()?,
     };
-    let (host, is_new) = match host.or_else(|| held(core.cookies.browser(&call.headers))) {
+    let (host, is_new) = match host.or_else(|| flow_cookie(core.cookies.browser(&call.headers))) {
         Some(known) => (known.to_owned(), false),
         None => (core.random_text::<32>()?, true),
     };
@@ -443,7 +448,9 @@ async fn depart(
         browser: (&flow, &host),
         link,
     };
-    let url = core.send_away(client, connection, departure).await?;
+    let url = core
+        .start_provider_flow(client, connection, departure)
+        .await?;
     let reply = match url {
         Some(url) if call.method != Method::GET && accepts_json(&call.headers) => {
             Reply::json(200, &SendTo { url })?
@@ -496,61 +503,47 @@ fn is_hash(text: &str) -> bool {
 }
 
 /// A random value from a cookie.
-fn held(cookie: Once<'_>) -> Option<&str> {
+fn flow_cookie(cookie: SingleValue<'_>) -> Option<&str> {
     match cookie {
-        Once::Text(value) if is_hash(value) => Some(value),
+        SingleValue::Text(value) if is_hash(value) => Some(value),
         _ => None,
     }
 }
 
 /// The marks that a browser got when it was redirected.
-fn of_browser(core: &Core, headers: &HeaderMap) -> Option<Marks> {
-    let flow = held(core.cookies.flow(headers))?.to_owned();
+fn browser_marks(core: &Core, headers: &HeaderMap) -> Option<Marks> {
+    let flow = flow_cookie(core.cookies.flow(headers))?.to_owned();
     // If hosts share cookies, the provider may redirect to another host than the one that started
     // the flow.
-    let alone = core.config.auth.cookies.domain.is_none();
-    let host = held(core.cookies.browser(headers))
-        .filter(|_| alone)
+    let is_host_only = core.config.auth.cookies.domain.is_none();
+    let host = flow_cookie(core.cookies.browser(headers))
+        .filter(|_| is_host_only)
         .map(str::to_owned);
     Some(Marks {
         flow,
         host,
-        is_browser: alone && headers.contains_key(FETCH_SITE),
+        is_browser: is_host_only && headers.contains_key(FETCH_SITE),
     })
 }
 
 async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
     let client = core.client(&call);
     let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
-    by_ip(&core, &client, Bucket::OauthCallback).await?;
+    count_by_ip(&core, &client, Bucket::OauthCallback).await?;
     let [code, state, issuer, error] = answer(&call)?;
-    let user = signed_in(&core, &call).await?;
+    let user = session_of(&core, &call).await?.map(|known| known.user_id);
     let back = Return {
         code,
         state,
         issuer,
         error,
-        browser: of_browser(&core, &call.headers),
+        browser: browser_marks(&core, &call.headers),
         user,
     };
-    let to = core.come_back(&client, connection, &back).await?;
+    let to = core
+        .finish_provider_flow(&client, connection, &back)
+        .await?;
     redirect(&call, &to)
-}
-
-/// The id of the account that is signed in at a callback. The actor does not come from a cookie,
-/// because the request changes no data.
-async fn signed_in(core: &Core, call: &PluginCall) -> Result<Option<String>> {
-    let actor = match credential::of(&call.headers, &core.cookies) {
-        Credential::Cookie(token) => match core.checks.known(token) {
-            Some(actor) => Some(actor),
-            None => core.checks.look(token).await.map_err(Error::unavailable)?,
-        },
-        _ => None,
-    };
-    let by_cookie = actor.as_deref().and_then(known);
-    Ok(by_cookie
-        .or_else(|| call.cx.get_actor().and_then(|actor| known(actor)))
-        .map(|known| known.user_id.clone()))
 }
 
 /// A browser posts a form from the provider's page without its cookies. So it is redirected to the
@@ -569,6 +562,7 @@ fn form_post(core: &Core, call: &PluginCall, id: &str) -> Result<Reply> {
     )
 }
 
+/// The `code`, `state`, `iss` and `error` of a callback.
 fn answer(call: &PluginCall) -> Result<[Option<String>; 4]> {
     Ok([
         call.query(0)?,
@@ -590,12 +584,12 @@ async fn exchange(core: Arc<Core>, call: PluginCall, input: ExchangeInput) -> Re
 /// 401 `invalid_code`; 429; the errors of [`Core::complete_primary`].
 pub(super) async fn redeem(core: &Core, call: &PluginCall, input: ExchangeInput) -> Result<Reply> {
     let client = core.client(call);
-    by_ip(core, &client, Bucket::OauthExchange).await?;
+    count_by_ip(core, &client, Bucket::OauthExchange).await?;
     let (code, verifier) = (
         SecretText::from(input.code),
         input.code_verifier.map(SecretText::from),
     );
-    let browser = of_browser(core, &call.headers);
+    let browser = browser_marks(core, &call.headers);
     core.redeem(
         &client,
         code.expose(),

@@ -7,7 +7,7 @@ use linchpin::http::{PluginCall, Reply};
 use linchpin::{Error, Result};
 use serde_json::json;
 
-use super::mailed::by_ip;
+use super::mailed::count_by_ip;
 use super::passkey_shapes::{LoginInput, LoginOptions};
 use crate::core::{AuditEvent, Client, Core};
 use crate::error::{ACCOUNT_SUSPENDED, INVALID_CHALLENGE, WEBAUTHN_FAILED, refuse};
@@ -16,22 +16,22 @@ use crate::flow::passkeys::{PasskeyRequest, Unproved, Used, should_retry};
 use crate::limit::{Bucket, Hit};
 use crate::onetime::{OneTime, Purpose, Terms};
 
-const SIGNING_IN: Duration = Duration::from_mins(2);
+const OPTIONS_LIFETIME: Duration = Duration::from_mins(2);
 const PASSKEY: &str = "passkey";
 
 pub(super) async fn login_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let client = core.client(&call);
-    by_ip(&core, &client, Bucket::PasskeyOptions).await?;
-    let (asked, options) =
-        core.ask_for_passkey(&[], core.config.auth.passkeys.user_verification)?;
+    count_by_ip(&core, &client, Bucket::PasskeyOptions).await?;
+    let (request, options) =
+        core.assertion_options(&[], core.config.auth.passkeys.user_verification)?;
     let terms = Terms {
         only_newest: false,
-        ..Terms::link(SIGNING_IN)
+        ..Terms::link(OPTIONS_LIFETIME)
     };
     let token = core
         .parts
         .tokens
-        .issue(&client.cx(), Purpose::PasskeyLogin, "", &asked, terms)
+        .issue(&client.cx(), Purpose::PasskeyLogin, "", &request, terms)
         .await?;
     Reply::json(
         200,
@@ -50,7 +50,7 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
         .limiter
         .take(&[Hit {
             bucket: Bucket::PasskeyLogin,
-            of: &[&client.counted()],
+            key: &[&client.limit_key()],
         }])
         .await?;
     let invalid = || refuse(INVALID_CHALLENGE);
@@ -60,21 +60,21 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
         .find(&cx, Purpose::PasskeyLogin, &input.passkey_token)
         .await?
         .ok_or_else(invalid)?;
-    let asked: PasskeyRequest = core.parts.tokens.payload(&found)?;
+    let request: PasskeyRequest = core.parts.tokens.payload(&found)?;
     let policy = core.config.auth.passkeys.user_verification;
     let mut hook_ran = false;
     for tried in 0.. {
-        let judged = core
-            .judge_passkey(
+        let checked = core
+            .check_passkey(
                 &cx,
                 &client,
-                &asked,
+                &request,
                 input.assertion_response.clone(),
                 None,
                 policy,
             )
             .await?;
-        let used = match judged {
+        let used = match checked {
             Ok(used) => used,
             Err(unproved) => return Err(failed(&core, &client, &found, unproved).await?),
         };
@@ -83,23 +83,23 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
             return Err(refuse(ACCOUNT_SUSPENDED));
         }
         if !std::mem::replace(&mut hook_ran, true)
-            && let Err(refusal) = core.ask_before(&client, PASSKEY, &used.user).await
+            && let Err(refusal) = core.run_pre_login(&client, PASSKEY, &used.user).await
         {
             attempt.undo().await;
             return Err(refusal);
         }
-        let noted = cx
+        let stored = cx
             .transaction(async |cx| {
                 if !core.parts.tokens.take(cx, &found).await? {
                     return Err(invalid());
                 }
-                core.note_use(cx, &client, &used).await
+                core.store_passkey_use(cx, &client, &used).await
             })
             .await;
-        if should_retry(&noted, tried) {
+        if should_retry(&stored, tried) {
             continue;
         }
-        noted?;
+        stored?;
         attempt.succeeded().await;
         let passkey = used.credential.id.clone();
         return core
@@ -144,7 +144,7 @@ async fn failed(
     cx.transaction(async |cx| {
         core.parts.tokens.take(cx, found).await?;
         if let Some(copied) = &unproved.copied {
-            core.suspect(cx, client, copied).await?;
+            core.mark_copied(cx, client, copied).await?;
         }
         core.audit(cx, client, happened).await
     })

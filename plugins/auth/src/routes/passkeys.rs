@@ -10,14 +10,14 @@ use linchpin::{Code, Error, Problem, Result, Timestamp};
 use serde_json::json;
 
 use super::account::caller;
-use super::mailed::said;
-use super::mfa::{ProofInput, whose};
+use super::mailed::message_reply;
+use super::mfa::{ProofInput, session_and_account};
 use super::mfa_shapes::proof_refused;
 use super::passkey_shapes::{
     LoginInput, LoginOptions, LoginOptionsInput, PasskeyList, PasskeyMade, PasskeyView,
     RegisterInput, RegistrationOptions, RenameInput,
 };
-use super::{DEVICE, DONE, Place, SIGNED_IN, at, passkey_login, route};
+use super::{CoreCell, DEVICE, DONE, SIGNED_IN, passkey_login, route, with_core};
 use crate::config::AuthConfig;
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{Credential, CredentialCreate, CredentialPatch, User};
@@ -26,20 +26,20 @@ use crate::error::{
     HOOK_TIMEOUT, INVALID_CHALLENGE, INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED,
     MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED, conflict, refuse,
 };
-use crate::flow::passkeys::{PasskeyRequest, as_mailed};
+use crate::flow::passkeys::{PasskeyRequest, name_for_mail};
 use crate::flow::{By, Need, Proof, Without};
 use crate::guards::ENROLLING;
 use crate::mail::MailKind;
-use crate::mfa::{Way, enrolled};
+use crate::mfa::{ProofMethod, enrolled};
 use crate::onetime::{Purpose, Terms};
-use crate::session::Known;
+use crate::session::CheckedSession;
 use crate::webauthn::Registered;
 
 /// Maximum number of passkeys of an account.
-const MOST: usize = 25;
+const MAX_PASSKEYS: usize = 25;
 /// Maximum length of a name in characters.
-const LONGEST_NAME: usize = 64;
-const REGISTERING: Duration = Duration::from_mins(5);
+const MAX_NAME_CHARS: usize = 64;
+const REGISTRATION_LIFETIME: Duration = Duration::from_mins(5);
 
 const REMOVAL: &[Code] = proof_refused!(MFA_REQUIRED, LAST_CREDENTIAL, Code::NotFound);
 
@@ -131,42 +131,45 @@ static LOGIN: Route<LoginInput> = route(Route::post("passkey_login", "passkey/lo
     ]);
 
 /// The routes that the settings enable.
-pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     let (passkeys, mount) = (&config.auth.passkeys, config.auth.mount.as_str());
     let mut out = Vec::new();
     if passkeys.enabled {
         out.push(REGISTER_OPTIONS.bind(
             mount,
-            at(place, |core, call, _| register_options(core, call)),
+            with_core(core_cell, |core, call, _| register_options(core, call)),
         ));
-        out.push(REGISTER.bind(mount, at(place, register)));
-        out.push(CREDENTIALS.bind(mount, at(place, |core, call, _| credentials(core, call))));
-        out.push(RENAME.bind(mount, at(place, rename)));
-        out.push(REMOVE.bind(mount, at(place, remove)));
-        out.push(REMOVE_ALL.bind(mount, at(place, remove_all)));
+        out.push(REGISTER.bind(mount, with_core(core_cell, register)));
+        out.push(CREDENTIALS.bind(
+            mount,
+            with_core(core_cell, |core, call, _| credentials(core, call)),
+        ));
+        out.push(RENAME.bind(mount, with_core(core_cell, rename)));
+        out.push(REMOVE.bind(mount, with_core(core_cell, remove)));
+        out.push(REMOVE_ALL.bind(mount, with_core(core_cell, remove_all)));
     }
     if passkeys.enabled && passkeys.primary {
         out.push(LOGIN_OPTIONS.bind(
             mount,
-            at(place, |core, call, _| {
+            with_core(core_cell, |core, call, _| {
                 passkey_login::login_options(core, call)
             }),
         ));
-        out.push(LOGIN.bind(mount, at(place, passkey_login::login)));
+        out.push(LOGIN.bind(mount, with_core(core_cell, passkey_login::login)));
     }
     out
 }
 
 async fn register_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     let cx = client.cx();
     core.may_add_way_in(&user)?;
     core.require(&client, &known, &user, Need::Recent)?;
-    let had = core.passkeys.of(&cx, &user.id).await?;
-    if had.len() >= MOST {
+    let existing = core.passkeys.of(&cx, &user.id).await?;
+    if existing.len() >= MAX_PASSKEYS {
         return Err(refuse(LIMIT_REACHED));
     }
-    let (asked, options) = core.ask_for_new_passkey(&user, &known.handle, &had)?;
+    let (request, options) = core.registration_options(&user, &known.handle, &existing)?;
     let token = core
         .parts
         .tokens
@@ -174,8 +177,8 @@ async fn register_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
             &cx,
             Purpose::WebauthnRegister,
             &user.id,
-            &asked,
-            Terms::link(REGISTERING),
+            &request,
+            Terms::link(REGISTRATION_LIFETIME),
         )
         .await?;
     Reply::json(
@@ -192,7 +195,7 @@ pub(super) async fn register(
     call: PluginCall,
     input: RegisterInput,
 ) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     let cx = client.cx();
     let tokens = &core.parts.tokens;
     core.may_add_way_in(&user)?;
@@ -201,14 +204,14 @@ pub(super) async fn register(
         .find(&cx, Purpose::WebauthnRegister, &input.registration_token)
         .await?
         .ok_or_else(invalid)?;
-    let asked: PasskeyRequest = tokens.payload(&found)?;
-    if found.user_id != user.id || asked.session != known.handle {
+    let request: PasskeyRequest = tokens.payload(&found)?;
+    if found.user_id != user.id || request.session != known.handle {
         return Err(invalid());
     }
     core.require_factors(&known, &user)?;
-    let judged = core.passkeys.judge_new(
+    let judged = core.passkeys.check_new_passkey(
         input.attestation_response,
-        &asked,
+        &request,
         core.config.auth.passkeys.user_verification,
     );
     let Ok((registered, transports)) = judged else {
@@ -216,7 +219,13 @@ pub(super) async fn register(
         tokens.take(&cx, &found).await?;
         return Err(refuse(WEBAUTHN_FAILED));
     };
-    let new = created(&user, registered, transports, named(input.name), client.now);
+    let new = new_credential(
+        &user,
+        registered,
+        transports,
+        name_or_default(input.name),
+        client.now,
+    );
     let made = cx
         .transaction(async |cx| {
             if !tokens.take(cx, &found).await? {
@@ -227,15 +236,15 @@ pub(super) async fn register(
                 .credentials
                 .create(cx, new)
                 .await
-                .map_err(taken)?;
-            if core.passkeys.of(cx, &user.id).await?.len() > MOST {
+                .map_err(already_registered)?;
+            if core.passkeys.of(cx, &user.id).await?.len() > MAX_PASSKEYS {
                 return Err(refuse(LIMIT_REACHED));
             }
             let details = json!({ "credentialId": credential.id });
             core.audit(
                 cx,
                 &client,
-                AuditEvent::to("auth:passkey.added", &user.id)
+                AuditEvent::about("auth:passkey.added", &user.id)
                     .session(&known.handle)
                     .details(details),
             )
@@ -246,22 +255,22 @@ pub(super) async fn register(
                     &client,
                     &user,
                     MailKind::PasskeyAdded,
-                    &[("name", &as_mailed(&credential.name))],
+                    &[("name", &name_for_mail(&credential.name))],
                 )
                 .await?;
             let second = core.config.auth.mfa.enabled;
-            let codes = if enrolled(&user).contains(&Way::Webauthn) {
-                core.hold(cx, &user).await.map_err(conflict)?;
+            let codes = if enrolled(&user).contains(&ProofMethod::Webauthn) {
+                core.lock_unchanged(cx, &user).await.map_err(conflict)?;
                 // The other branches check this too.
                 if !core.is_live(cx, &client, &known.handle, &user.id).await? {
                     return Err(Error::unauthorized());
                 }
                 None
             } else if second {
-                core.enrol(cx, &client, &user, Way::Webauthn, &known.handle)
+                core.enrol(cx, &client, &user, ProofMethod::Webauthn, &known.handle)
                     .await?
             } else {
-                core.note_passkeys(cx, &client, &user, true, &known.handle)
+                core.update_passkey_factor(cx, &client, &user, true, &known.handle)
                     .await?;
                 None
             };
@@ -288,7 +297,7 @@ pub(super) async fn register(
 }
 
 /// The error for a credential that is registered already, for any account.
-fn taken(error: Error) -> Error {
+fn already_registered(error: Error) -> Error {
     if error.code() == Code::Conflict {
         Error::unique(["credentialId"])
     } else {
@@ -296,7 +305,7 @@ fn taken(error: Error) -> Error {
     }
 }
 
-fn created(
+fn new_credential(
     user: &User,
     registered: Registered,
     transports: Vec<String>,
@@ -319,14 +328,14 @@ fn created(
     }
 }
 
-/// The default name of a passkey.
-fn named(typed: Option<String>) -> String {
+/// The name of a passkey as typed, or the default name.
+fn name_or_default(typed: Option<String>) -> String {
     let typed = typed.unwrap_or_default();
     let name = typed.trim();
     if name.is_empty() {
         "Passkey".to_owned()
     } else {
-        name.chars().take(LONGEST_NAME).collect()
+        name.chars().take(MAX_NAME_CHARS).collect()
     }
 }
 
@@ -339,7 +348,7 @@ async fn credentials(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     Reply::json(
         200,
         &PasskeyList {
-            credentials: all.into_iter().map(shown).collect(),
+            credentials: all.into_iter().map(passkey_view).collect(),
         },
     )
 }
@@ -355,14 +364,14 @@ pub(super) async fn rename(core: Arc<Core>, call: PluginCall, input: RenameInput
             "must not be blank",
         )));
     }
-    let own = own(&core, &cx, &known, call.param(0)).await?;
+    let own = passkey_of_caller(&core, &cx, &known, call.param(0)).await?;
     let patch = CredentialPatch {
         name: Some(name.to_owned()),
         ..CredentialPatch::default()
     };
     Reply::json(
         200,
-        &shown(
+        &passkey_view(
             core.passkeys
                 .credentials
                 .update(&cx, own.id, patch, None)
@@ -376,31 +385,31 @@ pub(super) async fn remove(
     call: PluginCall,
     mut input: ProofInput,
 ) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
-    let one = own(&core, &client.cx(), &known, call.param(0)).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
+    let one = passkey_of_caller(&core, &client.cx(), &known, call.param(0)).await?;
     let proof = core
-        .prove(&client, &known, &user, &input.typed(), Need::WayIn)
+        .prove(&client, &known, &user, &input.take_proof(), Need::WayIn)
         .await?;
-    take_away(&core, &client, &user, &proof, &[one]).await?;
-    said("The passkey was removed.")
+    remove_passkeys(&core, &client, &user, &proof, &[one]).await?;
+    message_reply("The passkey was removed.")
 }
 
 async fn remove_all(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {
-    let (known, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = session_and_account(&core, &call).await?;
     let all = core.passkeys.of(&client.cx(), &user.id).await?;
     let proof = core
-        .prove(&client, &known, &user, &input.typed(), Need::WayIn)
+        .prove(&client, &known, &user, &input.take_proof(), Need::WayIn)
         .await?;
     if all.is_empty() {
         return Err(Error::not_found());
     }
-    take_away(&core, &client, &user, &proof, &all).await?;
-    said("All passkeys were removed.")
+    remove_passkeys(&core, &client, &user, &proof, &all).await?;
+    message_reply("All passkeys were removed.")
 }
 
 /// Removes passkeys. The account is written under the version that was read: if two requests remove
 /// the last two passkeys at once, one of them gets a conflict.
-async fn take_away(
+async fn remove_passkeys(
     core: &Core,
     client: &Client,
     user: &User,
@@ -410,26 +419,26 @@ async fn take_away(
     let cx = client.cx();
     core.keeps_a_way_in(&cx, user, Without::Passkeys(gone))
         .await?;
-    let last = core.passkeys.of(&cx, &user.id).await?.len() == gone.len();
-    let method = core.methods(user).contains(&Way::Webauthn);
-    if last && method {
-        core.may_unenrol(user, &[Way::Webauthn])?;
+    let removes_all = core.passkeys.of(&cx, &user.id).await?.len() == gone.len();
+    let is_factor = core.methods(user).contains(&ProofMethod::Webauthn);
+    if removes_all && is_factor {
+        core.may_unenrol(user, &[ProofMethod::Webauthn])?;
     }
     let done = cx
         .transaction(async |cx| {
             proof.spend(core, cx, client, user).await?;
-            if last && method {
+            if removes_all && is_factor {
                 return core
                     .unenrol(
                         cx,
                         client,
                         user,
-                        &[Way::Webauthn],
+                        &[ProofMethod::Webauthn],
                         By::Session(&proof.session),
                     )
                     .await;
             }
-            core.note_passkeys(cx, client, user, !last, &proof.session)
+            core.update_passkey_factor(cx, client, user, !removes_all, &proof.session)
                 .await?;
             core.drop_passkeys(cx, client, user, gone).await
         })
@@ -439,7 +448,12 @@ async fn take_away(
 }
 
 /// Returns a passkey of the caller.
-async fn own(core: &Core, cx: &linchpin::Cx, known: &Known, id: &str) -> Result<Credential> {
+async fn passkey_of_caller(
+    core: &Core,
+    cx: &linchpin::Cx,
+    known: &CheckedSession,
+    id: &str,
+) -> Result<Credential> {
     core.passkeys
         .credentials
         .get(cx, id)
@@ -448,7 +462,7 @@ async fn own(core: &Core, cx: &linchpin::Cx, known: &Known, id: &str) -> Result<
         .ok_or_else(Error::not_found)
 }
 
-fn shown(credential: Credential) -> PasskeyView {
+fn passkey_view(credential: Credential) -> PasskeyView {
     PasskeyView {
         credential_id: credential.id,
         name: credential.name,

@@ -6,7 +6,7 @@ use linchpin::http::{PluginCall, Reply};
 use linchpin::{Error, Result};
 
 use super::account::caller;
-use super::mailed::{ask, by_ip, said};
+use super::mailed::{count_by_ip, message_reply, queue_lookup};
 use super::shapes::{EmailInput, ResetInput, SetPasswordInput};
 use crate::config::OnPasswordChange;
 use crate::core::Core;
@@ -22,8 +22,8 @@ use crate::secret::SecretText;
 pub(super) async fn forgot(core: Arc<Core>, call: PluginCall, input: EmailInput) -> Result<Reply> {
     let email = normalise::email(&input.email).map_err(|what| Error::invalid(what.at("email")))?;
     let client = core.client(&call);
-    by_ip(&core, &client, Bucket::Forgot).await?;
-    ask(
+    count_by_ip(&core, &client, Bucket::Forgot).await?;
+    queue_lookup(
         &core,
         &client,
         Bucket::ForgotIdentifier,
@@ -31,13 +31,13 @@ pub(super) async fn forgot(core: Arc<Core>, call: PluginCall, input: EmailInput)
         email.normalised,
     )
     .await?;
-    said("If that email is registered, a password reset link has been sent.")
+    message_reply("If that email is registered, a password reset link has been sent.")
 }
 
 pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) -> Result<Reply> {
     let client = core.client(&call);
     let cx = client.cx();
-    by_ip(&core, &client, Bucket::ResetPassword).await?;
+    count_by_ip(&core, &client, Bucket::ResetPassword).await?;
     let (token, typed) = (
         SecretText::from(input.token),
         SecretText::from(input.password),
@@ -54,7 +54,7 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
         .filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none())
         .ok_or_else(invalid)?;
     let hash = core
-        .judge_password(&client, &user, &typed, Cause::Reset)
+        .check_new_password(&client, &user, &typed, Cause::Reset)
         .await?;
     // Before the token is consumed: if the counters are not reachable the token stays valid.
     core.unlock(&client, &user.identifier).await?;
@@ -63,7 +63,7 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
             if !core.parts.tokens.take(cx, &found).await? {
                 return Err(invalid());
             }
-            let user = core.hold_now(cx, &user).await.map_err(conflict)?;
+            let user = core.lock_current(cx, &user).await.map_err(conflict)?;
             core.store_password(cx, &client, &user, hash, Cause::Reset, None)
                 .await
         })
@@ -71,7 +71,7 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
     core.checks.forget(&user.id);
     stored?;
     core.password_changed(&client, &user.id, Cause::Reset);
-    said("The password was set. Sign in with it.")
+    message_reply("The password was set. Sign in with it.")
 }
 
 pub(super) async fn set(
@@ -103,12 +103,14 @@ pub(super) async fn set(
             Cause::Set
         }
     };
-    let hash = core.judge_password(&client, &user, &typed, cause).await?;
+    let hash = core
+        .check_new_password(&client, &user, &typed, cause)
+        .await?;
     let reissues =
         core.config.auth.session.on_password_change == OnPasswordChange::RevokeAllAndReissue;
     let stored = cx
         .transaction(async |cx| {
-            let user = core.hold_with_password(cx, &user).await.map_err(conflict)?;
+            let user = core.lock_with_password(cx, &user).await.map_err(conflict)?;
             core.store_password(cx, &client, &user, hash, cause, Some(&known.handle))
                 .await?;
             if reissues {
@@ -124,7 +126,7 @@ pub(super) async fn set(
     let reissued = stored?;
     core.password_changed(&client, &user.id, cause);
     match reissued {
-        None => said("The password was set."),
+        None => message_reply("The password was set."),
         Some((session, sid)) => core.renewed(&client, &session, &sid, None),
     }
 }

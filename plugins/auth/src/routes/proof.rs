@@ -10,7 +10,7 @@ use serde_json::json;
 use super::account::caller;
 use super::mfa_shapes::{ReauthInput, ReauthView, StepUpInput};
 use super::shapes::Reissued;
-use super::{Place, at, route};
+use super::{CoreCell, route, with_core};
 use crate::config::AuthConfig;
 use crate::core::{AuditEvent, Core};
 use crate::entities::SessionPatch;
@@ -22,10 +22,10 @@ use crate::flow::Need;
 use crate::guards::ENROLLING;
 use crate::limit::table::ATTEMPTS_PER_SETUP;
 use crate::limit::{Bucket, Hit};
-use crate::mfa::{Pending, Typed, Way};
+use crate::mfa::{Pending, ProofMethod, SuppliedProof};
 use crate::onetime::{Purpose, Terms};
 
-/// Lifetime of a sent code.
+/// Lifetime of the token that this route returns.
 const LIFETIME: Duration = Duration::from_mins(5);
 
 static REAUTH: Route<ReauthInput> = route(Route::post("reauth_challenge", "reauth/challenge"))
@@ -48,11 +48,11 @@ static STEP_UP: Route<StepUpInput> = route(Route::post("step_up", "step-up"))
     ]);
 
 /// The routes, which every app has.
-pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
     vec![
-        REAUTH.bind(mount, at(place, reauth)),
-        STEP_UP.bind(mount, at(place, step_up)),
+        REAUTH.bind(mount, with_core(core_cell, reauth)),
+        STEP_UP.bind(mount, with_core(core_cell, step_up)),
     ]
 }
 
@@ -68,12 +68,12 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
     core.limiter
         .take(&[Hit {
             bucket: Bucket::Reauth,
-            of: &[&user.id, &known.handle],
+            key: &[&user.id, &known.handle],
         }])
         .await?
         .succeeded()
         .await;
-    let ways = core.ways(&cx, &user).await?;
+    let ways = core.proof_methods(&cx, &user).await?;
     let methods = core.methods(&user);
     let chosen = match input.method {
         Some(method) if ways.contains(&method) => Some(method),
@@ -90,8 +90,8 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
         webauthn_options: None,
         expires_at: None,
     };
-    if let Some(way) = chosen.filter(|way| way.is_sent() || *way == Way::Webauthn) {
-        if way == Way::Sms {
+    if let Some(way) = chosen.filter(|way| way.is_sent() || *way == ProofMethod::Webauthn) {
+        if way == ProofMethod::Sms {
             core.count_message(&client, &user.id, &[&known.handle], None)
                 .await?
                 .succeeded()
@@ -107,16 +107,16 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
                 only_newest: false,
             };
             let mut options = None;
-            if way == Way::Webauthn {
-                let (asked, shown) = core.ask_second_passkey(cx, &user, None).await?;
-                (pending.asked, options) = (Some(asked), Some(shown));
+            if way == ProofMethod::Webauthn {
+                let (asked, browser_options) = core.second_passkey_options(cx, &user, None).await?;
+                (pending.asked, options) = (Some(asked), Some(browser_options));
             }
             let (token, one) = tokens
-                .give(cx, Purpose::Reauth, &user.id, &pending, terms)
+                .issue_with_record(cx, Purpose::Reauth, &user.id, &pending, terms)
                 .await?;
             // The newest token of this session counts. Tokens of other sessions stay valid.
             for earlier in tokens
-                .given(cx, Purpose::Reauth, &user.id)
+                .unused_tokens(cx, Purpose::Reauth, &user.id)
                 .await?
                 .into_iter()
                 .filter(|given| given.order() < one.order())
@@ -157,19 +157,25 @@ pub(super) async fn step_up(
         .ok_or_else(Error::unauthorized)?;
     let way = input.method;
     let proof = core
-        .prove(&client, &known, &user, &Typed::from(input), Need::StepUp)
+        .prove(
+            &client,
+            &known,
+            &user,
+            &SuppliedProof::from(input),
+            Need::StepUp,
+        )
         .await?;
-    let second = way != Way::Password;
+    let is_second_factor = way != ProofMethod::Password;
     let patch = || SessionPatch {
         auth_at: Some(client.now),
         step_up_at: Some(Some(client.now)),
         step_up_by: Some(Some(way)),
         // An account with a second factor has proved it now.
-        aal: second.then_some(2),
-        proved_factors: second.then_some(Some(user.mfa_version)),
+        aal: is_second_factor.then_some(2),
+        proved_factors: is_second_factor.then_some(Some(user.mfa_version)),
         ..SessionPatch::default()
     };
-    let added: &[&str] = if second {
+    let added: &[&str] = if is_second_factor {
         &[way.amr(), "mfa"]
     } else {
         &[way.amr()]
@@ -178,7 +184,7 @@ pub(super) async fn step_up(
         .transaction(async |cx| {
             proof.spend(&core, cx, &client, &user).await?;
             let renewed = core.reissue(cx, &client, &known, added, patch).await?;
-            let happened = AuditEvent::to("auth:step_up", &user.id)
+            let happened = AuditEvent::about("auth:step_up", &user.id)
                 .session(&known.handle)
                 .details(json!({ "method": way.name() }));
             core.audit(cx, &client, happened).await?;

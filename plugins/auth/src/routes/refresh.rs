@@ -10,7 +10,7 @@ use super::shapes::{RefreshInput, Renewed};
 use crate::core::Core;
 use crate::error::{REFRESH_REQUIRED, refuse};
 use crate::flow::Pace;
-use crate::session::credential::{Once, once};
+use crate::session::credential::{SingleValue, single_value};
 
 const HEADER: HeaderName = HeaderName::from_static("x-refresh-token");
 
@@ -22,8 +22,8 @@ enum Place {
     Cookie { given: bool },
 }
 
-/// The token from the first of these places that has one.
-async fn presented<'a>(
+/// The refresh token from the body, the header or the cookies, in this order.
+async fn find_token<'a>(
     core: &Core,
     cx: &Cx,
     call: &'a PluginCall,
@@ -32,15 +32,15 @@ async fn presented<'a>(
     if let Some(token) = &input.refresh_token {
         return Ok(Some((token, Place::Client)));
     }
-    Ok(match once(&call.headers, &HEADER) {
-        Once::Text(token) => Some((token.trim(), Place::Client)),
-        Once::Unusable => None,
-        Once::Absent => match (
+    Ok(match single_value(&call.headers, &HEADER) {
+        SingleValue::Text(token) => Some((token.trim(), Place::Client)),
+        SingleValue::Unusable => None,
+        SingleValue::Absent => match (
             core.refresh_given(cx, &call.headers).await?,
             core.cookies.refresh(&call.headers),
         ) {
             (Some((token, _)), _) => Some((token, Place::Cookie { given: true })),
-            (None, Once::Text(token)) => Some((token, Place::Cookie { given: false })),
+            (None, SingleValue::Text(token)) => Some((token, Place::Cookie { given: false })),
             (None, _) => None,
         },
     })
@@ -61,18 +61,20 @@ pub(super) async fn refresh(
             reply
         }
     };
-    let Some((token, place)) = presented(&core, &client.cx(), &call, &input).await? else {
+    let Some((token, place)) = find_token(&core, &client.cx(), &call, &input).await? else {
         let refused = Reply::refused(refuse(REFRESH_REQUIRED));
         // Two cookies do not show that the browser's own token is invalid: a sibling domain can set
         // a second cookie, so do not sign the user out because of it.
-        return Ok(if core.cookies.refresh(&call.headers) == Once::Unusable {
-            refused
-        } else {
-            clear(refused)
-        });
+        return Ok(
+            if core.cookies.refresh(&call.headers) == SingleValue::Unusable {
+                refused
+            } else {
+                clear(refused)
+            },
+        );
     };
     if let Place::Cookie { given } = place {
-        core.judge_refresh(&client, &call.headers, token, given)
+        core.check_refresh(&client, &call.headers, token, given)
             .await?;
     }
     let (user, sid, tokens) = match core.renew(&client, token, Pace::Always).await {
@@ -94,7 +96,7 @@ pub(super) async fn refresh(
     };
     let reply = Reply::sparse(200, &renewed)?;
     if may_set_cookies {
-        core.carry(reply, &tokens, &sid, client.now)
+        core.attach_tokens(reply, &tokens, &sid, client.now)
     } else {
         Ok(reply)
     }

@@ -6,7 +6,7 @@ use linchpin::http::{PluginCall, Reply};
 use linchpin::{Error, Result};
 
 use super::account::caller;
-use super::mailed::said;
+use super::mailed::message_reply;
 use super::shapes::{Revoked, SessionList, SessionView};
 use crate::core::Core;
 use crate::entities::Session;
@@ -18,11 +18,11 @@ pub(super) async fn list(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let sessions = core
         .active_sessions_of(&client, &known.user_id, Some(&known.handle))
         .await?;
-    Reply::json(200, &shown(sessions, &known.handle))
+    Reply::json(200, &session_list(sessions, &known.handle))
 }
 
 /// The sessions in a response, last active first.
-pub(super) fn shown(mut sessions: Vec<Session>, current: &str) -> SessionList {
+pub(super) fn session_list(mut sessions: Vec<Session>, current: &str) -> SessionList {
     sessions.sort_by_key(|session| {
         (
             std::cmp::Reverse(session.last_active_at),
@@ -51,20 +51,24 @@ pub(super) async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let session = core
         .active_session(&client, &known.user_id, call.param(0), Some(&known.handle))
         .await?;
-    let own = session.handle == known.handle;
+    let is_current = session.handle == known.handle;
     if !core
         .end(
             &client.cx(),
             &client,
             &session,
-            if own { Reason::Logout } else { Reason::Revoked },
+            if is_current {
+                Reason::Logout
+            } else {
+                Reason::Revoked
+            },
         )
         .await?
     {
         return Err(Error::not_found());
     }
-    let reply = said("The session was ended.")?;
-    Ok(if own {
+    let reply = message_reply("The session was ended.")?;
+    Ok(if is_current {
         core.cookies.clear(reply)
     } else {
         reply

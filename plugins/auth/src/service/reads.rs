@@ -120,7 +120,7 @@ impl From<Audit> for AuditEntry {
 }
 
 /// Converts the records of a page.
-fn shown<T, U: From<T>>(page: Page<T>) -> Page<U> {
+fn converted<T, U: From<T>>(page: Page<T>) -> Page<U> {
     Page {
         items: page.items.into_iter().map(U::from).collect(),
         next_cursor: page.next_cursor,
@@ -138,7 +138,7 @@ impl AuthService {
         self.core
             .find_accounts(&self.client(), query, "email")
             .await
-            .map(shown)
+            .map(converted)
     }
 
     /// Lists the active sessions of an account, newest first.
@@ -172,6 +172,6 @@ impl AuthService {
         self.core
             .find_audits(&self.client(), query)
             .await
-            .map(shown)
+            .map(converted)
     }
 }

@@ -13,10 +13,9 @@ use tokio::task::JoinHandle;
 
 use super::check::Checks;
 
-/// Maximum number of waiting invalidations. Further ones are dropped; the other processes read
-/// those changes a little later.
-/// themselves, a little later.
-pub(crate) const WAITING: usize = 10_000;
+/// Maximum number of waiting invalidations. Further ones are dropped; other processes read those
+/// changes when their cache expires.
+pub(crate) const MAX_QUEUED: usize = 10_000;
 /// Pause after a failure of the bus.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,18 +26,18 @@ pub trait InvalidationBus: Send + Sync + 'static {
     /// Informs the other processes that a user's sessions changed.
     fn publish<'a>(&'a self, user: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// Calls `heard` with each message of other processes, until the connection fails. It is called
-    /// again after that.
+    /// Calls `heard` with each message of other processes, until the connection fails. After that,
+    /// `listen` is called again.
     fn listen<'a>(&'a self, heard: &'a (dyn Fn(&str) + Send + Sync)) -> BoxFuture<'a, Result<()>>;
 }
 
-/// Both directions, while the app runs.
+/// The tasks that send and receive invalidations while the app runs.
 #[derive(Debug)]
 pub(crate) struct BusConnection([JoinHandle<()>; 2]);
 
 impl BusConnection {
-    /// Starts both directions: `invalidations` contains the ids to send; received ids are removed from the
-    /// cache.
+    /// Starts both tasks. `invalidations` contains the ids of users to send; the cached sessions of
+    /// received ids are dropped.
     pub(crate) fn open(
         bus: &Arc<dyn InvalidationBus>,
         checks: &Arc<Checks>,
@@ -60,7 +59,7 @@ impl BusConnection {
         });
         let listening = tokio::spawn(async move {
             loop {
-                if let Err(error) = inward.listen(&|user| checks.heard(user)).await {
+                if let Err(error) = inward.listen(&|user| checks.forget_locally(user)).await {
                     tracing::warn!(error = ?error, "changed sessions of other processes are not received; they are seen when the cache expires");
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -97,7 +96,7 @@ mod postgres {
     pub struct PostgresBus(Channel);
 
     impl PostgresBus {
-        /// Uses two connections of its own to this server, usually the app's store.
+        /// Uses two separate connections to this server, which usually is the app's store.
         ///
         /// # Errors
         /// If the options are invalid.

@@ -16,49 +16,50 @@ use quick_cache::sync::Cache;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Known, sid};
+use super::{CheckedSession, sid};
 use crate::config::AuthConfig;
 use crate::entities::{Session, SessionAdapter, SessionPatch, User, UserAdapter};
 use crate::env::Env;
 use crate::keys::signing::{Signing, Verified};
 use crate::mfa::{Factors, must_enrol};
-use crate::tenant::{Acting, Tenants};
+use crate::tenant::{TenantAndRoles, Tenants};
 
 /// Number of cached tokens.
-const REMEMBERED: usize = 100_000;
+const CACHED_TOKENS: usize = 100_000;
 /// Number of counters. Users may share one, which only costs extra reads.
-const NUMBERS: usize = 4096;
+const COUNTERS: usize = 4096;
 /// Number of locks: one token is read once at a time.
 const LOCKS: usize = 1024;
 /// Interval of writes of the last activity, in milliseconds.
-const TOUCH: i64 = 60_000;
+const ACTIVITY_INTERVAL: i64 = 60_000;
 
 /// The cached result of a token.
-pub(crate) struct Remembered {
+pub(crate) struct CachedToken {
     pub(crate) actor: Arc<Actor>,
     token: Verified,
-    user: usize,
-    /// The counter of the user at the read.
-    number: u64,
+    /// The index of the counter of the user.
+    counter_index: usize,
+    /// The value of this counter at the read.
+    counter: u64,
     read_at: Timestamp,
     expires_at: Timestamp,
     handle: String,
     last_active: AtomicI64,
 }
 
-impl Remembered {
+impl CachedToken {
     /// The instant at which the token or its session expires.
     pub(crate) fn expires_at(&self) -> Timestamp {
         self.token.expires_at().min(self.expires_at)
     }
 }
 
-/// The session of an earlier result.
-pub(crate) enum Again {
+/// The result of a repeated check.
+pub(crate) enum Recheck {
     /// Nothing has changed.
     Same,
-    /// The session stands; this is the result of now.
-    Now(Arc<Remembered>),
+    /// The session is still valid. This is its new result.
+    Now(Arc<CachedToken>),
     /// The session has ended.
     Ended,
 }
@@ -69,22 +70,22 @@ pub(crate) struct Checks {
     sessions: SessionAdapter,
     signing: Arc<Signing>,
     env: Env,
-    fresh_for: i64,
+    cache_millis: i64,
     idle: i64,
     /// Whether every account needs a second factor.
-    enrols: bool,
+    mfa_required: bool,
     /// The second factors that the settings use.
     factors: Factors,
-    touch: i64,
-    remembered: Cache<Box<str>, Arc<Remembered>>,
-    numbers: Box<[AtomicU64]>,
+    activity_millis: i64,
+    remembered: Cache<Box<str>, Arc<CachedToken>>,
+    counters: Box<[AtomicU64]>,
     locks: Box<[tokio::sync::Mutex<()>]>,
     keys: RandomState,
     /// Activity that is being written.
-    touching: Mutex<HashMap<String, i64>>,
+    pending_activity: Mutex<HashMap<String, i64>>,
     tenants: Tenants,
     /// The channel to the bus, if there is one.
-    others: Option<mpsc::Sender<String>>,
+    invalidations: Option<mpsc::Sender<String>>,
     /// Informs connections that live longer than a request.
     pub(crate) changes: CredentialFeed,
 }
@@ -96,7 +97,7 @@ impl Checks {
         signing: Arc<Signing>,
         env: Env,
         tenants: Tenants,
-        others: Option<mpsc::Sender<String>>,
+        invalidations: Option<mpsc::Sender<String>>,
     ) -> Arc<Self> {
         let session = &config.auth.session;
         let seconds = |n: u64| i64::try_from(n).unwrap_or(i64::MAX / 1000) * 1000;
@@ -106,65 +107,69 @@ impl Checks {
             sessions,
             signing,
             env,
-            fresh_for: seconds(session.cache_seconds),
+            cache_millis: seconds(session.cache_seconds),
             idle,
-            enrols: config.auth.mfa.required,
+            mfa_required: config.auth.mfa.required,
             factors: Factors::of(config),
             // The activity must be written often enough for the idle timeout.
-            touch: if idle > 0 { TOUCH.min(idle / 4) } else { TOUCH },
-            remembered: Cache::new(REMEMBERED),
-            numbers: (0..NUMBERS).map(|_| AtomicU64::new(0)).collect(),
+            activity_millis: if idle > 0 {
+                ACTIVITY_INTERVAL.min(idle / 4)
+            } else {
+                ACTIVITY_INTERVAL
+            },
+            remembered: Cache::new(CACHED_TOKENS),
+            counters: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
             locks: (0..LOCKS).map(|_| tokio::sync::Mutex::new(())).collect(),
             keys: RandomState::new(),
-            touching: Mutex::default(),
+            pending_activity: Mutex::default(),
             tenants,
-            others,
+            invalidations,
             changes: CredentialFeed::new(),
         })
     }
 
-    fn place(&self, user: &str) -> usize {
-        self.keys.hash_one(user) as usize % NUMBERS
+    fn counter_index(&self, user: &str) -> usize {
+        self.keys.hash_one(user) as usize % COUNTERS
     }
 
     /// Drops the cached sessions of a user. Call it after a change is stored and before the
     /// response.
     pub(crate) fn forget(&self, user: &str) {
-        self.heard(user);
-        if let Some(others) = &self.others {
+        self.forget_locally(user);
+        if let Some(invalidations) = &self.invalidations {
             // If the queue is full, other processes read the change when their cache expires.
-            let _ = others.try_send(user.to_owned());
+            let _ = invalidations.try_send(user.to_owned());
         }
     }
 
-    /// The same for a change in another process.
-    pub(crate) fn heard(&self, user: &str) {
-        self.numbers[self.place(user)].fetch_add(1, Ordering::SeqCst);
+    /// Drops the cached sessions of a user after a change in another process.
+    pub(crate) fn forget_locally(&self, user: &str) {
+        self.counters[self.counter_index(user)].fetch_add(1, Ordering::SeqCst);
         // After the counter: a subscriber that checks at once reads the change.
         self.changes.user_changed(user);
     }
 
     /// The actor of a cached token.
-    pub(crate) fn known(self: &Arc<Self>, token: &str) -> Option<Arc<Actor>> {
+    pub(crate) fn cached_actor(self: &Arc<Self>, token: &str) -> Option<Arc<Actor>> {
         Some(Arc::clone(&self.cached(token)?.actor))
     }
 
     /// The cached result of a token.
-    pub(crate) fn cached(self: &Arc<Self>, token: &str) -> Option<Arc<Remembered>> {
+    pub(crate) fn cached(self: &Arc<Self>, token: &str) -> Option<Arc<CachedToken>> {
         let found = self.remembered.get(token)?;
         let now = self.env.clock.now();
         if !found.token.is_current(now) || !self.is_fresh(&found, now) {
             return None;
         }
-        self.touched(&found, now);
+        self.record_activity(&found, now);
         Some(found)
     }
 
-    /// Whether a result still says what the store says. The token may have expired.
-    fn is_fresh(&self, found: &Remembered, now: Timestamp) -> bool {
+    /// Whether a cached result is still current. The token may have expired.
+    fn is_fresh(&self, found: &CachedToken, now: Timestamp) -> bool {
         let age = now.millis() - found.read_at.millis();
-        (0..self.fresh_for).contains(&age)
-            && self.numbers[found.user].load(Ordering::SeqCst) == found.number
+        (0..self.cache_millis).contains(&age)
+            && self.counters[found.counter_index].load(Ordering::SeqCst) == found.counter
             && now < found.expires_at
             && !self.is_idle(found.last_active.load(Ordering::Relaxed), now)
     }
@@ -177,7 +182,7 @@ impl Checks {
     ///
     /// # Errors
     /// `unavailable` if the store cannot be read.
-    pub(crate) async fn look(self: &Arc<Self>, token: &str) -> Result<Option<Arc<Actor>>> {
+    pub(crate) async fn find_actor(self: &Arc<Self>, token: &str) -> Result<Option<Arc<Actor>>> {
         let found = self.find(token).await?;
         Ok(found.map(|found| Arc::clone(&found.actor)))
     }
@@ -186,11 +191,11 @@ impl Checks {
     ///
     /// # Errors
     /// `unavailable` if the store cannot be read.
-    pub(crate) async fn find(self: &Arc<Self>, token: &str) -> Result<Option<Arc<Remembered>>> {
+    pub(crate) async fn find(self: &Arc<Self>, token: &str) -> Result<Option<Arc<CachedToken>>> {
         let Some(verified) = self.signing.verify(token, self.env.clock.now()) else {
             return Ok(None);
         };
-        if self.fresh_for == 0 {
+        if self.cache_millis == 0 {
             return self.read(verified, true).await;
         }
         // Concurrent requests with one token share one read.
@@ -208,44 +213,44 @@ impl Checks {
         Ok(Some(found))
     }
 
-    /// Checks the session of an earlier result again; `None` if it has ended. The token may have
-    /// expired meanwhile. `active` says that the check counts as activity.
+    /// Checks the session of an earlier result again. The token may have expired meanwhile.
+    /// `is_activity` says that the check counts as activity.
     ///
     /// # Errors
     /// `unavailable` if the store cannot be read.
     pub(crate) async fn again(
         self: &Arc<Self>,
-        earlier: &Remembered,
-        active: bool,
-    ) -> Result<Again> {
+        earlier: &CachedToken,
+        is_activity: bool,
+    ) -> Result<Recheck> {
         let now = self.env.clock.now();
         if self.is_fresh(earlier, now) {
-            if active {
-                self.touched(earlier, now);
+            if is_activity {
+                self.record_activity(earlier, now);
             }
-            return Ok(Again::Same);
+            return Ok(Recheck::Same);
         }
-        let found = self.read(earlier.token.clone(), active).await?;
-        Ok(found.map_or(Again::Ended, Again::Now))
+        let found = self.read(earlier.token.clone(), is_activity).await?;
+        Ok(found.map_or(Recheck::Ended, Recheck::Now))
     }
 
-    /// Reads the session of a token. `active` says that this counts as activity.
+    /// Reads the session of a token. `is_activity` says that this counts as activity.
     async fn read(
         self: &Arc<Self>,
         token: Verified,
-        active: bool,
-    ) -> Result<Option<Arc<Remembered>>> {
-        let user = self.place(&token.sub);
-        let number = self.numbers[user].load(Ordering::SeqCst);
+        is_activity: bool,
+    ) -> Result<Option<Arc<CachedToken>>> {
+        let counter_index = self.counter_index(&token.sub);
+        let counter = self.counters[counter_index].load(Ordering::SeqCst);
         let now = self.env.clock.now();
         let cx = Cx::system("session check").at(now);
-        let Some((mut session, mut owner)) = self.live(&cx, &token).await? else {
+        let Some((mut session, mut owner)) = self.valid_session(&cx, &token).await? else {
             return Ok(None);
         };
         let mut last_active = self.last_active(&session);
         if self.is_idle(last_active, now) {
             // A write that was pending when the session was read is stored by now.
-            let Some(again) = self.live(&cx, &token).await? else {
+            let Some(again) = self.valid_session(&cx, &token).await? else {
                 return Ok(None);
             };
             (session, owner) = again;
@@ -264,25 +269,25 @@ impl Checks {
         };
         claims.extend(token.claims.clone());
         let acting = self.tenants.of(&owner.id, &owner.roles, &claims).await?;
-        let found = Arc::new(Remembered {
+        let found = Arc::new(CachedToken {
             actor: Arc::new(self.actor(&token, session, &owner, (acting, claims))),
             token,
-            user,
-            number,
+            counter_index,
+            counter,
             read_at: now,
             expires_at,
             handle,
             last_active: AtomicI64::new(last_active),
         });
-        if active {
-            self.touched(&found, now);
+        if is_activity {
+            self.record_activity(&found, now);
         }
         Ok(Some(found))
     }
 
     /// The last use of a session, including writes that are pending.
     fn last_active(&self, session: &Session) -> i64 {
-        self.touching
+        self.pending_activity
             .lock()
             .get(&session.handle)
             .copied()
@@ -291,7 +296,7 @@ impl Checks {
     }
 
     /// The session and user of a token, if both are valid.
-    async fn live(&self, cx: &Cx, token: &Verified) -> Result<Option<(Session, User)>> {
+    async fn valid_session(&self, cx: &Cx, token: &Verified) -> Result<Option<(Session, User)>> {
         let session = self
             .sessions
             .by_sid(cx, sid::hash(&token.sid))
@@ -311,26 +316,27 @@ impl Checks {
         token: &Verified,
         session: Session,
         user: &User,
-        of_app: (Acting, serde_json::Map<String, Value>),
+        tenant_and_claims: (TenantAndRoles, serde_json::Map<String, Value>),
     ) -> Actor {
-        let known = Known {
+        let known = CheckedSession {
             user_id: user.id.clone(),
             handle: session.handle.clone(),
             sid: token.sid.clone(),
             auth_at: session.auth_at,
             // A step-up from before the factor existed does not count.
             step_up_at: session.step_up_at.filter(|_| {
-                !self.factors.asks(user) || session.proved_factors == Some(user.mfa_version)
+                !self.factors.requires_second_factor(user)
+                    || session.proved_factors == Some(user.mfa_version)
             }),
             step_up_by: session.step_up_by,
             proved_factors: session.proved_factors,
             aal: session.aal,
-            holds_passkey_alone: session.holds_passkey_alone(),
+            proved_only_by_passkey: session.proved_only_by_passkey(),
             email_verified: user.email_verified_at.is_some(),
             restricted: user.deletion_due_at.is_some(),
-            mfa_setup_required: must_enrol(self.enrols, user),
+            mfa_setup_required: must_enrol(self.mfa_required, user),
         };
-        let (acting, claims) = of_app;
+        let (acting, claims) = tenant_and_claims;
         Actor {
             id: Some(user.id.clone()),
             kind: ActorKind::User,
@@ -343,9 +349,9 @@ impl Checks {
     }
 
     /// Writes the last activity at intervals, in the background.
-    fn touched(self: &Arc<Self>, found: &Remembered, now: Timestamp) {
+    fn record_activity(self: &Arc<Self>, found: &CachedToken, now: Timestamp) {
         let last = found.last_active.load(Ordering::Relaxed);
-        if now.millis() - last < self.touch {
+        if now.millis() - last < self.activity_millis {
             return;
         }
         if found
@@ -356,7 +362,10 @@ impl Checks {
             return;
         }
         let (checks, handle) = (Arc::clone(self), found.handle.clone());
-        checks.touching.lock().insert(handle.clone(), now.millis());
+        checks
+            .pending_activity
+            .lock()
+            .insert(handle.clone(), now.millis());
         tokio::spawn(async move {
             let patch = SessionPatch {
                 last_active_at: Some(now),
@@ -376,9 +385,9 @@ impl Checks {
             {
                 tracing::warn!(error = ?error, "the last activity of a session was not stored");
             }
-            let mut touching = checks.touching.lock();
-            if touching.get(&handle) == Some(&now.millis()) {
-                touching.remove(&handle);
+            let mut pending_activity = checks.pending_activity.lock();
+            if pending_activity.get(&handle) == Some(&now.millis()) {
+                pending_activity.remove(&handle);
             }
         });
     }

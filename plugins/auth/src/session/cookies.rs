@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use linchpin::axum;
 use linchpin::http::Reply;
 
-use super::credential::{Once, once};
+use super::credential::{SingleValue, single_value};
 use crate::config::{AuthConfig, SameSite};
 
 /// The name of the cookie that clients read.
@@ -13,20 +13,21 @@ const CSRF: &str = "csrf_token";
 /// Has priority over the cookie of the device token.
 const DEVICE: HeaderName = HeaderName::from_static("x-device-token");
 /// Maximum size of a cookie that all browsers accept: name and value in bytes (RFC 6265bis, 5.6).
-const LONGEST: usize = 4096;
+const MAX_COOKIE_BYTES: usize = 4096;
 /// Time for the sign-in at a provider, in seconds.
-const FLOW: i64 = 600;
+const FLOW_SECONDS: i64 = 600;
 
 /// The cookies of an app.
 #[derive(Clone, Debug)]
 pub(crate) struct Cookies {
-    /// Whether cookies are set and read.
+    /// Whether the cookies of sessions and devices are set and read. The cookies `browser`,
+    /// `challenge` and `flow` always are.
     enabled: bool,
     token: Cookie,
     refresh: Cookie,
     /// Proves that the server gave the refresh token to this browser. A sibling domain cannot forge
     /// it.
-    renews: Cookie,
+    refresh_proof: Cookie,
     csrf: Cookie,
     /// The value to which forms without a session are bound.
     browser: Cookie,
@@ -81,7 +82,7 @@ impl Cookie {
     }
 
     /// The same cookie for this host only, without `Domain`: a sibling domain cannot set it.
-    fn of_host(self, config: &AuthConfig) -> Self {
+    fn host_only(self, config: &AuthConfig) -> Self {
         let Some(domain) = &config.auth.cookies.domain else {
             return self;
         };
@@ -99,12 +100,14 @@ impl Cookie {
     }
 
     /// The value in a request, if there is exactly one.
-    fn read<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+    fn read<'a>(&self, headers: &'a HeaderMap) -> SingleValue<'a> {
         let mut values = self.values(headers);
         match (values.next(), values.next()) {
-            (None, _) => Once::Absent,
-            (Some(value), None) => std::str::from_utf8(value).map_or(Once::Unusable, Once::Text),
-            (Some(_), Some(_)) => Once::Unusable,
+            (None, _) => SingleValue::Absent,
+            (Some(value), None) => {
+                std::str::from_utf8(value).map_or(SingleValue::Unusable, SingleValue::Text)
+            }
+            (Some(_), Some(_)) => SingleValue::Unusable,
         }
     }
 
@@ -136,12 +139,13 @@ impl Cookies {
                 true,
             ),
             refresh: Cookie::new("refresh_token", config, mount, SameSite::Strict, true, true),
-            renews: Cookie::new("renews", config, "/", SameSite::Strict, true, true)
-                .of_host(config),
+            refresh_proof: Cookie::new("renews", config, "/", SameSite::Strict, true, true)
+                .host_only(config),
             device: Cookie::new("device", config, mount, SameSite::Lax, true, true),
             csrf: Cookie::new(CSRF, config, "/", cookies.same_site, false, false),
             flow: Cookie::new("oauth_flow", config, mount, SameSite::Lax, true, true),
-            browser: Cookie::new("browser", config, "/", SameSite::Lax, true, true).of_host(config),
+            browser: Cookie::new("browser", config, "/", SameSite::Lax, true, true)
+                .host_only(config),
             challenge: Cookie::new("challenge", config, mount, SameSite::Lax, true, true),
         }
     }
@@ -153,29 +157,32 @@ impl Cookies {
 
     /// Whether browsers accept an access token in a cookie. They silently drop longer ones.
     pub(crate) fn fits(&self, token: &str) -> bool {
-        !self.enabled || self.token.name.len() + token.len() <= LONGEST
+        !self.enabled || self.token.name.len() + token.len() <= MAX_COOKIE_BYTES
     }
 
     /// The access token of a request.
-    pub(crate) fn token<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+    pub(crate) fn token<'a>(&self, headers: &'a HeaderMap) -> SingleValue<'a> {
         if self.enabled {
             self.token.read(headers)
         } else {
-            Once::Absent
+            SingleValue::Absent
         }
     }
 
     /// The refresh token of a request.
-    pub(crate) fn refresh<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+    pub(crate) fn refresh<'a>(&self, headers: &'a HeaderMap) -> SingleValue<'a> {
         if self.enabled {
             self.refresh.read(headers)
         } else {
-            Once::Absent
+            SingleValue::Absent
         }
     }
 
     /// All refresh tokens of a request, planted ones included.
-    pub(crate) fn refreshes<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn all_refresh_tokens<'a>(
+        &self,
+        headers: &'a HeaderMap,
+    ) -> impl Iterator<Item = &'a str> {
         let found = self.enabled.then(|| self.refresh.values(headers));
         found
             .into_iter()
@@ -184,20 +191,20 @@ impl Cookies {
     }
 
     /// The proof that the server gave the refresh token to this browser.
-    pub(crate) fn renews<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+    pub(crate) fn refresh_proof<'a>(&self, headers: &'a HeaderMap) -> SingleValue<'a> {
         if self.enabled {
-            self.renews.read(headers)
+            self.refresh_proof.read(headers)
         } else {
-            Once::Absent
+            SingleValue::Absent
         }
     }
 
     /// The CSRF token of a request.
-    pub(crate) fn csrf<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+    pub(crate) fn csrf<'a>(&self, headers: &'a HeaderMap) -> SingleValue<'a> {
         if self.enabled {
             self.csrf.read(headers)
         } else {
-            Once::Absent
+            SingleValue::Absent
         }
     }
 
@@ -207,15 +214,15 @@ impl Cookies {
             if self.enabled {
                 self.device.read(headers)
             } else {
-                Once::Absent
+                SingleValue::Absent
             }
         };
-        match once(headers, &DEVICE) {
-            Once::Text(token) => Some(token.trim()),
-            Once::Unusable => None,
-            Once::Absent => match cookie() {
-                Once::Text(token) => Some(token),
-                Once::Absent | Once::Unusable => None,
+        match single_value(headers, &DEVICE) {
+            SingleValue::Text(token) => Some(token.trim()),
+            SingleValue::Unusable => None,
+            SingleValue::Absent => match cookie() {
+                SingleValue::Text(token) => Some(token),
+                SingleValue::Absent | SingleValue::Unusable => None,
             },
         }
     }
@@ -234,25 +241,25 @@ impl Cookies {
 
     /// The marks of a browser that was redirected to a provider. They are set for every transport,
     /// because nothing else shows that the same browser comes back.
-    pub(crate) fn flow<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+    pub(crate) fn flow<'a>(&self, headers: &'a HeaderMap) -> SingleValue<'a> {
         self.flow.read(headers)
     }
 
     /// Sets the marks of a browser.
     pub(crate) fn set_flow(&self, reply: Reply, value: &str) -> Reply {
-        match self.flow.set(value, Some(FLOW)) {
+        match self.flow.set(value, Some(FLOW_SECONDS)) {
             Some(value) => reply.and_header(SET_COOKIE, value),
             None => reply,
         }
     }
 
     /// The value to which forms without a session are bound.
-    pub(crate) fn browser<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+    pub(crate) fn browser<'a>(&self, headers: &'a HeaderMap) -> SingleValue<'a> {
         self.browser.read(headers)
     }
 
     /// The challenge of the browser.
-    pub(crate) fn challenge<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+    pub(crate) fn challenge<'a>(&self, headers: &'a HeaderMap) -> SingleValue<'a> {
         self.challenge.read(headers)
     }
 
@@ -285,7 +292,7 @@ impl Cookies {
                 .and_then(|(value, _, age)| self.refresh.set(value, Some(*age))),
             refresh
                 .as_ref()
-                .and_then(|(_, given, age)| self.renews.set(given, Some(*age))),
+                .and_then(|(_, given, age)| self.refresh_proof.set(given, Some(*age))),
             self.csrf.set(csrf, None),
         ];
         for value in set.into_iter().flatten() {
@@ -307,7 +314,7 @@ impl Cookies {
         if !self.enabled {
             return reply;
         }
-        for cookie in [&self.token, &self.refresh, &self.renews, &self.csrf] {
+        for cookie in [&self.token, &self.refresh, &self.refresh_proof, &self.csrf] {
             if let Some(value) = cookie.set("", Some(0)) {
                 reply = reply.and_header(SET_COOKIE, value);
             }
@@ -321,22 +328,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_ours_is_not_looked_at() {
+    fn foreign_cookies_are_ignored() {
         let cookies = Cookies::new(&AuthConfig::default());
-        let cases: [(&[&[u8]], Once<'_>); 11] = [
-            (&[], Once::Absent),
-            (&[b"a=b; token=c"], Once::Absent),
-            (&[b"\xff; \xff=\xff; __Host-token"], Once::Absent),
-            (&[b"a=\xff;__Host-token= abc ;\xff=b"], Once::Text("abc")),
-            (&[b"a=\xff", b"__Host-token=abc"], Once::Text("abc")),
-            (&[b"__Host-token=a=b"], Once::Text("a=b")),
-            (&[b"__Host-token=\xff"], Once::Unusable),
-            (&[b"__Host-token=abc; __Host-token=abc"], Once::Unusable),
-            (&[b"__Host-token=\xff; __Host-token=abc"], Once::Unusable),
-            (&[b"__Host-token=abc; __Host-token=\xff"], Once::Unusable),
+        let cases: [(&[&[u8]], SingleValue<'_>); 11] = [
+            (&[], SingleValue::Absent),
+            (&[b"a=b; token=c"], SingleValue::Absent),
+            (&[b"\xff; \xff=\xff; __Host-token"], SingleValue::Absent),
+            (
+                &[b"a=\xff;__Host-token= abc ;\xff=b"],
+                SingleValue::Text("abc"),
+            ),
+            (&[b"a=\xff", b"__Host-token=abc"], SingleValue::Text("abc")),
+            (&[b"__Host-token=a=b"], SingleValue::Text("a=b")),
+            (&[b"__Host-token=\xff"], SingleValue::Unusable),
+            (
+                &[b"__Host-token=abc; __Host-token=abc"],
+                SingleValue::Unusable,
+            ),
+            (
+                &[b"__Host-token=\xff; __Host-token=abc"],
+                SingleValue::Unusable,
+            ),
+            (
+                &[b"__Host-token=abc; __Host-token=\xff"],
+                SingleValue::Unusable,
+            ),
             (
                 &[b"__Host-token=abc", b"a=\xff; __Host-token=abc"],
-                Once::Unusable,
+                SingleValue::Unusable,
             ),
         ];
         for (lines, expected) in cases {

@@ -29,33 +29,33 @@ pub(crate) enum Credential<'a> {
 
 /// Returns the credential of a request.
 pub(crate) fn of<'a>(headers: &'a HeaderMap, cookies: &Cookies) -> Credential<'a> {
-    match once(headers, &USER_TOKEN) {
-        Once::Absent => {}
-        Once::Unusable => return Credential::Unusable,
-        Once::Text(token) => return Credential::Header(token.trim()),
+    match single_value(headers, &USER_TOKEN) {
+        SingleValue::Absent => {}
+        SingleValue::Unusable => return Credential::Unusable,
+        SingleValue::Text(token) => return Credential::Header(token.trim()),
     }
     match bearer(headers) {
-        Once::Absent => {}
-        Once::Unusable => return Credential::Unusable,
-        Once::Text(token) => return Credential::Bearer(token),
+        SingleValue::Absent => {}
+        SingleValue::Unusable => return Credential::Unusable,
+        SingleValue::Text(token) => return Credential::Bearer(token),
     }
     match cookies.token(headers) {
-        Once::Absent => Credential::None,
-        Once::Unusable => Credential::Unusable,
-        Once::Text(token) => Credential::Cookie(token),
+        SingleValue::Absent => Credential::None,
+        SingleValue::Unusable => Credential::Unusable,
+        SingleValue::Text(token) => Credential::Cookie(token),
     }
 }
 
-/// The token in `Authorization`. Other schemes are ignored; `Bearer` without a token is an empty
-/// one.
-fn bearer(headers: &HeaderMap) -> Once<'_> {
-    match once(headers, &AUTHORIZATION) {
-        Once::Text(text) => match text.split_at_checked(BEARER.len()) {
+/// The token in `Authorization`. Other schemes are ignored. `Bearer` and a space without a token
+/// is an empty token; `Bearer` alone is unusable.
+fn bearer(headers: &HeaderMap) -> SingleValue<'_> {
+    match single_value(headers, &AUTHORIZATION) {
+        SingleValue::Text(text) => match text.split_at_checked(BEARER.len()) {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case(BEARER) => {
-                Once::Text(token.trim())
+                SingleValue::Text(token.trim())
             }
-            _ if text.eq_ignore_ascii_case(BEARER.trim_end()) => Once::Unusable,
-            _ => Once::Absent,
+            _ if text.eq_ignore_ascii_case(BEARER.trim_end()) => SingleValue::Unusable,
+            _ => SingleValue::Absent,
         },
         other => other,
     }
@@ -63,22 +63,23 @@ fn bearer(headers: &HeaderMap) -> Once<'_> {
 
 /// Whether a header other than `Cookie` has a credential, usable or not.
 pub(crate) fn in_headers(headers: &HeaderMap) -> bool {
-    once(headers, &USER_TOKEN) != Once::Absent || bearer(headers) != Once::Absent
+    single_value(headers, &USER_TOKEN) != SingleValue::Absent
+        || bearer(headers) != SingleValue::Absent
 }
 
 /// All tokens in headers. Signing out ends the sessions of all of them.
 pub(crate) fn of_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    [once(headers, &USER_TOKEN), bearer(headers)]
+    [single_value(headers, &USER_TOKEN), bearer(headers)]
         .into_iter()
         .filter_map(|found| match found {
-            Once::Text(token) => Some(token.trim()),
-            Once::Absent | Once::Unusable => None,
+            SingleValue::Text(token) => Some(token.trim()),
+            SingleValue::Absent | SingleValue::Unusable => None,
         })
 }
 
 /// A value that may be sent once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Once<'a> {
+pub(crate) enum SingleValue<'a> {
     Absent,
     /// It was sent twice, or is not text.
     Unusable,
@@ -86,16 +87,16 @@ pub(crate) enum Once<'a> {
 }
 
 /// The value of a header that may be sent once.
-pub(crate) fn once<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Once<'a> {
+pub(crate) fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> SingleValue<'a> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (None, _) => Once::Absent,
+        (None, _) => SingleValue::Absent,
         // `to_str` checks one byte at a time, which is slow for tokens with hundreds of bytes. A
         // value that is not ASCII is not a token.
         (Some(value), None) => {
-            std::str::from_utf8(value.as_bytes()).map_or(Once::Unusable, Once::Text)
+            std::str::from_utf8(value.as_bytes()).map_or(SingleValue::Unusable, SingleValue::Text)
         }
-        (Some(_), Some(_)) => Once::Unusable,
+        (Some(_), Some(_)) => SingleValue::Unusable,
     }
 }
 
@@ -107,7 +108,7 @@ mod tests {
     use crate::config::AuthConfig;
 
     #[test]
-    fn the_first_that_is_there_counts() {
+    fn the_first_credential_is_used() {
         use Credential::{Bearer, Cookie, Header, None, Unusable};
 
         let cookies = Cookies::new(&AuthConfig::default());
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_leaves_with_all_that_the_headers_hold() {
+    fn a_logout_ends_all_sessions_in_the_headers() {
         type Sent<'a> = &'a [(HeaderName, &'a str)];
         let cases: [(Sent<'_>, &[&str]); 6] = [
             (&[], &[]),

@@ -8,7 +8,7 @@ use linchpin::{Error, Result, axum};
 use url::Url;
 
 use super::cookies::Cookies;
-use super::credential::{Once, once};
+use super::credential::{SingleValue, single_value};
 use crate::config::AuthConfig;
 use crate::env::Env;
 use crate::error::{CSRF_FAILED, refuse};
@@ -17,7 +17,7 @@ use crate::secret::same;
 
 const HEADER: HeaderName = HeaderName::from_static("x-csrf-token");
 pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const NONCE: usize = 16;
+const NONCE_BYTES: usize = 16;
 
 /// The rules against forged requests.
 #[derive(Clone, Debug)]
@@ -25,8 +25,9 @@ pub(crate) struct Csrf {
     enabled: bool,
     allowed: Vec<String>,
     exempt: Vec<String>,
-    /// Paths of routes that check forged requests themselves, because they open or end sessions.
-    own: Vec<String>,
+    /// Paths of routes that check for forged requests themselves if they need it. A session cookie
+    /// does not authenticate a request to them.
+    self_checked_paths: Vec<String>,
     /// The origin of the app in production, if it is set. `Host` is chosen by the client.
     public: Option<String>,
     /// Whether the app's pages use TLS: in production with cookies, which browsers accept only with
@@ -43,7 +44,11 @@ pub(crate) struct Presented {
 }
 
 impl Csrf {
-    pub(crate) fn new(config: &AuthConfig, own: Vec<String>, production: bool) -> Self {
+    pub(crate) fn new(
+        config: &AuthConfig,
+        self_checked_paths: Vec<String>,
+        production: bool,
+    ) -> Self {
         let security = &config.security;
         let mut exempt = security.csrf_exempt.clone();
         if config.auth.pages.enabled == Some(true) {
@@ -67,19 +72,21 @@ impl Csrf {
             enabled: security.csrf,
             allowed: security.allowed_origins.clone(),
             exempt,
-            own,
+            self_checked_paths,
             public,
             tls,
         }
     }
 
-    /// Whether the route at a path checks its credentials itself.
-    pub(crate) fn judges_itself(&self, path: &str) -> bool {
-        self.own.iter().any(|own| own == path)
+    /// Whether the route at a path checks for forged requests itself.
+    pub(crate) fn checks_itself(&self, path: &str) -> bool {
+        self.self_checked_paths
+            .iter()
+            .any(|checked| checked == path)
     }
 
     /// The parts to check of a request with a cookie; `None` if nothing must be checked.
-    pub(crate) fn asked(
+    pub(crate) fn parts_to_check(
         &self,
         method: &Method,
         path: &str,
@@ -94,8 +101,8 @@ impl Csrf {
     }
 
     pub(crate) fn presented(&self, headers: &HeaderMap, cookies: &Cookies) -> Presented {
-        let token = match (once(headers, &HEADER), cookies.csrf(headers)) {
-            (Once::Text(header), Once::Text(cookie))
+        let token = match (single_value(headers, &HEADER), cookies.csrf(headers)) {
+            (SingleValue::Text(header), SingleValue::Text(cookie))
                 if same(header.as_bytes(), cookie.as_bytes()) =>
             {
                 Some(header.to_owned())
@@ -111,9 +118,12 @@ impl Csrf {
     /// Whether the request is from a page of the server or of an allowed origin. `null` and a
     /// missing origin are not.
     fn is_from_us(&self, headers: &HeaderMap) -> bool {
-        let origin = match (once(headers, &ORIGIN), once(headers, &REFERER)) {
-            (Once::Text(origin), _) => Some(origin.to_owned()),
-            (Once::Absent, Once::Text(referer)) => Url::parse(referer)
+        let origin = match (
+            single_value(headers, &ORIGIN),
+            single_value(headers, &REFERER),
+        ) {
+            (SingleValue::Text(origin), _) => Some(origin.to_owned()),
+            (SingleValue::Absent, SingleValue::Text(referer)) => Url::parse(referer)
                 .ok()
                 .map(|url| url.origin().ascii_serialization()),
             _ => None,
@@ -140,9 +150,9 @@ impl Csrf {
         };
         match (
             origin.strip_prefix("https://").or_else(plain),
-            once(headers, &HOST),
+            single_value(headers, &HOST),
         ) {
-            (Some(authority), Once::Text(host)) => {
+            (Some(authority), SingleValue::Text(host)) => {
                 !authority.is_empty() && authority.eq_ignore_ascii_case(host)
             }
             _ => false,
@@ -172,10 +182,15 @@ impl Csrf {
         if !self.enabled {
             return Ok(());
         }
-        let foreign = match (once(headers, &ORIGIN), once(headers, &FETCH_SITE)) {
-            (Once::Text(origin), _) => !self.is_ours(origin, headers),
-            (Once::Absent, Once::Text(site)) => site.eq_ignore_ascii_case("cross-site"),
-            (Once::Absent, Once::Absent) => false,
+        let foreign = match (
+            single_value(headers, &ORIGIN),
+            single_value(headers, &FETCH_SITE),
+        ) {
+            (SingleValue::Text(origin), _) => !self.is_ours(origin, headers),
+            (SingleValue::Absent, SingleValue::Text(site)) => {
+                site.eq_ignore_ascii_case("cross-site")
+            }
+            (SingleValue::Absent, SingleValue::Absent) => false,
             _ => true,
         };
         if foreign { Err(failed()) } else { Ok(()) }
@@ -190,14 +205,17 @@ impl Csrf {
         if !self.enabled {
             return Ok(());
         }
-        let said = [once(headers, &ORIGIN), once(headers, &REFERER)]
-            .iter()
-            .any(|said| !matches!(said, Once::Absent));
-        let own = match once(headers, &FETCH_SITE) {
-            _ if said => self.is_from_us(headers),
-            Once::Absent => true,
-            Once::Text(site) => !to_own_page || !site.eq_ignore_ascii_case("cross-site"),
-            Once::Unusable => false,
+        let has_origin = [
+            single_value(headers, &ORIGIN),
+            single_value(headers, &REFERER),
+        ]
+        .iter()
+        .any(|has_origin| !matches!(has_origin, SingleValue::Absent));
+        let own = match single_value(headers, &FETCH_SITE) {
+            _ if has_origin => self.is_from_us(headers),
+            SingleValue::Absent => true,
+            SingleValue::Text(site) => !to_own_page || !site.eq_ignore_ascii_case("cross-site"),
+            SingleValue::Unusable => false,
         };
         if own { Ok(()) } else { Err(failed()) }
     }
@@ -208,7 +226,7 @@ impl Csrf {
     /// # Errors
     /// 403 `csrf_failed`, also for clients that are not browsers.
     pub(crate) fn is_own_navigation(&self, headers: &HeaderMap, cookies: &Cookies) -> Result<()> {
-        let typed = matches!(once(headers, &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("none"));
+        let typed = matches!(single_value(headers, &FETCH_SITE), SingleValue::Text(site) if site.eq_ignore_ascii_case("none"));
         let own = typed || self.is_from_own_page(headers);
         let by_cookie = matches!(
             super::credential::of(headers, cookies),
@@ -224,10 +242,13 @@ impl Csrf {
     /// Whether a page of the server sent the browser here. Links from other sites, mails and
     /// programs do not count.
     pub(crate) fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
-        match (once(headers, &FETCH_SITE), once(headers, &REFERER)) {
+        match (
+            single_value(headers, &FETCH_SITE),
+            single_value(headers, &REFERER),
+        ) {
             _ if !self.enabled => true,
-            (Once::Text(site), _) => site.eq_ignore_ascii_case("same-origin"),
-            (Once::Absent, Once::Text(referer)) => Url::parse(referer)
+            (SingleValue::Text(site), _) => site.eq_ignore_ascii_case("same-origin"),
+            (SingleValue::Absent, SingleValue::Text(referer)) => Url::parse(referer)
                 .is_ok_and(|url| self.is_server(&url.origin().ascii_serialization(), headers)),
             _ => false,
         }
@@ -237,13 +258,13 @@ impl Csrf {
     ///
     /// # Errors
     /// 403 `csrf_failed`, without a reason.
-    pub(crate) fn judge(&self, presented: &Presented, sid: &str, ring: &Ring) -> Result<()> {
+    pub(crate) fn check(&self, presented: &Presented, sid: &str, ring: &Ring) -> Result<()> {
         if !self.enabled
             || (presented.origin_is_ours
                 && presented
                     .token
                     .as_deref()
-                    .is_some_and(|token| is_of(token, sid, ring)))
+                    .is_some_and(|token| is_token_of(token, sid, ring)))
         {
             return Ok(());
         }
@@ -269,25 +290,28 @@ fn is_this_machine(authority: &str) -> bool {
 /// Creates a CSRF token for a session or for another owner of a form.
 ///
 /// # Errors
-/// If there is no randomness.
-pub(crate) fn make(env: &Env, ring: &Ring, sid: &str) -> Result<String> {
-    let nonce = URL_SAFE_NO_PAD.encode(env.random::<NONCE>()?);
-    let mac = URL_SAFE_NO_PAD.encode(ring.mac(Purpose::Csrf, &[nonce.as_bytes(), sid.as_bytes()]));
+/// If the random source fails.
+pub(crate) fn make(env: &Env, ring: &Ring, subject: &str) -> Result<String> {
+    let nonce = URL_SAFE_NO_PAD.encode(env.random::<NONCE_BYTES>()?);
+    let mac =
+        URL_SAFE_NO_PAD.encode(ring.mac(Purpose::Csrf, &[nonce.as_bytes(), subject.as_bytes()]));
     Ok(format!("{nonce}.{mac}"))
 }
 
-/// The subject of the token that proves a refresh token's browser.
-pub(crate) fn renewing(handle: &str) -> String {
+/// The subject of the token that proves that the server gave this browser the refresh token of a
+/// session.
+pub(crate) fn refresh_subject(handle: &str) -> String {
     format!("renews {handle}")
 }
 
-pub(crate) fn is_of(token: &str, sid: &str, ring: &Ring) -> bool {
+/// Whether [`make`] created the token for this subject.
+pub(crate) fn is_token_of(token: &str, subject: &str, ring: &Ring) -> bool {
     let Some((nonce, mac)) = token.split_once('.') else {
         return false;
     };
-    URL_SAFE_NO_PAD
-        .decode(mac)
-        .is_ok_and(|mac| ring.verifies(Purpose::Csrf, &[nonce.as_bytes(), sid.as_bytes()], &mac))
+    URL_SAFE_NO_PAD.decode(mac).is_ok_and(|mac| {
+        ring.verifies(Purpose::Csrf, &[nonce.as_bytes(), subject.as_bytes()], &mac)
+    })
 }
 
 #[cfg(test)]
@@ -320,15 +344,15 @@ mod tests {
     }
 
     #[test]
-    fn a_request_proves_that_a_page_of_ours_sent_it() {
+    fn a_request_must_prove_that_a_page_of_the_app_sent_it() {
         let (csrf, cookies, ring) = rules();
         let token = make(&Env::system(), &ring, "sid").unwrap();
         let cookie = format!("a=b; csrf_token={token}");
-        let judge = |list: &[(&'static str, &str)], sid: &str| {
+        let is_allowed = |list: &[(&'static str, &str)], sid: &str| {
             let presented = csrf
-                .asked(&Method::POST, "/x", &headers(list), &cookies)
+                .parts_to_check(&Method::POST, "/x", &headers(list), &cookies)
                 .unwrap();
-            csrf.judge(&presented, sid, &ring).is_ok()
+            csrf.check(&presented, sid, &ring).is_ok()
         };
         let good = [
             ("host", "me.test"),
@@ -336,8 +360,8 @@ mod tests {
             ("x-csrf-token", &token),
             ("cookie", &cookie),
         ];
-        assert!(judge(&good, "sid"));
-        assert!(!judge(&good, "another"));
+        assert!(is_allowed(&good, "sid"));
+        assert!(!is_allowed(&good, "another"));
         for (place, value) in [
             (1, "https://evil.test"),
             (1, "null"),
@@ -350,7 +374,7 @@ mod tests {
         ] {
             let mut bad = good;
             bad[place].1 = value;
-            assert!(!judge(&bad, "sid"), "{value}");
+            assert!(!is_allowed(&bad, "sid"), "{value}");
         }
         for left_out in 1..4 {
             let list: Vec<_> = good
@@ -359,17 +383,17 @@ mod tests {
                 .filter(|(i, _)| *i != left_out)
                 .map(|(_, pair)| *pair)
                 .collect();
-            assert!(!judge(&list, "sid"), "{left_out}");
+            assert!(!is_allowed(&list, "sid"), "{left_out}");
         }
         let twice: Vec<_> = good
             .iter()
             .chain([&("origin", "https://me.test")])
             .copied()
             .collect();
-        assert!(!judge(&twice, "sid"));
+        assert!(!is_allowed(&twice, "sid"));
         let mut referred = good;
         referred[1] = ("referer", "https://app.test/page?x");
-        assert!(judge(&referred, "sid"));
+        assert!(is_allowed(&referred, "sid"));
         let other = make(
             &Env::system(),
             &Ring::new(["another secret of tests, of 32 bytes"]).unwrap(),
@@ -377,7 +401,7 @@ mod tests {
         )
         .unwrap();
         let forged = format!("csrf_token={other}");
-        assert!(!judge(
+        assert!(!is_allowed(
             &[
                 good[0],
                 good[1],
@@ -389,32 +413,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_safe_or_exempt_proves_nothing() {
+    fn safe_methods_and_exempt_paths_need_no_csrf_token() {
         let (csrf, cookies, _) = rules();
-        let asked = |method: Method, path: &str| {
-            csrf.asked(&method, path, &HeaderMap::new(), &cookies)
+        let must_check = |method: Method, path: &str| {
+            csrf.parts_to_check(&method, path, &HeaderMap::new(), &cookies)
                 .is_some()
         };
         assert!(
-            !asked(Method::GET, "/x")
-                && !asked(Method::HEAD, "/x")
-                && !asked(Method::OPTIONS, "/x")
+            !must_check(Method::GET, "/x")
+                && !must_check(Method::HEAD, "/x")
+                && !must_check(Method::OPTIONS, "/x")
         );
         assert!(
-            !asked(Method::POST, "/hook")
-                && !asked(Method::POST, "/open/a/b")
-                && !asked(Method::POST, "/__push/subscribe")
+            !must_check(Method::POST, "/hook")
+                && !must_check(Method::POST, "/open/a/b")
+                && !must_check(Method::POST, "/__push/subscribe")
         );
         for path in ["/x", "/hook/x", "/open", "/opener/x", "/__push"] {
-            assert!(asked(Method::POST, path), "{path}");
+            assert!(must_check(Method::POST, path), "{path}");
         }
         assert!(
-            asked(Method::DELETE, "/x") && asked(Method::PATCH, "/x") && asked(Method::PUT, "/x")
+            must_check(Method::DELETE, "/x")
+                && must_check(Method::PATCH, "/x")
+                && must_check(Method::PUT, "/x")
         );
     }
 
     #[test]
-    fn foreign_pages_sign_nobody_in() {
+    fn foreign_origins_cannot_sign_in() {
         let (csrf, _, _) = rules();
         let may = |list: &[(&'static str, &str)]| csrf.may_sign_in(&headers(list)).is_ok();
         assert!(
@@ -437,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn in_production_the_public_address_is_ours_and_no_other_host() {
+    fn in_production_only_the_public_url_is_the_own_origin() {
         let mut config = AuthConfig::default();
         config.auth.public_url = Some("https://App.test:8443/base".to_owned());
         config
@@ -474,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn in_production_our_pages_come_by_tls() {
+    fn in_production_the_own_origin_must_use_https() {
         let may = |config: &AuthConfig, production: bool, origin: &str| {
             let host = origin.split("//").nth(1).unwrap();
             Csrf::new(config, Vec::new(), production)
@@ -507,6 +533,6 @@ mod tests {
             assert!(!may(&config, true, origin), "{origin}");
         }
         config.auth.session.transport = crate::config::Transport::Bearer;
-        assert!(may(&config, true, plain), "there are no cookies to guard");
+        assert!(may(&config, true, plain), "no cookies are used");
     }
 }

@@ -10,26 +10,26 @@ pub(crate) mod sid;
 
 use linchpin::Timestamp;
 
-use crate::mfa::Way;
+use crate::mfa::ProofMethod;
 
 /// The checked session of a caller, for guards and routes. It is attached to the actor.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct CheckedSession {
     pub(crate) user_id: String,
     /// The handle of the session.
     pub(crate) handle: String,
     /// The `sid`, to which CSRF tokens are bound.
     pub(crate) sid: String,
-    /// The time of the sign-in.
+    /// The time of the sign-in or of the last step-up.
     pub(crate) auth_at: Timestamp,
     pub(crate) step_up_at: Option<Timestamp>,
     /// The method of the last step-up.
-    pub(crate) step_up_by: Option<Way>,
+    pub(crate) step_up_by: Option<ProofMethod>,
     /// The `mfa_version` of the account for which a factor was proved.
     pub(crate) proved_factors: Option<i64>,
     pub(crate) aal: i64,
     /// Whether the only proof is the possession of a passkey.
-    pub(crate) holds_passkey_alone: bool,
+    pub(crate) proved_only_by_passkey: bool,
     pub(crate) email_verified: bool,
     /// Whether the deletion of the account is scheduled, which restricts the session.
     pub(crate) restricted: bool,

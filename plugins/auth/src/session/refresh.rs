@@ -10,19 +10,19 @@ use crate::keys::derive::{Purpose, Ring};
 use crate::secret::same;
 
 const VERSION: &str = "v1";
-const HANDLE: usize = 16;
-const MAC: usize = 32;
+const HANDLE_BYTES: usize = 16;
+const MAC_BYTES: usize = 32;
 /// Maximum length of a token in bytes.
-const LONGEST: usize = 256;
+const MAX_TOKEN_BYTES: usize = 256;
 
 /// Creates the token of a session's generation, with the newest secret.
 pub(crate) fn make(ring: &Ring, session: &Session, generation: i64) -> Option<String> {
     let handle = URL_SAFE_NO_PAD
         .decode(&session.handle)
         .ok()
-        .filter(|handle| handle.len() == HANDLE)?;
+        .filter(|handle| handle.len() == HANDLE_BYTES)?;
     let number = u32::try_from(generation).ok()?;
-    let mac = of(ring, ring.kid(), &handle, number, &session.family_seed)?;
+    let mac = mac_of(ring, ring.kid(), &handle, number, &session.family_seed)?;
     let mut bytes = handle;
     bytes.extend_from_slice(&number.to_be_bytes());
     bytes.extend_from_slice(&mac);
@@ -33,7 +33,13 @@ pub(crate) fn make(ring: &Ring, session: &Session, generation: i64) -> Option<St
     ))
 }
 
-fn of(ring: &Ring, kid: &str, handle: &[u8], generation: u32, seed: &str) -> Option<[u8; MAC]> {
+fn mac_of(
+    ring: &Ring,
+    kid: &str,
+    handle: &[u8],
+    generation: u32,
+    seed: &str,
+) -> Option<[u8; MAC_BYTES]> {
     let key = ring.key_of(kid, Purpose::Refresh)?;
     Some(key.mac(&[handle, &generation.to_be_bytes(), seed.as_bytes()]))
 }
@@ -50,7 +56,7 @@ pub(crate) struct Presented {
 impl Presented {
     /// Parses a token.
     pub(crate) fn parse(token: &str) -> Option<Self> {
-        if token.len() > LONGEST {
+        if token.len() > MAX_TOKEN_BYTES {
             return None;
         }
         let mut parts = token.split('.');
@@ -62,8 +68,8 @@ impl Presented {
         let bytes = URL_SAFE_NO_PAD
             .decode(body)
             .ok()
-            .filter(|bytes| bytes.len() == HANDLE + 4 + MAC)?;
-        let (handle, rest) = bytes.split_at(HANDLE);
+            .filter(|bytes| bytes.len() == HANDLE_BYTES + 4 + MAC_BYTES)?;
+        let (handle, rest) = bytes.split_at(HANDLE_BYTES);
         let (number, mac) = rest.split_at(4);
         let generation = u32::from_be_bytes(number.try_into().ok()?);
         Some(Self {
@@ -86,7 +92,7 @@ impl Presented {
 
     /// Whether the token was created for this session.
     pub(crate) fn is_of(&self, ring: &Ring, session: &Session) -> bool {
-        let expected = of(
+        let expected = mac_of(
             ring,
             &self.kid,
             &self.handle,
@@ -97,24 +103,29 @@ impl Presented {
     }
 
     /// The state of a token of this session.
-    pub(crate) fn worth(&self, session: &Session, now: Timestamp, grace_seconds: u64) -> Worth {
+    pub(crate) fn state(
+        &self,
+        session: &Session,
+        now: Timestamp,
+        grace_seconds: u64,
+    ) -> TokenState {
         let generation = i64::from(self.generation);
         if generation == session.generation {
-            return Worth::Current;
+            return TokenState::Current;
         }
         let grace = i64::try_from(grace_seconds).unwrap_or(i64::MAX / 1000) * 1000;
         let within = now.millis() - session.rotated_at.millis() <= grace;
         if generation == session.generation - 1 && within {
-            Worth::JustRotated
+            TokenState::JustRotated
         } else {
-            Worth::Reused
+            TokenState::Reused
         }
     }
 }
 
 /// The state of a refresh token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worth {
+pub(crate) enum TokenState {
     /// Current: the client gets a new pair.
     Current,
     /// Just rotated, by another request of the same client: it gets the same successor.
@@ -130,7 +141,7 @@ mod tests {
     fn session(generation: i64) -> Session {
         let at = Timestamp::from_millis(1_000_000);
         Session {
-            handle: URL_SAFE_NO_PAD.encode([7; HANDLE]),
+            handle: URL_SAFE_NO_PAD.encode([7; HANDLE_BYTES]),
             sid_version: 0,
             sid_hash: String::new(),
             epoch: 0,
@@ -170,14 +181,14 @@ mod tests {
                 ..session(5)
             };
             assert!(!presented.is_of(&ring, &other));
-            let younger = Ring::new([
+            let with_new_secret = Ring::new([
                 "a new secret of tests of 32 bytes!!",
                 "a secret of tests that has 32 bytes",
             ])
             .unwrap();
             assert!(
-                presented.is_of(&younger, &now)
-                    && make(&younger, &now, generation).unwrap() != token
+                presented.is_of(&with_new_secret, &now)
+                    && make(&with_new_secret, &now, generation).unwrap() != token
             );
         }
         let token = make(&ring, &now, 5).unwrap();
@@ -207,26 +218,30 @@ mod tests {
     }
 
     #[test]
-    fn only_the_one_before_has_a_grace() {
+    fn only_the_previous_refresh_token_has_a_grace_period() {
         let ring = Ring::new(["a secret of tests that has 32 bytes"]).unwrap();
-        let worth = |generation: i64, after: i64| {
+        let state = |generation: i64, after: i64| {
             let now = session(5);
             let at = Timestamp::from_millis(now.rotated_at.millis() + after);
             Presented::parse(&make(&ring, &now, generation).unwrap())
                 .unwrap()
-                .worth(&now, at, 10)
+                .state(&now, at, 10)
         };
         assert_eq!(
-            (worth(5, 0), worth(5, 1_000_000)),
-            (Worth::Current, Worth::Current)
+            (state(5, 0), state(5, 1_000_000)),
+            (TokenState::Current, TokenState::Current)
         );
         assert_eq!(
-            (worth(4, 0), worth(4, 10_000), worth(4, 10_001)),
-            (Worth::JustRotated, Worth::JustRotated, Worth::Reused)
+            (state(4, 0), state(4, 10_000), state(4, 10_001)),
+            (
+                TokenState::JustRotated,
+                TokenState::JustRotated,
+                TokenState::Reused
+            )
         );
         assert_eq!(
-            (worth(3, 0), worth(0, 0), worth(6, 0)),
-            (Worth::Reused, Worth::Reused, Worth::Reused)
+            (state(3, 0), state(0, 0), state(6, 0)),
+            (TokenState::Reused, TokenState::Reused, TokenState::Reused)
         );
     }
 }

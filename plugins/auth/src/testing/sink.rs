@@ -43,7 +43,7 @@ impl Sink {
         Self::at(0)
     }
 
-    /// Starts a server at a port of an earlier one.
+    /// Starts a server at this port; 0 for any free port.
     pub(crate) fn at(port: u16) -> Self {
         let mut command = Command::new("python3");
         command
@@ -60,10 +60,11 @@ impl Sink {
             .and_then(|line| line.parse().ok());
         let port = port.expect("the mail sink did not start: `pip install aiosmtpd`");
         let received = Arc::new(Mutex::new(Vec::new()));
-        let keep = received.clone();
+        let storage = received.clone();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                keep.lock()
+                storage
+                    .lock()
                     .unwrap()
                     .push(serde_json::from_str(&line).unwrap());
             }
@@ -84,29 +85,29 @@ impl Sink {
     }
 
     /// The messages so far.
-    pub(crate) fn now(&self) -> Vec<serde_json::Value> {
+    pub(crate) fn messages(&self) -> Vec<serde_json::Value> {
         self.received.lock().unwrap().clone()
     }
 
     /// Waits for this number of messages and returns all.
-    pub(crate) async fn received(&self, least: usize) -> Vec<serde_json::Value> {
+    pub(crate) async fn received(&self, count: usize) -> Vec<serde_json::Value> {
         for _ in 0..2000 {
-            let now = self.now();
-            if now.len() >= least {
-                return now;
+            let messages = self.messages();
+            if messages.len() >= count {
+                return messages;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!(
-            "{least} messages were expected, {} arrived",
-            self.now().len()
+            "{count} messages were expected, {} arrived",
+            self.messages().len()
         );
     }
 }
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // It stops with its standard input; this is faster.
+        // The server also stops when its standard input closes, but killing it is faster.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,16 +1,16 @@
-//! Data of the authenticator (6.1, 6.5.4): bytes at fixed places, then CBOR. Duplicate or
-//! additional data is refused.
+//! Data of the authenticator (6.1, 6.5.4): bytes at fixed places, then CBOR. Duplicate members and
+//! trailing data are refused.
 
 use minicbor::Decoder;
 use minicbor::data::Type;
 
 use super::Fault;
-use super::key::{PublicKey, once};
+use super::key::{PublicKey, set_once};
 
 const RP_ID_HASH: usize = 32;
 const AAGUID: usize = 16;
 /// Maximum length of a credential id (7.1, step 25).
-const LONGEST_ID: usize = 1023;
+const MAX_ID_BYTES: usize = 1023;
 
 /// The authenticator's data about a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,36 +43,36 @@ impl<'a> AuthenticatorData<'a> {
     /// # Errors
     /// If the data is malformed.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Fault> {
-        let short = Fault("unreadable authenticator data");
-        let (rp_id_hash, rest) = bytes.split_first_chunk::<RP_ID_HASH>().ok_or(short)?;
-        let ([bits], rest) = rest.split_first_chunk::<1>().ok_or(short)?;
-        let (count, mut rest) = rest.split_first_chunk::<4>().ok_or(short)?;
-        let has = |bit: u8| bits & (1 << bit) != 0;
-        let attested = if has(6) {
-            let (attested, behind) = Attested::read(rest)?;
-            rest = behind;
+        let malformed = Fault("unreadable authenticator data");
+        let (rp_id_hash, rest) = bytes.split_first_chunk::<RP_ID_HASH>().ok_or(malformed)?;
+        let ([bits], rest) = rest.split_first_chunk::<1>().ok_or(malformed)?;
+        let (count, mut rest) = rest.split_first_chunk::<4>().ok_or(malformed)?;
+        let has_bit = |bit: u8| bits & (1 << bit) != 0;
+        let attested = if has_bit(6) {
+            let (attested, after) = Attested::read(rest)?;
+            rest = after;
             Some(attested)
         } else {
             None
         };
-        if has(7) {
+        if has_bit(7) {
             // Extensions are ignored, because none was requested.
             let mut extensions = Decoder::new(rest);
             if !matches!(extensions.datatype(), Ok(Type::Map)) || extensions.skip().is_err() {
-                return Err(short);
+                return Err(malformed);
             }
-            rest = rest.get(extensions.position()..).ok_or(short)?;
+            rest = rest.get(extensions.position()..).ok_or(malformed)?;
         }
         if !rest.is_empty() {
-            return Err(short);
+            return Err(malformed);
         }
         Ok(Self {
             rp_id_hash: *rp_id_hash,
             flags: Flags {
-                user_present: has(0),
-                user_verified: has(2),
-                backup_eligible: has(3),
-                backed_up: has(4),
+                user_present: has_bit(0),
+                user_verified: has_bit(2),
+                backup_eligible: has_bit(3),
+                backed_up: has_bit(4),
             },
             sign_count: u32::from_be_bytes(*count),
             attested,
@@ -82,19 +82,19 @@ impl<'a> AuthenticatorData<'a> {
 
 impl<'a> Attested<'a> {
     fn read(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Fault> {
-        let short = Fault("unreadable credential");
-        let (_, rest) = bytes.split_first_chunk::<AAGUID>().ok_or(short)?;
-        let (length, rest) = rest.split_first_chunk::<2>().ok_or(short)?;
+        let malformed = Fault("unreadable credential");
+        let (_, rest) = bytes.split_first_chunk::<AAGUID>().ok_or(malformed)?;
+        let (length, rest) = rest.split_first_chunk::<2>().ok_or(malformed)?;
         let length = usize::from(u16::from_be_bytes(*length));
-        if length == 0 || length > LONGEST_ID {
-            return Err(short);
+        if length == 0 || length > MAX_ID_BYTES {
+            return Err(malformed);
         }
-        let (credential_id, rest) = rest.split_at_checked(length).ok_or(short)?;
+        let (credential_id, rest) = rest.split_at_checked(length).ok_or(malformed)?;
         let mut key = Decoder::new(rest);
         if !matches!(key.datatype(), Ok(Type::Map)) || key.skip().is_err() {
-            return Err(short);
+            return Err(malformed);
         }
-        let (public_key, rest) = rest.split_at_checked(key.position()).ok_or(short)?;
+        let (public_key, rest) = rest.split_at_checked(key.position()).ok_or(malformed)?;
         Ok((
             Self {
                 credential_id,
@@ -118,30 +118,30 @@ impl<'a> Attestation<'a> {
     /// If the object is malformed.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Fault> {
         let unreadable = Fault("unreadable attestation");
-        let mut at = Decoder::new(bytes);
+        let mut decoder = Decoder::new(bytes);
         let (mut format, mut statement, mut data) = (None, None, None);
-        let members = at.map().ok().flatten().ok_or(unreadable)?;
+        let members = decoder.map().ok().flatten().ok_or(unreadable)?;
         for _ in 0..members {
-            let fresh = match at.str().map_err(|_| unreadable)? {
-                "fmt" => once(&mut format, at.str().map_err(|_| unreadable)?),
-                "authData" => once(&mut data, at.bytes().map_err(|_| unreadable)?),
+            let is_accepted = match decoder.str().map_err(|_| unreadable)? {
+                "fmt" => set_once(&mut format, decoder.str().map_err(|_| unreadable)?),
+                "authData" => set_once(&mut data, decoder.bytes().map_err(|_| unreadable)?),
                 "attStmt" => {
-                    let start = at.position();
-                    at.skip().map_err(|_| unreadable)?;
-                    once(
+                    let start = decoder.position();
+                    decoder.skip().map_err(|_| unreadable)?;
+                    set_once(
                         &mut statement,
-                        bytes.get(start..at.position()).ok_or(unreadable)?,
+                        bytes.get(start..decoder.position()).ok_or(unreadable)?,
                     )
                 }
-                _ => at.skip().is_ok(),
+                _ => decoder.skip().is_ok(),
             };
-            if !fresh {
+            if !is_accepted {
                 return Err(unreadable);
             }
         }
         match (format, statement, data) {
             (Some(format), Some(statement), Some(authenticator_data))
-                if at.position() == bytes.len() =>
+                if decoder.position() == bytes.len() =>
             {
                 Ok(Self {
                     authenticator_data,
@@ -158,22 +158,22 @@ impl<'a> Attestation<'a> {
     ///
     /// # Errors
     /// If it is of another kind or invalid.
-    pub(super) fn judge_statement(&self, key: &PublicKey<'_>, signed: &[u8]) -> Result<(), Fault> {
+    pub(super) fn check_statement(&self, key: &PublicKey<'_>, signed: &[u8]) -> Result<(), Fault> {
         let wrong = Fault("attestation");
-        let mut at = Decoder::new(self.statement);
-        let members = at.map().ok().flatten().ok_or(wrong)?;
+        let mut decoder = Decoder::new(self.statement);
+        let members = decoder.map().ok().flatten().ok_or(wrong)?;
         match self.format {
             "none" if members == 0 => Ok(()),
             "packed" => {
                 let (mut algorithm, mut signature) = (None, None);
                 for _ in 0..members {
-                    let fresh = match at.str().map_err(|_| wrong)? {
-                        "alg" => once(&mut algorithm, at.i64().map_err(|_| wrong)?),
-                        "sig" => once(&mut signature, at.bytes().map_err(|_| wrong)?),
+                    let is_accepted = match decoder.str().map_err(|_| wrong)? {
+                        "alg" => set_once(&mut algorithm, decoder.i64().map_err(|_| wrong)?),
+                        "sig" => set_once(&mut signature, decoder.bytes().map_err(|_| wrong)?),
                         // A chain of certificates.
                         _ => false,
                     };
-                    if !fresh {
+                    if !is_accepted {
                         return Err(wrong);
                     }
                 }

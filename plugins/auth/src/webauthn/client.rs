@@ -38,7 +38,7 @@ struct ClientData {
 
 /// # Errors
 /// The reason for a refusal.
-pub(super) fn judge_client_data(
+pub(super) fn check_client_data(
     bytes: &[u8],
     ceremony: Ceremony,
     challenge: &[u8],

@@ -46,26 +46,26 @@ struct Members<'a> {
 impl<'a> Members<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, Fault> {
         let wrong = Fault("unreadable key");
-        let mut at = Decoder::new(bytes);
+        let mut decoder = Decoder::new(bytes);
         let mut out = Self::default();
-        for _ in 0..at.map().ok().flatten().ok_or(wrong)? {
-            let label = at.i64().map_err(|_| wrong)?;
-            let is_bytes = at.datatype().map_err(|_| wrong)? == Type::Bytes;
-            let fresh = match (label, is_bytes) {
-                (1, false) => once(&mut out.kind, at.i64().map_err(|_| wrong)?),
-                (3, false) => once(&mut out.algorithm, at.i64().map_err(|_| wrong)?),
-                (-1, false) => once(&mut out.curve, at.i64().map_err(|_| wrong)?),
-                (-1, true) => once(&mut out.modulus, at.bytes().map_err(|_| wrong)?),
-                (-2, true) => once(&mut out.first, at.bytes().map_err(|_| wrong)?),
-                (-3, true) => once(&mut out.y, at.bytes().map_err(|_| wrong)?),
+        for _ in 0..decoder.map().ok().flatten().ok_or(wrong)? {
+            let label = decoder.i64().map_err(|_| wrong)?;
+            let is_bytes = decoder.datatype().map_err(|_| wrong)? == Type::Bytes;
+            let is_accepted = match (label, is_bytes) {
+                (1, false) => set_once(&mut out.kind, decoder.i64().map_err(|_| wrong)?),
+                (3, false) => set_once(&mut out.algorithm, decoder.i64().map_err(|_| wrong)?),
+                (-1, false) => set_once(&mut out.curve, decoder.i64().map_err(|_| wrong)?),
+                (-1, true) => set_once(&mut out.modulus, decoder.bytes().map_err(|_| wrong)?),
+                (-2, true) => set_once(&mut out.first, decoder.bytes().map_err(|_| wrong)?),
+                (-3, true) => set_once(&mut out.y, decoder.bytes().map_err(|_| wrong)?),
                 // Other members are not allowed (6.5.1.1).
                 _ => false,
             };
-            if !fresh {
+            if !is_accepted {
                 return Err(wrong);
             }
         }
-        if at.position() == bytes.len() {
+        if decoder.position() == bytes.len() {
             Ok(out)
         } else {
             Err(wrong)
@@ -77,7 +77,7 @@ impl<'a> PublicKey<'a> {
     /// # Errors
     /// If it is not a key of a requested algorithm.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Fault> {
-        let wrong = Fault("no key of the algorithm");
+        let wrong = Fault("the key does not match its algorithm");
         let Members {
             kind,
             algorithm,
@@ -133,6 +133,6 @@ impl<'a> PublicKey<'a> {
 }
 
 /// Stores a value once; false if it was stored before.
-pub(super) fn once<T>(place: &mut Option<T>, value: T) -> bool {
+pub(super) fn set_once<T>(place: &mut Option<T>, value: T) -> bool {
     place.replace(value).is_none()
 }

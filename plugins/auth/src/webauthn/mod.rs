@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 pub(crate) use authenticator::Flags;
 use authenticator::{Attestation, AuthenticatorData};
 pub(crate) use client::Ceremony;
-use client::judge_client_data;
+use client::check_client_data;
 use key::PublicKey;
 pub(crate) use response::{Assertion, Registration};
 
@@ -28,7 +28,7 @@ pub(crate) const ALGORITHMS: [i64; 3] = [key::ES256, key::EDDSA, key::RS256];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault(pub(crate) &'static str);
 
-/// The options and rules.
+/// The site of the passkeys: its domain and the origins that may use them.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) id: String,
@@ -67,13 +67,13 @@ impl Site {
     ///
     /// # Errors
     /// The reason for a refusal.
-    pub(crate) fn judge_registration(
+    pub(crate) fn check_registration(
         &self,
         answer: &Registration,
         challenge: &[u8],
         must_verify: bool,
     ) -> Result<Registered, Fault> {
-        judge_client_data(
+        check_client_data(
             &answer.client_data,
             Ceremony::Create,
             challenge,
@@ -81,7 +81,7 @@ impl Site {
         )?;
         let attestation = Attestation::read(&answer.attestation_object)?;
         let data = AuthenticatorData::read(attestation.authenticator_data)?;
-        self.judge_data(&data, must_verify)?;
+        self.check_authenticator_data(&data, must_verify)?;
         let attested = data.attested.ok_or(Fault("no credential"))?;
         if attested.credential_id != answer.id {
             return Err(Fault("another credential"));
@@ -92,7 +92,7 @@ impl Site {
             &Sha256::digest(&answer.client_data),
         ]
         .concat();
-        attestation.judge_statement(&key, &signed)?;
+        attestation.check_statement(&key, &signed)?;
         Ok(Registered {
             credential_id: attested.credential_id.to_vec(),
             public_key: attested.public_key.to_vec(),
@@ -106,19 +106,19 @@ impl Site {
     ///
     /// # Errors
     /// The reason for a refusal.
-    pub(crate) fn judge_assertion(
+    pub(crate) fn check_assertion(
         &self,
         answer: &Assertion,
         challenge: &[u8],
         public_key: &[u8],
         must_verify: bool,
     ) -> Result<Asserted, Fault> {
-        judge_client_data(&answer.client_data, Ceremony::Get, challenge, &self.origins)?;
+        check_client_data(&answer.client_data, Ceremony::Get, challenge, &self.origins)?;
         let data = AuthenticatorData::read(&answer.authenticator_data)?;
         if data.attested.is_some() {
-            return Err(Fault("a credential in an assertion"));
+            return Err(Fault("attested credential data in an assertion"));
         }
-        self.judge_data(&data, must_verify)?;
+        self.check_authenticator_data(&data, must_verify)?;
         let signed = [
             answer.authenticator_data.as_slice(),
             &Sha256::digest(&answer.client_data),
@@ -131,14 +131,18 @@ impl Site {
         })
     }
 
-    fn judge_data(&self, data: &AuthenticatorData<'_>, must_verify: bool) -> Result<(), Fault> {
+    fn check_authenticator_data(
+        &self,
+        data: &AuthenticatorData<'_>,
+        must_verify: bool,
+    ) -> Result<(), Fault> {
         let flags = data.flags;
         match () {
             () if data.rp_id_hash != self.id_hash => Err(Fault("another site")),
             () if !flags.user_present => Err(Fault("nobody present")),
             () if must_verify && !flags.user_verified => Err(Fault("user not verified")),
             () if flags.backed_up && !flags.backup_eligible => {
-                Err(Fault("backed up against its own word"))
+                Err(Fault("backed up although not eligible for backup"))
             }
             () => Ok(()),
         }
@@ -148,7 +152,7 @@ impl Site {
 /// A challenge: 32 random bytes.
 ///
 /// # Errors
-/// If there is no randomness.
+/// If the random source fails.
 pub(crate) fn challenge(env: &Env) -> AppResult<[u8; 32]> {
     env.random::<32>()
 }

@@ -64,14 +64,14 @@ impl Registration {
     /// If it is malformed.
     pub(crate) fn read(sent: Value) -> Result<Self, Fault> {
         let (id, response) = credential::<AttestationResponse>(sent)?;
-        let named = response.transports.unwrap_or_default();
+        let reported = response.transports.unwrap_or_default();
         Ok(Self {
             id,
             client_data: bytes(&response.client_data)?,
             attestation_object: bytes(&response.attestation_object)?,
             transports: TRANSPORTS
                 .iter()
-                .filter(|known| named.iter().any(|name| name == *known))
+                .filter(|known| reported.iter().any(|name| name == *known))
                 .map(|&known| known.to_owned())
                 .collect(),
         })

@@ -70,11 +70,11 @@ impl Example {
     }
 
     fn register(&self, answer: &Registration) -> Result<Registered, Fault> {
-        site().judge_registration(answer, &self.values["create.challenge"], false)
+        site().check_registration(answer, &self.values["create.challenge"], false)
     }
 
     fn assert(&self, answer: &Assertion) -> Result<Asserted, Fault> {
-        site().judge_assertion(answer, &self.values["get.challenge"], &self.key(), false)
+        site().check_assertion(answer, &self.values["get.challenge"], &self.key(), false)
     }
 }
 
@@ -90,9 +90,9 @@ fn site() -> Site {
 }
 
 #[test]
-fn the_examples_of_the_standard_are_judged_as_it_says() {
+fn the_webauthn_examples_have_the_expected_results() {
     let frame = Some("a frame of another origin");
-    for (name, created, got) in [
+    for (name, registration_fault, assertion_fault) in [
         ("none.ES256", None, None),
         ("packed-self.ES256", None, None),
         ("crossOrigin", frame, frame),
@@ -108,7 +108,7 @@ fn the_examples_of_the_standard_are_judged_as_it_says() {
         let registered = example.register(&example.registration());
         assert_eq!(
             registered.as_ref().err().map(|fault| fault.0),
-            created,
+            registration_fault,
             "{name}"
         );
         assert_eq!(
@@ -116,7 +116,7 @@ fn the_examples_of_the_standard_are_judged_as_it_says() {
                 .assert(&example.assertion())
                 .err()
                 .map(|fault| fault.0),
-            got,
+            assertion_fault,
             "{name}"
         );
         if let Ok(registered) = registered {
@@ -129,7 +129,7 @@ fn the_examples_of_the_standard_are_judged_as_it_says() {
 }
 
 #[test]
-fn flags_are_read_where_they_stand() {
+fn authenticator_flags_are_read() {
     let example = Example::named("none.ES256");
     let flags = example.register(&example.registration()).unwrap().flags;
     assert_eq!(
@@ -141,13 +141,13 @@ fn flags_are_read_where_they_stand() {
             backed_up: true
         }
     );
-    let strict = site().judge_registration(
+    let strict = site().check_registration(
         &example.registration(),
         &example.values["create.challenge"],
         true,
     );
     assert_eq!(strict.unwrap_err(), Fault("user not verified"));
-    let strict = site().judge_assertion(
+    let strict = site().check_assertion(
         &example.assertion(),
         &example.values["get.challenge"],
         &example.key(),
@@ -157,13 +157,13 @@ fn flags_are_read_where_they_stand() {
 }
 
 #[test]
-fn what_is_not_asked_for_is_refused() {
+fn responses_for_another_challenge_or_origin_are_refused() {
     let example = Example::named("none.ES256");
     let other = Site::new("example.com", &["https://example.org".to_owned()]);
     let challenge = &example.values["get.challenge"];
     assert_eq!(
         other
-            .judge_assertion(&example.assertion(), challenge, &example.key(), false)
+            .check_assertion(&example.assertion(), challenge, &example.key(), false)
             .unwrap_err(),
         Fault("another site")
     );
@@ -176,13 +176,13 @@ fn what_is_not_asked_for_is_refused() {
     );
     assert_eq!(
         elsewhere
-            .judge_assertion(&example.assertion(), challenge, &example.key(), false)
+            .check_assertion(&example.assertion(), challenge, &example.key(), false)
             .unwrap_err(),
         Fault("another origin")
     );
     assert_eq!(
         site()
-            .judge_assertion(&example.assertion(), &[0; 32], &example.key(), false)
+            .check_assertion(&example.assertion(), &[0; 32], &example.key(), false)
             .unwrap_err(),
         Fault("another challenge")
     );
@@ -193,7 +193,7 @@ fn what_is_not_asked_for_is_refused() {
     };
     assert_eq!(
         site()
-            .judge_assertion(
+            .check_assertion(
                 &swapped,
                 &example.values["create.challenge"],
                 &example.key(),
@@ -214,7 +214,7 @@ fn what_is_not_asked_for_is_refused() {
 
 /// Invalid COSE keys, with a member replaced or added.
 #[test]
-fn keys_are_of_one_form() {
+fn malformed_keys_are_refused() {
     use minicbor::Encoder;
     let good = Example::named("none.ES256").key();
     assert!(key::PublicKey::read(&good).is_ok());
@@ -251,7 +251,7 @@ fn keys_are_of_one_form() {
     let mut off_the_curve = y.clone();
     off_the_curve[31] ^= 1;
     for (what, bytes) in [
-        ("twice a member", build(2, -7, 1, &x, &y, true)),
+        ("a duplicate member", build(2, -7, 1, &x, &y, true)),
         ("another kind", build(1, -7, 1, &x, &y, false)),
         ("another curve", build(2, -7, 2, &x, &y, false)),
         ("another algorithm", build(2, -35, 1, &x, &y, false)),
@@ -260,7 +260,7 @@ fn keys_are_of_one_form() {
         ("no point", build(2, -7, 1, &x, &off_the_curve, false)),
         ("zero", build(2, -7, 1, &[0; 32], &[0; 32], false)),
         ("cut off", good[..76].to_vec()),
-        ("more behind", [good.as_slice(), &[0]].concat()),
+        ("trailing data", [good.as_slice(), &[0]].concat()),
         ("nothing", Vec::new()),
         ("an array", vec![0x80]),
         ("a map without an end", vec![0xbf, 0xff]),
@@ -395,7 +395,7 @@ proptest! {
 
     /// Any bytes are parsed or refused.
     #[test]
-    fn any_bytes_are_answered(bytes: Vec<u8>, cut: prop::sample::Index, insert: Vec<u8>) {
+    fn arbitrary_bytes_cause_no_panic(bytes: Vec<u8>, cut: prop::sample::Index, insert: Vec<u8>) {
         let example = Example::named("none.ES256");
         let mut mixed = example.values["create.attestationObject"].clone();
         let at = cut.index(mixed.len());

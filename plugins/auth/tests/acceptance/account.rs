@@ -8,15 +8,15 @@ use crate::server::{GOOD, Store};
 
 cases!(
     registration_creates_an_account_and_a_session,
-    one_address_is_one_account_however_it_is_spelled,
+    spellings_of_an_address_belong_to_one_account,
     registration_reports_all_problems,
     registration_refuses_server_fields,
     common_and_personal_passwords_are_refused,
     bodies_need_the_json_content_type_and_a_limited_size,
     login_returns_a_token_and_an_http_only_cookie,
-    unknown_accounts_and_wrong_passwords_look_the_same,
+    unknown_accounts_and_wrong_passwords_give_the_same_response,
     a_token_is_accepted_from_three_places,
-    a_public_route_tells_of_a_credential_that_cannot_be_used,
+    a_public_route_reports_an_unusable_credential,
     the_first_credential_of_a_request_counts,
     logout_ends_the_given_session,
     an_expired_token_still_logs_out,
@@ -69,7 +69,7 @@ async fn registration_creates_an_account_and_a_session(store: Store) {
 }
 
 /// An address belongs to one account, in every spelling; dots and tags are significant.
-async fn one_address_is_one_account_however_it_is_spelled(store: Store) {
+async fn spellings_of_an_address_belong_to_one_account(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     for email in [
@@ -90,7 +90,7 @@ async fn one_address_is_one_account_however_it_is_spelled(store: Store) {
     app.register("ab+x@gmail.com").await;
 }
 
-/// All problems are reported.
+/// The response reports all problems of a registration together.
 async fn registration_reports_all_problems(store: Store) {
     let app = store.app().await;
     let empty = app.post("/auth/register", json!({})).await;
@@ -144,7 +144,8 @@ async fn registration_refuses_server_fields(store: Store) {
     .refused(401, "invalid_credentials");
 }
 
-/// Common passwords are refused; there are no rules about kinds of characters.
+/// Common passwords, and passwords that contain the address, are refused. No kinds of characters
+/// are required.
 async fn common_and_personal_passwords_are_refused(store: Store) {
     let app = store.app().await;
     for password in ["password123", "ada.lovelace1"] {
@@ -166,7 +167,7 @@ async fn common_and_personal_passwords_are_refused(store: Store) {
     assert_eq!(reply.status, 201, "{reply:?}");
 }
 
-/// Bodies must be JSON with that content type, and of limited size.
+/// Bodies must have the content type of JSON and a limited size.
 async fn bodies_need_the_json_content_type_and_a_limited_size(store: Store) {
     let app = store.app().await;
     let good = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
@@ -235,7 +236,7 @@ async fn login_returns_a_token_and_an_http_only_cookie(store: Store) {
 }
 
 /// An unknown account and a wrong password give the same response.
-async fn unknown_accounts_and_wrong_passwords_look_the_same(store: Store) {
+async fn unknown_accounts_and_wrong_passwords_give_the_same_response(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     let wrong = app
@@ -253,14 +254,14 @@ async fn unknown_accounts_and_wrong_passwords_look_the_same(store: Store) {
     for reply in [&wrong, &unknown] {
         reply.refused(401, "invalid_credentials");
     }
-    let shown = |reply: &crate::server::Reply| {
+    let comparable = |reply: &crate::server::Reply| {
         let mut body = reply.json();
         body["requestId"] = json!("");
         let mut names: Vec<String> = reply.headers.keys().map(ToString::to_string).collect();
         names.sort();
         (body, names)
     };
-    assert_eq!(shown(&wrong), shown(&unknown));
+    assert_eq!(comparable(&wrong), comparable(&unknown));
 }
 
 /// A token is accepted in three places; without a token, with an invalid or an expired one the
@@ -308,13 +309,13 @@ async fn a_token_is_accepted_from_three_places(store: Store) {
     assert_eq!(expired.header("www-authenticate"), "Bearer");
 }
 
-/// Anyone may read a public route. A caller with an invalid credential is told so, except on routes
+/// Anyone may read a public route. The response reports an invalid credential, except on routes
 /// that return a new one.
-async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) {
+async fn a_public_route_reports_an_unusable_credential(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
     const INVALID: &str = "Bearer error=\"invalid_token\"";
-    let told = async |headers: &[(&str, &str)]| {
+    let reported = async |headers: &[(&str, &str)]| {
         let reply = app.raw("GET", "/notices", headers, "").await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.header("www-authenticate")
@@ -328,9 +329,9 @@ async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) 
         ("x-user-token", &ada.token),
         ("cookie", &cookie),
     ];
-    assert_eq!(told(&[]).await, "");
+    assert_eq!(reported(&[]).await, "");
     for header in good {
-        assert_eq!(told(&[header]).await, "", "{header:?}");
+        assert_eq!(reported(&[header]).await, "", "{header:?}");
     }
     for bad in [
         &[("authorization", "Bearer garbage")][..],
@@ -339,16 +340,16 @@ async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) 
         &[("x-user-token", ""), ("cookie", &cookie)],
         &[("cookie", "__Host-token=a.b.c")],
     ] {
-        assert_eq!(told(bad).await, INVALID, "{bad:?}");
+        assert_eq!(reported(bad).await, INVALID, "{bad:?}");
     }
     assert_eq!(
-        told(&[("authorization", "Basic YTpi")]).await,
+        reported(&[("authorization", "Basic YTpi")]).await,
         "",
-        "another scheme is somebody else's"
+        "credentials of another scheme are ignored"
     );
     app.with(&ada.token, "POST", "/auth/logout", None).await;
     for header in good {
-        assert_eq!(told(&[header]).await, INVALID, "{header:?}");
+        assert_eq!(reported(&[header]).await, INVALID, "{header:?}");
     }
     let body = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
     let login = app
@@ -365,7 +366,7 @@ async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) 
     );
 }
 
-/// The first credential that is present counts, valid or not.
+/// The app uses the first credential place that the request has, even if its credential is invalid.
 async fn the_first_credential_of_a_request_counts(store: Store) {
     let app = store.app().await;
     let (a, b) = (
@@ -404,26 +405,28 @@ async fn the_first_credential_of_a_request_counts(store: Store) {
 async fn logout_ends_the_given_session(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
-    let ok = |reply: crate::server::Reply| {
+    let assert_signed_out = |reply: crate::server::Reply| {
         assert_eq!(
             (reply.status, reply.json()),
             (200, json!({ "ok": true, "message": "You are signed out." }))
         );
     };
     let by_bearer = app.login("ada@example.test").await;
-    ok(app
-        .with(&by_bearer.token, "POST", "/auth/logout", None)
-        .await);
+    assert_signed_out(
+        app.with(&by_bearer.token, "POST", "/auth/logout", None)
+            .await,
+    );
     app.me(&by_bearer.token).await.refused(401, "unauthorized");
     let by_header = app.login("ada@example.test").await;
-    ok(app
-        .raw(
+    assert_signed_out(
+        app.raw(
             "POST",
             "/auth/logout",
             &[("x-user-token", &by_header.token)],
             "",
         )
-        .await);
+        .await,
+    );
     app.me(&by_header.token).await.refused(401, "unauthorized");
     let login = app
         .post(
@@ -454,25 +457,27 @@ async fn logout_ends_the_given_session(store: Store) {
         done.cookie("__Host-token").unwrap().contains("Max-Age=0"),
         "{done:?}"
     );
-    ok(done);
+    assert_signed_out(done);
     app.me(&token).await.refused(401, "unauthorized");
-    ok(app.raw("POST", "/auth/logout", &[], "").await);
-    ok(app
-        .raw(
+    assert_signed_out(app.raw("POST", "/auth/logout", &[], "").await);
+    assert_signed_out(
+        app.raw(
             "POST",
             "/auth/logout",
             &[("authorization", "Bearer garbage")],
             "whatever",
         )
-        .await);
-    ok(app
-        .raw(
+        .await,
+    );
+    assert_signed_out(
+        app.raw(
             "POST",
             "/auth/logout",
             &[("cookie", "__Host-token=garbage")],
             "",
         )
-        .await);
+        .await,
+    );
 }
 
 /// An expired token still ends its session.
@@ -516,9 +521,13 @@ async fn a_profile_is_changed_by_its_owner(store: Store) {
             .matches("auth:user.updated")
             .count()
     };
-    let so_far = changes().await;
+    let before = changes().await;
     let same = patch(json!({})).await;
-    assert_eq!((changes().await, so_far), (3, 3), "nothing has happened");
+    assert_eq!(
+        (changes().await, before),
+        (3, 3),
+        "a change without fields is not audited"
+    );
     assert_eq!(
         (same.status, same.text("displayName")),
         (200, "Ada".to_owned())
@@ -618,8 +627,8 @@ async fn disabled_passwords_remove_their_routes(store: Store) {
     }
 }
 
-/// Ten wrong passwords, for a known or unknown account and in every spelling; then attempts are
-/// refused for a while.
+/// After ten wrong passwords for one identifier, in any spelling, attempts are refused for a while.
+/// Unknown accounts are treated like known ones.
 async fn wrong_passwords_are_limited_alike_for_unknown_accounts(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;

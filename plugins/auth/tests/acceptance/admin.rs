@@ -3,7 +3,7 @@
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
 
-use crate::between::{At, Between};
+use crate::between::{At, PausingStore};
 use crate::cases;
 use crate::email::changing;
 use crate::post::Post;
@@ -13,12 +13,12 @@ cases!(
     a_suspension_by_route_ends_sessions,
     roles_changed_by_route_take_effect,
     every_event_is_audited,
-    administration_is_for_administrators,
+    admin_routes_need_the_role_and_a_recent_step_up,
     accounts_are_listed,
     sessions_are_ended,
-    a_suspension_ends_what_was_mailed,
-    an_admin_role_is_a_role,
-    code_makes_accounts,
+    a_suspension_voids_mailed_links,
+    the_admin_role_must_be_declared,
+    the_service_creates_accounts,
 );
 
 fn administered(auth: Auth) -> Auth {
@@ -39,10 +39,10 @@ async fn send(
 /// All items, read in pages of two.
 async fn pages(app: &Server, who: &SignedIn, path: &str) -> Vec<Json> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
-    let begun = if path.contains('?') { '&' } else { '?' };
+    let separator = if path.contains('?') { '&' } else { '?' };
     loop {
         let page = app
-            .get(&who.token, &format!("{path}{begun}limit=2{cursor}"))
+            .get(&who.token, &format!("{path}{separator}limit=2{cursor}"))
             .await;
         assert_eq!(page.status, 200, "{page:?}");
         let page = page.json();
@@ -153,18 +153,18 @@ async fn a_suspension_by_route_ends_sessions(store: Store) {
 
 /// The last administrator keeps the role, because nobody else could assign it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_administrator_stays_one() {
+async fn the_last_administrator_keeps_the_role() {
     let app = Store::memory().app_with(administered).await;
     let (root, ada) = (
         app.admin("root@x.test").await,
         app.register("ada@x.test").await,
     );
-    let put = async |by: &SignedIn, of: &SignedIn, roles: Json| {
+    let put = async |by: &SignedIn, target: &SignedIn, roles: Json| {
         send(
             &app,
             by,
             "PUT",
-            &format!("/users/{}/roles", of.id),
+            &format!("/users/{}/roles", target.id),
             Some(json!({ "roles": roles })),
         )
         .await
@@ -175,7 +175,7 @@ async fn the_last_administrator_stays_one() {
     assert_eq!(
         put(&root, &ada, json!([])).await.status,
         200,
-        "who is none gives nothing up"
+        "the roles of an account that is not an administrator may be removed"
     );
     assert_eq!(
         app.get(&root.token, "/__test/protected/admin").await.status,
@@ -196,22 +196,25 @@ async fn the_last_administrator_stays_one() {
         statuses.iter().filter(|status| **status == 200).count() == 1,
         "{statuses:?}"
     );
-    let left = [&root, &ada]
+    let statuses_after = [&root, &ada]
         .map(|who| async { app.get(&who.token, "/__test/protected/admin").await.status });
-    let left = futures_util::future::join_all(left).await;
+    let statuses_after = futures_util::future::join_all(statuses_after).await;
     assert_eq!(
-        left.iter().filter(|status| **status == 200).count(),
+        statuses_after
+            .iter()
+            .filter(|status| **status == 200)
+            .count(),
         1,
-        "{left:?}"
+        "{statuses_after:?}"
     );
 }
 
-/// The last administrator cannot delete the account, and two cannot suspend each other
-/// concurrently. An account with an unverified address does not count.
+/// The last administrator cannot delete their own account. If two administrators suspend each other
+/// concurrently, one of them remains. An administrator with an unverified address does not count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_administrator_is_left_who_can_sign_in() {
+async fn an_administrator_who_can_sign_in_remains() {
     let post = Post::default();
-    let (app, between) = Between::app(&Store::memory(), |auth| {
+    let (app, between) = PausingStore::app(&Store::memory(), |auth| {
         administered(changing(auth, &post))
             .configure(|config| config.auth.email_verification.required = true)
     })
@@ -235,8 +238,8 @@ async fn one_administrator_is_left_who_can_sign_in() {
     )
     .await
     .refused(409, "conflict");
-    let leaves = json!({ "password": GOOD });
-    app.send(&root, "DELETE", "/auth/me", leaves.clone())
+    let proof = json!({ "password": GOOD });
+    app.send(&root, "DELETE", "/auth/me", proof.clone())
         .await
         .refused(409, "conflict");
     assert_eq!(
@@ -246,10 +249,17 @@ async fn one_administrator_is_left_who_can_sign_in() {
     app.change(&ada.id, json!({ "emailVerified": true })).await;
     let ada = app.login("ada@x.test").await;
     app.prove(&ada).await;
-    let suspends = async |by: &SignedIn, of: &SignedIn| {
-        send(&app, by, "POST", &format!("/users/{}/suspend", of.id), None).await
+    let suspends = async |by: &SignedIn, target: &SignedIn| {
+        send(
+            &app,
+            by,
+            "POST",
+            &format!("/users/{}/suspend", target.id),
+            None,
+        )
+        .await
     };
-    // Both may start the deletion, and do.
+    // Two administrators suspend each other concurrently.
     app.me(&root.token).await;
     let first = async { assert_eq!(suspends(&ada, &root).await.status, 200) };
     between
@@ -260,13 +270,13 @@ async fn one_administrator_is_left_who_can_sign_in() {
         app.get(&ada.token, "/__test/protected/admin").await.status,
         200
     );
-    app.send(&ada, "DELETE", "/auth/me", leaves.clone())
+    app.send(&ada, "DELETE", "/auth/me", proof.clone())
         .await
         .refused(409, "conflict");
-    // If there is another administrator, anyone may leave.
+    // If there is another administrator, the account may be deleted.
     admin("eve").await;
     assert_eq!(
-        app.send(&ada, "DELETE", "/auth/me", leaves).await.status,
+        app.send(&ada, "DELETE", "/auth/me", proof).await.status,
         202
     );
 }
@@ -307,7 +317,7 @@ async fn roles_changed_by_route_take_effect(store: Store) {
     assert_eq!(
         app.get(&ada.token, "/__test/protected/admin").await.status,
         200,
-        "what is refused changes nothing"
+        "a refused request changes nothing"
     );
     assert_eq!(put(json!([])).await.json(), json!({ "roles": [] }));
     app.get(&ada.token, "/__test/protected/admin")
@@ -387,7 +397,7 @@ async fn every_event_is_audited(store: Store) {
     let mut ids = texts(&own, "id");
     ids.sort();
     ids.dedup();
-    assert_eq!(ids.len(), own.len(), "no row twice");
+    assert_eq!(ids.len(), own.len(), "no row is listed twice");
     let events = texts(&own, "event");
     for event in [
         "auth:user.created",
@@ -418,18 +428,18 @@ async fn every_event_is_audited(store: Store) {
             .any(|row| row["ipAddress"] == "127.0.0.1" && row["outcome"] == "invalid_credentials")
     );
     // A user sees the events of their own account, administrators see all.
-    let of_root = pages(&app, &root, "/auth/activity").await;
+    let root_activity = pages(&app, &root, "/auth/activity").await;
     assert!(
-        of_root
+        root_activity
             .iter()
             .all(|row| !ids.contains(&row["id"].as_str().unwrap().to_owned()))
     );
     app.prove(&root).await;
     let all = pages(&app, &root, "/auth/admin/audit").await;
-    let of_ada = pages(&app, &root, &format!("/auth/admin/audit?userId={}", ada.id)).await;
+    let ada_entries = pages(&app, &root, &format!("/auth/admin/audit?userId={}", ada.id)).await;
     assert_eq!(
-        (of_ada.len(), all.len()),
-        (own.len(), own.len() + of_root.len())
+        (ada_entries.len(), all.len()),
+        (own.len(), own.len() + root_activity.len())
     );
     let failed = pages(&app, &root, "/auth/admin/audit?event=auth:login.failed").await;
     assert_eq!((failed.len(), &failed[0]["userId"]), (1, &json!(ada.id)));
@@ -475,7 +485,7 @@ async fn every_event_is_audited(store: Store) {
         .refused(401, "unauthorized");
 }
 
-async fn administration_is_for_administrators(store: Store) {
+async fn admin_routes_need_the_role_and_a_recent_step_up(store: Store) {
     let app = store.app_with(administered).await;
     let (root, ada) = (
         app.admin("root@x.test").await,
@@ -515,9 +525,9 @@ async fn administration_is_for_administrators(store: Store) {
     assert_eq!(
         app.me(&ada.token).await.status,
         200,
-        "nothing of it happened"
+        "the account is not suspended"
     );
-    // The step-up of an administrator expires; a login alone is no step-up.
+    // The step-up of an administrator expires; a login alone is not a step-up.
     app.advance(301).await;
     let again = app.login("root@x.test").await;
     for (method, path, body) in &routes {
@@ -556,14 +566,14 @@ async fn accounts_are_listed(store: Store) {
             "a@x.test",
             "root@x.test"
         ],
-        "the newest first"
+        "the newest account is listed first"
     );
-    let shown = json!(all).to_string();
+    let text = json!(all).to_string();
     assert!(
-        !shown.contains("argon2")
-            && !shown.contains("appMetadata")
-            && !shown.contains("password_hash"),
-        "{shown}"
+        !text.contains("argon2")
+            && !text.contains("appMetadata")
+            && !text.contains("password_hash"),
+        "{text}"
     );
     let emails = async |query: &str| {
         texts(
@@ -600,16 +610,16 @@ async fn sessions_are_ended(store: Store) {
         .unwrap();
     assert_eq!(list.len(), 3);
     assert!(list.iter().all(|session| session["current"] == false));
-    let of_one = app.me(&one.token).await.text("sessionId");
-    let of_root = app.me(&root.token).await.text("sessionId");
+    let first_session = app.me(&one.token).await.text("sessionId");
+    let root_session = app.me(&root.token).await.text("sessionId");
     let end =
         async |session: &str| send(&app, &root, "DELETE", &format!("{path}/{session}"), None).await;
-    end(&of_root).await.refused(404, "not_found");
+    end(&root_session).await.refused(404, "not_found");
     assert_eq!(
-        end(&of_one).await.json(),
+        end(&first_session).await.json(),
         json!({ "ok": true, "revoked": 1 })
     );
-    end(&of_one).await.refused(404, "not_found");
+    end(&first_session).await.refused(404, "not_found");
     app.me(&one.token).await.refused(401, "unauthorized");
     assert_eq!(app.me(&two.token).await.status, 200);
     assert_eq!(
@@ -627,7 +637,7 @@ async fn sessions_are_ended(store: Store) {
         .refused(404, "not_found");
 }
 
-async fn a_suspension_ends_what_was_mailed(store: Store) {
+async fn a_suspension_voids_mailed_links(store: Store) {
     let post = Post::default();
     let app = store
         .app_with(|auth| {
@@ -686,14 +696,14 @@ async fn a_suspension_ends_what_was_mailed(store: Store) {
         .status,
         200
     );
-    let shut = async || {
+    let suspended_account = async || {
         pages(&app, &root, "/auth/admin/users?suspended=true")
             .await
             .remove(0)
     };
-    let since = shut().await["suspendedAt"].clone();
-    // Suspending it again: the date stays, the owner gets no second mail, and only the reason
-    // changes.
+    let suspended_at = suspended_account().await["suspendedAt"].clone();
+    // A second suspension changes only the reason: the date stays, and the owner gets no second
+    // mail.
     app.advance(60).await;
     app.prove(&root).await;
     for reason in [json!({ "reason": "spam" }), json!({})] {
@@ -711,18 +721,18 @@ async fn a_suspension_ends_what_was_mailed(store: Store) {
         );
         assert_eq!(
             (
-                &shut().await["suspendedAt"],
-                &shut().await["suspendedReason"]
+                &suspended_account().await["suspendedAt"],
+                &suspended_account().await["suspendedReason"]
             ),
-            (&since, &json!("spam"))
+            (&suspended_at, &json!("spam"))
         );
     }
-    let told = pages(&app, &root, &format!("/auth/admin/audit?userId={}", ada.id)).await;
-    let named = |event: &str| told.iter().filter(|row| row["event"] == event).count();
+    let entries = pages(&app, &root, &format!("/auth/admin/audit?userId={}", ada.id)).await;
+    let count_of = |event: &str| entries.iter().filter(|row| row["event"] == event).count();
     assert_eq!(
         (
-            named("auth:account.suspended"),
-            named("auth:account.unsuspended")
+            count_of("auth:account.suspended"),
+            count_of("auth:account.unsuspended")
         ),
         (1, 0)
     );
@@ -755,7 +765,7 @@ async fn a_suspension_ends_what_was_mailed(store: Store) {
         .refused(400, "invalid_token");
 }
 
-async fn an_admin_role_is_a_role(store: Store) {
+async fn the_admin_role_must_be_declared(store: Store) {
     let error = store
         .try_app(|auth| auth.configure(|config| config.auth.admin_role = Some("owner".into())))
         .await;
@@ -766,7 +776,7 @@ async fn an_admin_role_is_a_role(store: Store) {
     );
 }
 
-async fn code_makes_accounts(store: Store) {
+async fn the_service_creates_accounts(store: Store) {
     let app = store.app_with(administered).await;
     let seed = |body: Json| app.post("/__test/users", body);
     let root = json!({ "identifier": " Root@X.test ", "password": GOOD, "roles": ["admin"], "emailVerified": true });

@@ -33,7 +33,7 @@ pub struct Authenticator {
     pub credential_id: Vec<u8>,
     /// The handle that the site gave.
     user_handle: String,
-    /// Grows with each use if it is not zero.
+    /// The signature counter. It grows with each use if it is not zero.
     pub count: u32,
     pub flags: u8,
 }
@@ -53,7 +53,7 @@ pub struct Draft {
     /// The attestation statement in CBOR.
     pub statement: Vec<u8>,
     /// Bytes after the authenticator data.
-    pub more: Vec<u8>,
+    pub trailing: Vec<u8>,
     pub spoil_signature: bool,
 }
 
@@ -187,18 +187,18 @@ impl Authenticator {
             key: self.key(),
             format: "none",
             statement: vec![0xa0],
-            more: Vec::new(),
+            trailing: Vec::new(),
             spoil_signature: false,
         }
     }
 
-    /// Answers registration options.
+    /// Returns the response to registration options.
     pub fn register(&mut self, options: &Json) -> Json {
-        self.register_otherwise(options, |_| {})
+        self.register_changed(options, |_| {})
     }
 
-    /// The same with a change.
-    pub fn register_otherwise(&mut self, options: &Json, change: impl FnOnce(&mut Draft)) -> Json {
+    /// Like [`Authenticator::register`], with a changed response.
+    pub fn register_changed(&mut self, options: &Json, change: impl FnOnce(&mut Draft)) -> Json {
         self.user_handle = options["user"]["id"].as_str().unwrap().into();
         let mut draft = self.draft("webauthn.create", options, self.flags | ATTESTED);
         change(&mut draft);
@@ -250,13 +250,13 @@ impl Authenticator {
         })
     }
 
-    /// Answers assertion options.
+    /// Returns the response to assertion options.
     pub fn assert(&mut self, options: &Json) -> Json {
-        self.assert_otherwise(options, |_| {})
+        self.assert_changed(options, |_| {})
     }
 
-    /// The same with a change.
-    pub fn assert_otherwise(&mut self, options: &Json, change: impl FnOnce(&mut Draft)) -> Json {
+    /// Like [`Authenticator::assert`], with a changed response.
+    pub fn assert_changed(&mut self, options: &Json, change: impl FnOnce(&mut Draft)) -> Json {
         if self.count > 0 {
             self.count += 1;
         }
@@ -296,7 +296,7 @@ impl Draft {
             out.extend(&self.credential_id);
             out.extend(&self.key);
         }
-        out.extend(&self.more);
+        out.extend(&self.trailing);
         out
     }
 }

@@ -19,7 +19,7 @@ use crate::server::{Server, Store};
 #[derive(Clone, Copy)]
 pub struct At {
     pub entity: &'static str,
-    /// Whether it is an insert; otherwise it is any statement.
+    /// Whether only inserts count; otherwise every statement counts.
     pub insert: bool,
     pub nth: usize,
 }
@@ -50,13 +50,13 @@ enum Then {
 
 /// The store that pauses calls.
 #[derive(Default)]
-pub struct Between {
+pub struct PausingStore {
     at: Mutex<Option<(At, Then)>>,
-    waits: Notify,
-    open: Notify,
+    paused: Notify,
+    resume: Notify,
 }
 
-impl Between {
+impl PausingStore {
     /// An app on such a store.
     pub async fn app(store: &Store, change: impl FnOnce(Auth) -> Auth) -> (Server, Arc<Self>) {
         let between = Arc::<Self>::default();
@@ -78,14 +78,14 @@ impl Between {
     ) -> T {
         *self.at.lock().unwrap() = Some((at, Then::Wait));
         let between = async {
-            timeout(Duration::from_secs(30), self.waits.notified())
+            timeout(Duration::from_mins(1), self.paused.notified())
                 .await
-                .expect("the call never came there");
+                .expect("the call never ran this statement");
             let mut other = pin!(other);
             let done = timeout(Duration::from_millis(700), &mut other)
                 .await
                 .is_ok();
-            self.open.notify_one();
+            self.resume.notify_one();
             if !done {
                 other.await;
             }
@@ -106,17 +106,17 @@ impl Between {
     /// The action for a statement, if it is the expected one.
     fn reached(&self, statement: &Statement) -> Option<Then> {
         let mut at = self.at.lock().unwrap();
-        let (looked_for, then) = at.as_mut()?;
-        // A job that reads due records, which calls never do.
+        let (awaited, then) = at.as_mut()?;
+        // Only background jobs read due records in an order; their statements are not counted.
         let is_job = matches!(&statement.plan, Plan::Select { order, .. } if !order.is_empty());
-        let is_it = statement.entity.name == looked_for.entity
-            && (!looked_for.insert || matches!(&statement.plan, Plan::Insert));
-        if is_job || !is_it {
+        let matches = statement.entity.name == awaited.entity
+            && (!awaited.insert || matches!(&statement.plan, Plan::Insert));
+        if is_job || !matches {
             return None;
         }
-        looked_for.nth -= 1;
+        awaited.nth -= 1;
         let then = *then;
-        if looked_for.nth > 0 {
+        if awaited.nth > 0 {
             return None;
         }
         *at = None;
@@ -126,17 +126,17 @@ impl Between {
     async fn pass(&self, then: Option<Then>) -> linchpin::Result<()> {
         match then {
             Some(Then::Wait) => {
-                self.waits.notify_one();
-                self.open.notified().await;
+                self.paused.notify_one();
+                self.resume.notified().await;
                 Ok(())
             }
-            Some(Then::Fail) => Err(Error::unavailable("told to")),
+            Some(Then::Fail) => Err(Error::unavailable("the test makes this statement fail")),
             None => Ok(()),
         }
     }
 }
 
-impl Watch for Arc<Between> {
+impl Watch for Arc<PausingStore> {
     fn run<'a>(
         &'a self,
         store: &'a dyn linchpin::store::Store,
@@ -153,7 +153,7 @@ impl Watch for Arc<Between> {
         }
     }
 
-    fn begun(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
+    fn wrap_transaction(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
         Box::new(Within {
             inner,
             between: Arc::clone(self),
@@ -164,7 +164,7 @@ impl Watch for Arc<Between> {
 /// A transaction of such a store.
 struct Within {
     inner: Box<dyn Transaction>,
-    between: Arc<Between>,
+    between: Arc<PausingStore>,
 }
 
 impl Transaction for Within {
@@ -181,8 +181,8 @@ impl Transaction for Within {
         })
     }
 
-    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, linchpin::Result<()>> {
-        self.inner.take_turn(turn)
+    fn take_advisory_lock(&mut self, key: i64) -> BoxFuture<'_, linchpin::Result<()>> {
+        self.inner.take_advisory_lock(key)
     }
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, linchpin::Result<()>> {

@@ -11,8 +11,11 @@ use crate::testbed::NOTES;
 
 cases! {
     one_store:
-        cookie_requests_need_origin_and_csrf_token, allowed_origins, the_actor_reaches_the_apps_own_routes, guards_by_path_run_before_the_policy, bearer_routes_take_api_credentials, unverified_accounts_are_refused_by_the_guard,
-        what_no_caller_could_pass, transports;
+        cookie_requests_need_origin_and_csrf_token, allowed_origins_may_send_and_read_requests,
+        the_actor_reaches_the_apps_own_routes, guards_by_path_run_before_the_policy,
+        bearer_routes_take_api_credentials, unverified_accounts_are_refused_by_the_guard,
+        policies_that_no_caller_can_pass_are_start_up_errors,
+        each_transport_accepts_sessions_in_one_way;
 }
 
 async fn cookie_requests_need_origin_and_csrf_token(store: Store) {
@@ -69,9 +72,9 @@ async fn cookie_requests_need_origin_and_csrf_token(store: Store) {
     let me = app
         .raw("GET", "/auth/me", &[("cookie", &cookies)], "")
         .await;
-    let fresh = me.cookie_value("csrf_token");
-    assert!(me.status == 200 && fresh != csrf);
-    assert_eq!(create(&fresh, Some(&fresh), ours).await.status, 201);
+    let new_csrf = me.cookie_value("csrf_token");
+    assert!(me.status == 200 && new_csrf != csrf);
+    assert_eq!(create(&new_csrf, Some(&new_csrf), ours).await.status, 201);
     // A page of another origin cannot sign anyone in, with any cookies.
     let body = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
     let login = async |headers: &[(&str, &str)]| {
@@ -97,30 +100,32 @@ async fn cookie_requests_need_origin_and_csrf_token(store: Store) {
 
 /// One list contains the origins whose pages may send cookies, change data with them, and read the
 /// responses.
-async fn allowed_origins(store: Store) {
+async fn allowed_origins_may_send_and_read_requests(store: Store) {
     const SPA: &str = "https://spa.test";
-    let of = |transport| {
+    let with_transport = |transport| {
         move |auth: Auth| {
             auth.transport(transport)
                 .configure(|config| config.security.allowed_origins.push(SPA.to_owned()))
         }
     };
-    let may = |reply: &Reply| {
-        let says = |name: &str, value: &str| {
+    let cors_allows = |reply: &Reply| {
+        let allows = |name: &str, value: &str| {
             reply.header(&format!("access-control-allow-{name}")) == value
         };
-        (says("origin", SPA), says("credentials", "true"))
+        (allows("origin", SPA), allows("credentials", "true"))
     };
-    let asks = [
+    let preflight_headers = [
         ("origin", SPA),
         ("access-control-request-method", "POST"),
         ("access-control-request-headers", "x-csrf-token"),
     ];
-    let app = store.app_with(of(Transport::Both)).await;
+    let app = store.app_with(with_transport(Transport::Both)).await;
     app.register("ada@example.test").await;
-    let preflight = app.any("OPTIONS", "/auth/login", &asks, "").await;
+    let preflight = app
+        .any("OPTIONS", "/auth/login", &preflight_headers, "")
+        .await;
     assert_eq!(
-        (preflight.status, may(&preflight)),
+        (preflight.status, cors_allows(&preflight)),
         (204, (true, true)),
         "{preflight:?}"
     );
@@ -128,17 +133,17 @@ async fn allowed_origins(store: Store) {
         preflight.header("access-control-allow-headers"),
         "x-csrf-token"
     );
-    let typed = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
+    let body = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
     let login = app
         .raw(
             "POST",
             "/auth/login",
             &[("origin", SPA), ("content-type", "application/json")],
-            &typed,
+            &body,
         )
         .await;
     assert_eq!(
-        (login.status, may(&login)),
+        (login.status, cors_allows(&login)),
         (200, (true, true)),
         "{login:?}"
     );
@@ -151,7 +156,11 @@ async fn allowed_origins(store: Store) {
         ("content-type", "application/json"),
     ];
     let made = app.raw("POST", "/notes", &sent, r#"{"text":"hi"}"#).await;
-    assert_eq!((made.status, may(&made)), (201, (true, true)), "{made:?}");
+    assert_eq!(
+        (made.status, cors_allows(&made)),
+        (201, (true, true)),
+        "{made:?}"
+    );
     let foreign = app
         .raw(
             "GET",
@@ -168,10 +177,13 @@ async fn allowed_origins(store: Store) {
         (String::new(), "origin".to_owned())
     );
     app.stop().await;
-    // Without session cookies, no CSRF token is needed.
-    let app = store.app_with(of(Transport::Bearer)).await;
+    // Without session cookies, other origins may not send credentials.
+    let app = store.app_with(with_transport(Transport::Bearer)).await;
     assert_eq!(
-        may(&app.any("OPTIONS", "/auth/login", &asks, "").await),
+        cors_allows(
+            &app.any("OPTIONS", "/auth/login", &preflight_headers, "")
+                .await
+        ),
         (true, false)
     );
 }
@@ -222,7 +234,8 @@ async fn the_actor_reaches_the_apps_own_routes(store: Store) {
         app.raw("GET", "/auth/me", &both, "").await.text("id"),
         ada.id
     );
-    // A cookie that the app ignores has no effect: it may belong to someone else.
+    // If the request has a user's token, the app ignores the session cookie, and sets no CSRF
+    // cookie for its session.
     let eve = app.register("eve@example.test").await;
     let cookie = format!("__Host-token={}", eve.token);
     let mixed = app
@@ -237,9 +250,9 @@ async fn the_actor_reaches_the_apps_own_routes(store: Store) {
         (mixed.text("id"), mixed.cookie("csrf_token")),
         (ada.id.clone(), None)
     );
-    let close = "a-token-of-a-program-of-32-characterz";
+    let similar = "a-token-of-a-program-of-32-characterz";
     assert_eq!(
-        app.get(close, "/__test/actor").await.json()["kind"],
+        app.get(similar, "/__test/actor").await.json()["kind"],
         "anonymous"
     );
 }
@@ -321,7 +334,7 @@ async fn bearer_routes_take_api_credentials(store: Store) {
 }
 
 /// A policy that no caller can pass is a start-up error, which names what is missing.
-async fn what_no_caller_could_pass(store: Store) {
+async fn policies_that_no_caller_can_pass_are_start_up_errors(store: Store) {
     let config = Config::new()
         .signing_secret("a-signing-secret-of-32-characters-or-more")
         .port(0)
@@ -431,8 +444,8 @@ async fn unverified_accounts_are_refused_by_the_guard(store: Store) {
     assert_eq!(app.get(&ada.token, &path).await.status, 200);
 }
 
-/// Each transport accepts sessions in one way only.
-async fn transports(store: Store) {
+/// The transports `Cookie` and `Bearer` return a session in one way only.
+async fn each_transport_accepts_sessions_in_one_way(store: Store) {
     use linchpin_auth::Transport;
     let app = store
         .app_with(|auth| auth.refresh_tokens().transport(Transport::Cookie))

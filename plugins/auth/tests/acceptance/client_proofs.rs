@@ -14,12 +14,14 @@ use crate::server::{GOOD, Store};
 
 cases! {
     every_store:
-        a_passkey_goes_after_a_sign_in, a_passkey_of_an_account_with_factors_does_not,
-        a_password_beside_a_factor, what_a_sign_in_does_not_do;
-    one_store: parameters_of_providers_are_passed_over;
+        a_recent_sign_in_allows_removing_a_passkey,
+        removing_a_passkey_of_an_account_with_factors_needs_proof,
+        a_password_alone_is_no_proof_for_an_account_with_a_factor,
+        a_recent_sign_in_proves_only_removals;
+    one_store: query_parameters_of_the_client_are_not_sent_to_providers;
 }
 
-async fn a_passkey_goes_after_a_sign_in(store: Store) {
+async fn a_recent_sign_in_allows_removing_a_passkey(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let ada = app.register("ada@example.test").await;
     let path = |id: &str| format!("/auth/mfa/webauthn/credentials/{id}");
@@ -31,11 +33,11 @@ async fn a_passkey_goes_after_a_sign_in(store: Store) {
         app.register_passkey(&ada.token, &mut Authenticator::p256())
             .await,
     ];
-    // Without a body, or with a body without a proof.
+    // The request has no body, or a body without a proof.
     app.advance(300).await;
-    let gone = app.with(&ada.token, "DELETE", &path(&ids[0]), None).await;
+    let removed = app.with(&ada.token, "DELETE", &path(&ids[0]), None).await;
     assert_eq!(
-        (gone.status, gone.json()),
+        (removed.status, removed.json()),
         (
             200,
             json!({ "ok": true, "message": "The passkey was removed." })
@@ -61,11 +63,11 @@ async fn a_passkey_goes_after_a_sign_in(store: Store) {
     )
     .await
     .refused(401, "invalid_credentials");
-    let gone = app
+    let removed = app
         .send(&again, "DELETE", "/auth/mfa/webauthn", json!({}))
         .await;
     assert_eq!(
-        (gone.status, gone.json()),
+        (removed.status, removed.json()),
         (
             200,
             json!({ "ok": true, "message": "All passkeys were removed." })
@@ -73,7 +75,7 @@ async fn a_passkey_goes_after_a_sign_in(store: Store) {
     );
 }
 
-async fn a_passkey_of_an_account_with_factors_does_not(store: Store) {
+async fn removing_a_passkey_of_an_account_with_factors_needs_proof(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, with_passkeys).await;
     let ada = app.register("ada@example.test").await;
@@ -101,7 +103,7 @@ async fn a_passkey_of_an_account_with_factors_does_not(store: Store) {
     );
 }
 
-async fn a_password_beside_a_factor(store: Store) {
+async fn a_password_alone_is_no_proof_for_an_account_with_a_factor(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "ada@example.test").await;
@@ -110,8 +112,7 @@ async fn a_password_beside_a_factor(store: Store) {
     delete(json!({ "password": "wrong" }))
         .await
         .refused(401, "invalid_credentials");
-    // The proof works for nothing else: not later, not for another step-up, and not in a session
-    // without a second factor.
+    // The password is not accepted as a step-up, in a session without a second factor, or later.
     let again = json!({ "method": "password", "password": GOOD });
     app.send(&me, "POST", "/auth/step-up", again)
         .await
@@ -122,7 +123,7 @@ async fn a_password_beside_a_factor(store: Store) {
             .await
             .status,
         404,
-        "not mounted"
+        "the route is not mounted"
     );
     app.send(&ada.who, "DELETE", "/auth/me", json!({ "password": GOOD }))
         .await
@@ -131,7 +132,7 @@ async fn a_password_beside_a_factor(store: Store) {
     delete(json!({ "password": GOOD }))
         .await
         .refused(403, "factor_not_allowed");
-    // After a step-up it is sufficient. A wrong proof is still counted.
+    // After a step-up, the password is sufficient. A wrong proof is still counted.
     let proof = json!({ "method": "totp", "code": code_at(&app, &ada.secret, 0) });
     let me = app
         .send(&me, "POST", "/auth/step-up", proof)
@@ -155,8 +156,8 @@ async fn a_password_beside_a_factor(store: Store) {
     );
 }
 
-/// It works only for removing one of several sign-in methods.
-async fn what_a_sign_in_does_not_do(store: Store) {
+/// A recent sign-in is sufficient only to remove one of several sign-in methods.
+async fn a_recent_sign_in_proves_only_removals(store: Store) {
     let post = Post::default();
     let with = |auth: Auth| auth.configure(|config| config.auth.email_verification.enabled = true);
     let app = app_with(&store, &post, with).await;
@@ -185,7 +186,7 @@ async fn what_a_sign_in_does_not_do(store: Store) {
     }
 }
 
-async fn parameters_of_providers_are_passed_over(store: Store) {
+async fn query_parameters_of_the_client_are_not_sent_to_providers(store: Store) {
     let app = store.app_with(|auth| Peer::shared().on(auth)).await;
     let added = "client_id=other&scope=admin&redirect_uri=https%3A%2F%2Fevil.test";
     let reply = app

@@ -16,10 +16,13 @@ use crate::server::{GOOD, Reply, Server, Store};
 
 cases! {
     every_store:
-        concealed_registration_responds_alike, two_passwords_for_an_unproved_address_are_none, a_provider_of_an_unproved_sign_up_is_unlinked,
+        concealed_registrations_have_equal_responses,
+        two_sign_ups_with_an_unproved_address_leave_no_password,
+        a_provider_of_an_unproved_sign_up_is_unlinked,
         a_late_concealed_sign_up_counts_from_its_request,
         a_late_concealed_sign_up_respects_a_proved_address,
-        an_account_with_an_old_proof_keeps_its_password, concealed_refusals_are_alike,
+        an_account_with_an_old_proof_keeps_its_password,
+        refused_concealed_registrations_have_equal_responses,
         an_unproved_account_reveals_nothing_at_sign_in, a_suspended_account_stays_concealed;
     one_store: concealment_needs_verification;
 }
@@ -39,8 +42,8 @@ async fn sign_up(app: &Server, email: &str, password: &str) -> Reply {
     .await
 }
 
-/// The parts of a response that an attacker compares.
-fn seen(reply: &Reply) -> (u16, Vec<(String, String)>, Vec<u8>) {
+/// The parts of a response that an attacker can compare.
+fn comparable(reply: &Reply) -> (u16, Vec<(String, String)>, Vec<u8>) {
     let mut headers: Vec<(String, String)> = reply
         .headers
         .iter()
@@ -57,7 +60,7 @@ fn seen(reply: &Reply) -> (u16, Vec<(String, String)>, Vec<u8>) {
     (reply.status, headers, body)
 }
 
-async fn concealed_registration_responds_alike(store: Store) {
+async fn concealed_registrations_have_equal_responses(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     let new = sign_up(&app, "ada@x.test", GOOD).await;
@@ -71,9 +74,13 @@ async fn concealed_registration_responds_alike(store: Store) {
     );
     let token = post.token("verify_email", 1).await;
     let existing = sign_up(&app, "ADA@x.test", OTHER).await;
-    assert_eq!(seen(&new), seen(&existing), "byte for byte");
+    assert_eq!(
+        comparable(&new),
+        comparable(&existing),
+        "the responses are equal byte for byte"
+    );
     assert_eq!(post.all("existing_account", 1).await[0].to, "ada@x.test");
-    // The token signs in, and works on no other route.
+    // The token signs in, and is refused on other routes.
     app.post("/auth/verify-email", json!({ "token": token }))
         .await
         .refused(400, "invalid_token");
@@ -90,7 +97,7 @@ async fn concealed_registration_responds_alike(store: Store) {
     app.post("/auth/verify-and-login", json!({ "token": token }))
         .await
         .refused(400, "invalid_token");
-    // After she has set a password, sign-ups with another password have no effect.
+    // After the owner has set a password, sign-ups with another password have no effect.
     let me = done.signed_in();
     assert_eq!(
         app.with(
@@ -103,7 +110,10 @@ async fn concealed_registration_responds_alike(store: Store) {
         .status,
         200
     );
-    assert_eq!(seen(&sign_up(&app, "ada@x.test", OTHER).await), seen(&new));
+    assert_eq!(
+        comparable(&sign_up(&app, "ada@x.test", OTHER).await),
+        comparable(&new)
+    );
     post.all("existing_account", 2).await;
     app.login("ada@x.test").await;
     app.post(
@@ -112,11 +122,12 @@ async fn concealed_registration_responds_alike(store: Store) {
     )
     .await
     .refused(401, "invalid_credentials");
-    // Many concurrent sign-ups: one account, one link, and the same response.
+    // Many concurrent sign-ups create one account, mail one link, and get the same response.
     let many =
         futures_util::future::join_all((0..8).map(|_| sign_up(&app, "bob@x.test", GOOD))).await;
     assert!(
-        many.iter().all(|reply| seen(reply) == seen(&new)),
+        many.iter()
+            .all(|reply| comparable(reply) == comparable(&new)),
         "{many:?}"
     );
     post.token("verify_email", 2).await;
@@ -147,23 +158,25 @@ const OTHER: &str = "amber-walrus-17-dune";
 /// If two people sign up with an address before it is verified, neither is known to be its owner.
 /// The password of the first must not work after the owner follows the link, because the owner
 /// believes that their own password is set.
-async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
+async fn two_sign_ups_with_an_unproved_address_leave_no_password(store: Store) {
     let post = Post::default();
-    let few = linchpin_auth::Limit {
+    let two_mails = linchpin_auth::Limit {
         max: 2,
         window_seconds: 3600,
     };
-    let few = |auth: Auth| {
+    let with_limit = |auth: Auth| {
         auth.configure(|config| {
             config
                 .auth
                 .rate_limit
                 .buckets
-                .extend([("strangerMail".to_owned(), few)]);
+                .extend([("strangerMail".to_owned(), two_mails)]);
         })
     };
-    let app = store.app_with(|auth| few(concealed(auth, &post))).await;
-    let neither = async |email: &str| {
+    let app = store
+        .app_with(|auth| with_limit(concealed(auth, &post)))
+        .await;
+    let check_passwords_are_refused = async |email: &str| {
         for password in [GOOD, OTHER] {
             app.post(
                 "/auth/login",
@@ -176,13 +189,13 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
     let thief = sign_up(&app, "ada@x.test", GOOD).await;
     let token = post.token("verify_email", 1).await;
     let owner = sign_up(&app, "ada@x.test", OTHER).await;
-    assert_eq!(seen(&thief), seen(&owner));
+    assert_eq!(comparable(&thief), comparable(&owner));
     post.all("existing_account", 1).await;
     let done = app
         .post("/auth/verify-and-login", json!({ "token": token }))
         .await;
     assert_eq!(done.status, 200, "{done:?}");
-    neither("ada@x.test").await;
+    check_passwords_are_refused("ada@x.test").await;
     let me = done.signed_in();
     assert_eq!(app.me(&me.token).await.json()["hasPassword"], json!(false));
     assert_eq!(
@@ -211,7 +224,7 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
         .status,
         200
     );
-    // The same if someone has used up the mails to her mailbox.
+    // The result is the same if another person has used up the mails to the owner's mailbox.
     let moving = json!({ "email": "bob@x.test", "password": OTHER });
     assert_eq!(
         app.with(&me.token, "POST", "/auth/change-email", Some(moving))
@@ -232,7 +245,7 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
             .status,
         200
     );
-    neither("bob@x.test").await;
+    check_passwords_are_refused("bob@x.test").await;
 }
 
 /// A provider that was linked before the address was verified is unlinked when the owner verifies
@@ -261,33 +274,34 @@ async fn a_provider_of_an_unproved_sign_up_is_unlinked(store: Store) {
     );
 }
 
-/// A mailer that delays mail to one address, and so the outbox.
+/// A mailer that delays mail to one address, and so the whole outbox.
 #[derive(Clone)]
 struct Slow {
     post: Post,
-    waits: Arc<Semaphore>,
-    goes_on: Arc<Semaphore>,
+    delayed: Arc<Semaphore>,
+    release: Arc<Semaphore>,
 }
 
 impl Mailer for Slow {
     fn send(&self, mail: Mail) -> BoxFuture<'_, linchpin::Result<()>> {
         Box::pin(async move {
             if mail.to == "slow@x.test" {
-                self.waits.add_permits(1);
-                drop(self.goes_on.acquire().await);
+                self.delayed.add_permits(1);
+                drop(self.release.acquire().await);
             }
             self.post.send(mail).await
         })
     }
 }
 
-/// A sign-up counts from its request, even if the outbox is late.
+/// The time of a sign-up is the time of its request, even if the outbox processes it later. If the
+/// address was not verified at that time, the account loses its password and its sessions.
 async fn a_late_concealed_sign_up_counts_from_its_request(store: Store) {
     let post = Post::default();
     let slow = Slow {
         post: post.clone(),
-        waits: Arc::new(Semaphore::new(0)),
-        goes_on: Arc::new(Semaphore::new(0)),
+        delayed: Arc::new(Semaphore::new(0)),
+        release: Arc::new(Semaphore::new(0)),
     };
     let mailer = slow.clone();
     let app = store
@@ -298,7 +312,7 @@ async fn a_late_concealed_sign_up_counts_from_its_request(store: Store) {
     sign_up(&app, "ada@x.test", GOOD).await;
     let token = post.token("verify_email", 1).await;
     sign_up(&app, "slow@x.test", GOOD).await;
-    slow.waits.acquire().await.unwrap().forget();
+    slow.delayed.acquire().await.unwrap().forget();
     app.advance(1).await;
     sign_up(&app, "ada@x.test", OTHER).await;
     app.advance(1).await;
@@ -306,8 +320,12 @@ async fn a_late_concealed_sign_up_counts_from_its_request(store: Store) {
         .post("/auth/verify-and-login", json!({ "token": token }))
         .await;
     assert_eq!(done.status, 200, "{done:?}");
-    assert_eq!(post.count("existing_account"), 0, "it is not done yet");
-    slow.goes_on.add_permits(1);
+    assert_eq!(
+        post.count("existing_account"),
+        0,
+        "the outbox has not processed the sign-up yet"
+    );
+    slow.release.add_permits(1);
     post.all("existing_account", 1).await;
     for password in [GOOD, OTHER] {
         app.post(
@@ -327,8 +345,8 @@ async fn a_late_concealed_sign_up_respects_a_proved_address(store: Store) {
     let post = Post::default();
     let slow = Slow {
         post: post.clone(),
-        waits: Arc::new(Semaphore::new(0)),
-        goes_on: Arc::new(Semaphore::new(0)),
+        delayed: Arc::new(Semaphore::new(0)),
+        release: Arc::new(Semaphore::new(0)),
     };
     let mailer = slow.clone();
     let app = store
@@ -354,7 +372,7 @@ async fn a_late_concealed_sign_up_respects_a_proved_address(store: Store) {
     assert_eq!(asked.status, 202, "{asked:?}");
     let token = post.token("verify_new_email", 1).await;
     sign_up(&app, "slow@x.test", GOOD).await;
-    slow.waits.acquire().await.unwrap().forget();
+    slow.delayed.acquire().await.unwrap().forget();
     sign_up(&app, "new@x.test", OTHER).await;
     app.advance(1).await;
     assert_eq!(
@@ -363,8 +381,12 @@ async fn a_late_concealed_sign_up_respects_a_proved_address(store: Store) {
             .status,
         200
     );
-    assert_eq!(post.count("existing_account"), 0, "it is not done yet");
-    slow.goes_on.add_permits(1);
+    assert_eq!(
+        post.count("existing_account"),
+        0,
+        "the outbox has not processed the sign-up yet"
+    );
+    slow.release.add_permits(1);
     post.all("existing_account", 1).await;
     assert_eq!(app.me(&ada.token).await.status, 200);
     assert_eq!(
@@ -422,7 +444,7 @@ impl AuthHooks for Refusing {
     }
 }
 
-async fn concealed_refusals_are_alike(store: Store) {
+async fn refused_concealed_registrations_have_equal_responses(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     sign_up(&app, "ada@x.test", GOOD).await;
@@ -431,7 +453,10 @@ async fn concealed_refusals_are_alike(store: Store) {
             sign_up(&app, "ada@x.test", password).await,
             sign_up(&app, "eve@x.test", password).await,
         );
-        assert_eq!((known.status, seen(&known)), (400, seen(&unknown)));
+        assert_eq!(
+            (known.status, comparable(&known)),
+            (400, comparable(&unknown))
+        );
     }
     app.stop().await;
     let app = store
@@ -442,7 +467,7 @@ async fn concealed_refusals_are_alike(store: Store) {
         sign_up(&app, "eve@x.test", GOOD).await,
     );
     known.refused(400, "hook_rejected");
-    assert_eq!(seen(&known), seen(&unknown));
+    assert_eq!(comparable(&known), comparable(&unknown));
 }
 
 // Signing in with the password of the sign-up reveals nothing either.
@@ -456,7 +481,7 @@ async fn an_unproved_account_reveals_nothing_at_sign_in(store: Store) {
     let mut answers = Vec::new();
     for email in ["known@x.test", "new@x.test"] {
         sign_up(&app, email, GOOD).await;
-        answers.push(seen(
+        answers.push(comparable(
             &app.post("/auth/login", json!({ "email": email, "password": GOOD }))
                 .await,
         ));

@@ -19,12 +19,14 @@ use crate::server::{GOOD, Reply, Server, Store};
 
 cases! {
     every_store:
-        a_sign_in_overtaken_by_a_reset, a_sign_in_overtaken_by_a_suspension,
-        a_sign_in_overtaken_by_a_second_factor, what_a_session_asked_for_ends_with_it,
-        a_new_address_overtaken_by_a_reset, a_new_address_asked_for_before_a_reset,
-        a_reset_that_proves_the_mailbox_begins_anew, guesses_from_a_known_device_are_bounded,
-        forged_refresh_tokens_count_for_nobody;
-    one_store: pages_of_others_clear_no_cookies;
+        a_sign_in_during_a_reset_is_refused, a_sign_in_during_a_suspension_is_refused,
+        a_sign_in_during_the_set_up_of_a_factor_is_refused,
+        calls_of_a_session_that_ends_meanwhile_have_no_effect,
+        an_email_change_during_a_reset_is_refused, a_reset_voids_a_pending_email_change,
+        a_reset_that_first_proves_a_mailbox_resets_the_account,
+        guesses_from_a_known_device_are_bounded,
+        forged_refresh_tokens_count_against_no_account;
+    one_store: pages_of_other_origins_clear_no_cookies;
 }
 
 const NEW: &str = "amber-walrus-17-dune";
@@ -32,9 +34,9 @@ const NEW: &str = "amber-walrus-17-dune";
 /// Pauses sign-ins, password changes and deletions between the read of the account and the effect.
 #[derive(Clone, Default)]
 pub struct Gate {
-    shut: Arc<AtomicBool>,
-    waits: Arc<Notify>,
-    open: Arc<Notify>,
+    armed: Arc<AtomicBool>,
+    paused: Arc<Notify>,
+    resume: Arc<Notify>,
 }
 
 impl AuthHooks for Gate {
@@ -69,31 +71,31 @@ impl AuthHooks for Gate {
 }
 
 impl Gate {
-    /// Runs something else while a call is paused at its hook.
-    pub async fn held(
+    /// Runs `other` while `call` is paused at its hook.
+    pub async fn while_paused(
         &self,
         call: impl Future<Output = Reply>,
         other: impl Future<Output = ()>,
     ) -> Reply {
-        self.shut.store(true, Ordering::SeqCst);
+        self.armed.store(true, Ordering::SeqCst);
         let between = async {
-            self.waits.notified().await;
+            self.paused.notified().await;
             other.await;
-            self.open.notify_one();
+            self.resume.notify_one();
         };
         futures_util::future::join(call, between).await.0
     }
 
     async fn pass(&self) {
-        if self.shut.swap(false, Ordering::SeqCst) {
-            self.waits.notify_one();
-            self.open.notified().await;
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.paused.notify_one();
+            self.resume.notified().await;
         }
     }
 
-    /// Runs something else while a sign-in with the correct password is paused.
+    /// Runs `other` while a sign-in with the correct password is paused.
     async fn meanwhile(&self, app: &Server, other: impl Future<Output = ()>) -> Reply {
-        self.held(
+        self.while_paused(
             app.post(
                 "/auth/login",
                 json!({ "email": "ada@x.test", "password": GOOD }),
@@ -104,14 +106,14 @@ impl Gate {
     }
 }
 
-async fn a_sign_in_overtaken_by_a_second_factor(store: Store) {
+async fn a_sign_in_during_the_set_up_of_a_factor_is_refused(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
     let app = crate::factor::app_with(&store, &post, |auth| auth.hooks(gate.clone())).await;
     let ada = app.register("ada@x.test").await;
-    let enrols = async {
+    let enrolment = async {
         crate::factor::enrol(&app, &ada).await;
     };
-    gate.meanwhile(&app, enrols)
+    gate.meanwhile(&app, enrolment)
         .await
         .refused(401, "invalid_credentials");
     app.challenged("ada@x.test").await;
@@ -119,7 +121,7 @@ async fn a_sign_in_overtaken_by_a_second_factor(store: Store) {
 }
 
 /// A call whose session ends while a hook runs has no effect.
-async fn what_a_session_asked_for_ends_with_it(store: Store) {
+async fn calls_of_a_session_that_ends_meanwhile_have_no_effect(store: Store) {
     let gate = Gate::default();
     let app = store.app_with(|auth| auth.hooks(gate.clone())).await;
     let ada = app.register("ada@x.test").await;
@@ -133,7 +135,7 @@ async fn what_a_session_asked_for_ends_with_it(store: Store) {
     };
     let thief = app.login("ada@x.test").await;
     let body = json!({ "currentPassword": GOOD, "password": NEW });
-    gate.held(
+    gate.while_paused(
         app.with(&thief.token, "POST", "/auth/set-password", Some(body)),
         ends(),
     )
@@ -141,7 +143,7 @@ async fn what_a_session_asked_for_ends_with_it(store: Store) {
     .refused(401, "unauthorized");
     let thief = app.login("ada@x.test").await;
     let body = json!({ "password": GOOD });
-    gate.held(
+    gate.while_paused(
         app.with(&thief.token, "DELETE", "/auth/me", Some(body)),
         ends(),
     )
@@ -154,11 +156,11 @@ async fn what_a_session_asked_for_ends_with_it(store: Store) {
     );
 }
 
-/// A password of another system, with a verifier that takes as long as the test says.
+/// A verifier of imported hashes that is paused while `blocked` is set.
 #[derive(Clone, Default)]
 struct Slow {
-    shut: Arc<AtomicBool>,
-    waits: Arc<Notify>,
+    blocked: Arc<AtomicBool>,
+    paused: Arc<Notify>,
 }
 
 impl LegacyVerifier for Slow {
@@ -167,9 +169,9 @@ impl LegacyVerifier for Slow {
     }
 
     fn verify(&self, password: &str, _: &str) -> bool {
-        if self.shut.load(Ordering::SeqCst) {
-            self.waits.notify_one();
-            while self.shut.load(Ordering::SeqCst) {
+        if self.blocked.load(Ordering::SeqCst) {
+            self.paused.notify_one();
+            while self.blocked.load(Ordering::SeqCst) {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
         }
@@ -178,7 +180,7 @@ impl LegacyVerifier for Slow {
 }
 
 /// The proof was valid when it was checked; in the meantime the password was reset.
-async fn a_new_address_overtaken_by_a_reset(store: Store) {
+async fn an_email_change_during_a_reset_is_refused(store: Store) {
     let (slow, post) = (Slow::default(), Post::default());
     let verifier = Arc::new(slow.clone());
     let app = store
@@ -211,7 +213,7 @@ async fn a_new_address_overtaken_by_a_reset(store: Store) {
     app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
         .await;
     let token = post.token("password_reset", 1).await;
-    slow.shut.store(true, Ordering::SeqCst);
+    slow.blocked.store(true, Ordering::SeqCst);
     let asked = app.with(
         &thief.token,
         "POST",
@@ -219,14 +221,14 @@ async fn a_new_address_overtaken_by_a_reset(store: Store) {
         Some(json!({ "email": "thief@x.test", "password": GOOD })),
     );
     let meanwhile = async {
-        slow.waits.notified().await;
+        slow.paused.notified().await;
         let reset = app
             .post(
                 "/auth/reset-password",
                 json!({ "token": token, "password": NEW }),
             )
             .await;
-        slow.shut.store(false, Ordering::SeqCst);
+        slow.blocked.store(false, Ordering::SeqCst);
         assert_eq!(reset.status, 200, "{reset:?}");
     };
     let (refused, ()) = futures_util::future::join(asked, meanwhile).await;
@@ -240,7 +242,7 @@ async fn a_new_address_overtaken_by_a_reset(store: Store) {
 
 /// The first verification of a mailbox removes other sign-in methods that were added before: here a
 /// passkey.
-async fn a_reset_that_proves_the_mailbox_begins_anew(store: Store) {
+async fn a_reset_that_first_proves_a_mailbox_resets_the_account(store: Store) {
     let post = Post::default();
     let app = store
         .app_with(|auth| {
@@ -271,7 +273,7 @@ async fn a_reset_that_proves_the_mailbox_begins_anew(store: Store) {
         .refused(401, "webauthn_failed");
 }
 
-/// Guesses from a device that was signed in from before have a bound as well: one of their own.
+/// Guesses from a recognised device have a separate limit.
 async fn guesses_from_a_known_device_are_bounded(store: Store) {
     let post = Post::default();
     let app = crate::factor::app(&store, &post).await;
@@ -301,7 +303,7 @@ async fn guesses_from_a_known_device_are_bounded(store: Store) {
         .await
         .refused(429, "rate_limited");
     post.all("mfa_under_attack", 1).await;
-    // Nobody else is kept out by that.
+    // A device without a token can still sign in.
     app.advance(30).await;
     let token = app.challenged("ada@x.test").await;
     assert_eq!(
@@ -312,14 +314,14 @@ async fn guesses_from_a_known_device_are_bounded(store: Store) {
     );
 }
 
-/// How many sessions there are, as their owner sees it.
+/// The number of sessions in the list of their owner.
 async fn sessions(app: &Server, token: &str) -> usize {
     app.get(token, "/auth/sessions").await.json()["sessions"]
         .as_array()
         .map_or(0, Vec::len)
 }
 
-async fn a_sign_in_overtaken_by_a_reset(store: Store) {
+async fn a_sign_in_during_a_reset_is_refused(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
     let app = store
         .app_with(|auth| post.on(auth).hooks(gate.clone()))
@@ -350,22 +352,22 @@ async fn a_sign_in_overtaken_by_a_reset(store: Store) {
     assert_eq!(sessions(&app, &owner.token).await, 1);
 }
 
-async fn a_sign_in_overtaken_by_a_suspension(store: Store) {
+async fn a_sign_in_during_a_suspension_is_refused(store: Store) {
     let gate = Gate::default();
     let app = store.app_with(|auth| auth.hooks(gate.clone())).await;
     let ada = app.register("ada@x.test").await;
-    let shut = async {
+    let suspension = async {
         app.change(&ada.id, json!({ "suspended": true })).await;
         app.change(&ada.id, json!({ "suspended": false })).await;
     };
-    gate.meanwhile(&app, shut)
+    gate.meanwhile(&app, suspension)
         .await
         .refused(401, "invalid_credentials");
     let again = app.login("ada@x.test").await;
     assert_eq!(sessions(&app, &again.token).await, 1);
 }
 
-async fn a_new_address_asked_for_before_a_reset(store: Store) {
+async fn a_reset_voids_a_pending_email_change(store: Store) {
     let post = Post::default();
     let app = store
         .app_with(|auth| {
@@ -381,7 +383,7 @@ async fn a_new_address_asked_for_before_a_reset(store: Store) {
             .status,
         202
     );
-    let taken = post.token("verify_new_email", 1).await;
+    let change_token = post.token("verify_new_email", 1).await;
     app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
         .await;
     let token = post.token("password_reset", 1).await;
@@ -394,12 +396,12 @@ async fn a_new_address_asked_for_before_a_reset(store: Store) {
         .status,
         200
     );
-    app.post("/auth/verify-email", json!({ "token": taken }))
+    app.post("/auth/verify-email", json!({ "token": change_token }))
         .await
         .refused(400, "invalid_token");
 }
 
-async fn pages_of_others_clear_no_cookies(store: Store) {
+async fn pages_of_other_origins_clear_no_cookies(store: Store) {
     let app = store
         .app_with(|auth| auth.configure(|config| config.auth.refresh.enabled = true))
         .await;
@@ -409,7 +411,7 @@ async fn pages_of_others_clear_no_cookies(store: Store) {
             ("sec-fetch-site", "cross-site", false),
             ("sec-fetch-site", "same-origin", true),
         ] {
-            // A form of another page brings no cookies that are for this site alone.
+            // A form on a page of another site sends no `SameSite` cookies.
             let reply = app.raw("POST", path, &[(header, value)], "").await;
             assert_eq!(
                 (reply.status, reply.headers.contains_key("set-cookie")),
@@ -420,7 +422,7 @@ async fn pages_of_others_clear_no_cookies(store: Store) {
     }
 }
 
-async fn forged_refresh_tokens_count_for_nobody(store: Store) {
+async fn forged_refresh_tokens_count_against_no_account(store: Store) {
     let app = store
         .app_with(|auth| auth.configure(|config| config.auth.refresh.enabled = true))
         .await;

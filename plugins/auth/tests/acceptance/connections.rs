@@ -10,18 +10,18 @@ use linchpin::{BoxFuture, Plugin, PostCx, Result};
 use serde_json::json;
 
 use crate::cases;
-use crate::processes::{Wire, cached};
+use crate::processes::{TestBus, with_cache};
 use crate::server::{Server, Store};
 
 cases! {
-    every_store: a_change_of_an_account_is_told_and_seen, a_session_that_has_ended_is_no_longer_good;
+    every_store: a_changed_account_is_published_and_reread, an_ended_session_is_no_longer_valid;
     one_store:
-        a_change_in_another_process_is_told_by_the_bus,
-        a_check_keeps_no_idle_session_alive,
-        the_first_place_of_a_request_counts;
+        the_bus_publishes_changes_of_other_processes,
+        a_check_does_not_extend_an_idle_session,
+        the_first_credential_place_of_a_request_is_used;
 }
 
-/// Takes the check of credentials, as a plugin with sockets does.
+/// A plugin that stores the app's [`Credentials`], like a plugin with sockets.
 #[derive(Clone, Default)]
 struct Sockets(Arc<OnceLock<Arc<dyn Credentials>>>);
 
@@ -37,28 +37,28 @@ impl Plugin for Sockets {
     }
 }
 
-async fn started(
+async fn start(
     store: &Store,
     change: impl FnOnce(linchpin_auth::Auth) -> linchpin_auth::Auth,
 ) -> (Server, Arc<dyn Credentials>) {
     let sockets = Sockets::default();
-    let app = store.beside(sockets.clone(), change).await;
+    let app = store.with_plugin(sockets.clone(), change).await;
     let credentials = sockets.0.get().cloned().unwrap();
     (app, credentials)
 }
 
-async fn a_change_of_an_account_is_told_and_seen(store: Store) {
-    let (app, credentials) = started(&store, |auth| auth).await;
+async fn a_changed_account_is_published_and_reread(store: Store) {
+    let (app, credentials) = start(&store, |auth| auth).await;
     let (ada, bob) = (
         app.register("ada@x.test").await,
         app.register("bob@x.test").await,
     );
     let mut changes = credentials.changes();
     let first = credentials.of_token(&ada.token).await.unwrap().unwrap();
-    let of_bob = credentials.of_token(&bob.token).await.unwrap().unwrap();
+    let bob_credential = credentials.of_token(&bob.token).await.unwrap().unwrap();
     assert_eq!(first.actor.id.as_deref(), Some(&*ada.id));
     assert!(first.actor.session_id.is_some() && first.expires_at.is_some());
-    assert!(!first.is_of_same_caller(&of_bob));
+    assert!(!first.is_of_same_caller(&bob_credential));
     let same = credentials
         .again(&first, CredentialUse::Activity)
         .await
@@ -93,20 +93,22 @@ async fn a_change_of_an_account_is_told_and_seen(store: Store) {
         assert!(ended.unwrap().is_none());
     }
     assert!(credentials.of_token(&ada.token).await.unwrap().is_none());
-    let others = credentials.again(&of_bob, CredentialUse::Activity).await;
+    let others = credentials
+        .again(&bob_credential, CredentialUse::Activity)
+        .await;
     assert!(
         others.unwrap().is_some(),
-        "another account is not concerned"
+        "the session of another account stays valid"
     );
 }
 
-async fn a_session_that_has_ended_is_no_longer_good(store: Store) {
-    let (app, credentials) = started(&store, linchpin_auth::Auth::refresh_tokens).await;
+async fn an_ended_session_is_no_longer_valid(store: Store) {
+    let (app, credentials) = start(&store, linchpin_auth::Auth::refresh_tokens).await;
     let ada = app.register("ada@x.test").await;
-    let elsewhere = app.login("ada@x.test").await;
+    let other_login = app.login("ada@x.test").await;
     let one = credentials.of_token(&ada.token).await.unwrap().unwrap();
     let other = credentials
-        .of_token(&elsewhere.token)
+        .of_token(&other_login.token)
         .await
         .unwrap()
         .unwrap();
@@ -115,8 +117,8 @@ async fn a_session_that_has_ended_is_no_longer_good(store: Store) {
     let left = one.expires_at.unwrap().millis() / 1000 - app.now_seconds();
     app.advance(left + 60).await;
     assert!(credentials.of_token(&ada.token).await.unwrap().is_none());
-    let stands = credentials.again(&one, CredentialUse::Check).await.unwrap();
-    assert!(stands.is_some_and(|again| again.expires_at == one.expires_at));
+    let still_valid = credentials.again(&one, CredentialUse::Check).await.unwrap();
+    assert!(still_valid.is_some_and(|again| again.expires_at == one.expires_at));
 
     let renewed = app
         .post("/auth/refresh", json!({ "refreshToken": ada.refresh }))
@@ -135,16 +137,19 @@ async fn a_session_that_has_ended_is_no_longer_good(store: Store) {
         let again = credentials.again(ended, CredentialUse::Check).await;
         assert!(again.unwrap().is_none());
     }
-    let stands = credentials.again(&other, CredentialUse::Check).await;
-    assert!(stands.unwrap().is_some(), "the other session stands");
+    let still_valid = credentials.again(&other, CredentialUse::Check).await;
+    assert!(
+        still_valid.unwrap().is_some(),
+        "the other session stays valid"
+    );
 }
 
-async fn a_change_in_another_process_is_told_by_the_bus(store: Store) {
-    let wire = Wire::new();
-    let on_the_wire = |auth| cached(auth, Some(Arc::new(wire.clone())));
-    let one = store.app_with(on_the_wire).await;
-    let (_two, credentials) = started(&store, on_the_wire).await;
-    wire.connects(2).await;
+async fn the_bus_publishes_changes_of_other_processes(store: Store) {
+    let test_bus = TestBus::new();
+    let with_bus = |auth| with_cache(auth, Some(Arc::new(test_bus.clone())));
+    let one = store.app_with(with_bus).await;
+    let (_two, credentials) = start(&store, with_bus).await;
+    test_bus.wait_for_listeners(2).await;
     let ada = one.register("ada@x.test").await;
     let first = credentials.of_token(&ada.token).await.unwrap().unwrap();
     let mut changes = credentials.changes();
@@ -158,28 +163,28 @@ async fn a_change_in_another_process_is_told_by_the_bus(store: Store) {
     assert!(ended.unwrap().is_none());
 }
 
-async fn a_check_keeps_no_idle_session_alive(store: Store) {
-    let (app, credentials) = started(&store, |auth| {
+async fn a_check_does_not_extend_an_idle_session(store: Store) {
+    let (app, credentials) = start(&store, |auth| {
         auth.configure(|config| config.auth.session.idle_seconds = 60)
     })
     .await;
-    for (used, stands) in [
+    for (used, still_valid) in [
         (CredentialUse::Check, false),
         (CredentialUse::Activity, true),
     ] {
-        let email = format!("{stands}@x.test");
+        let email = format!("{still_valid}@x.test");
         let who = app.register(&email).await;
         let first = credentials.of_token(&who.token).await.unwrap().unwrap();
         app.advance(40).await;
         assert!(credentials.again(&first, used).await.unwrap().is_some());
         app.advance(40).await;
         let later = credentials.again(&first, CredentialUse::Check).await;
-        assert_eq!(later.unwrap().is_some(), stands, "{used:?}");
+        assert_eq!(later.unwrap().is_some(), still_valid, "{used:?}");
     }
 }
 
-async fn the_first_place_of_a_request_counts(store: Store) {
-    let (app, credentials) = started(&store, |auth| auth).await;
+async fn the_first_credential_place_of_a_request_is_used(store: Store) {
+    let (app, credentials) = start(&store, |auth| auth).await;
     let ada = app.register("ada@x.test").await;
     let good = format!("Bearer {}", ada.token);
     let cookie = format!("__Host-token={}", ada.token);
@@ -218,7 +223,7 @@ async fn the_first_place_of_a_request_counts(store: Store) {
         let found = credentials.of_headers(&headers).await.unwrap();
         assert_eq!(found.is_some(), is_good, "{sent:?}");
     }
-    // The credential of a program has no end.
+    // The credential of a program does not expire.
     let program = credentials
         .of_token("what-removes-the-notes-of-this-testbed")
         .await

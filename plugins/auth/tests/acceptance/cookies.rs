@@ -10,7 +10,9 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store, claims};
 use crate::visitor::Visitor;
 
 cases! {
-    one_store: of_a_domain, below_a_path, a_planted_session_is_nobodys;
+    one_store:
+        cookies_of_a_domain_have_their_attributes, cookies_of_a_path_have_their_attributes,
+        a_planted_session_is_not_reused_at_sign_in;
 }
 
 /// The attributes of a cookie, in order.
@@ -37,7 +39,7 @@ async fn login(app: &Server) -> Reply {
 }
 
 /// Checks each cookie of a session, when it is set and when it is cleared.
-async fn set_and_cleared(app: &Server, cookies: &[(&str, &[&str])]) -> SignedIn {
+async fn check_attributes(app: &Server, cookies: &[(&str, &[&str])]) -> SignedIn {
     app.register("ada@x.test").await;
     let set = login(app).await;
     let who = set.signed_in();
@@ -64,7 +66,7 @@ async fn set_and_cleared(app: &Server, cookies: &[(&str, &[&str])]) -> SignedIn 
     login(app).await.signed_in()
 }
 
-async fn reads(app: &Server, name: &str, token: &str) -> bool {
+async fn accepts_cookie(app: &Server, name: &str, token: &str) -> bool {
     app.raw(
         "GET",
         "/auth/me",
@@ -76,13 +78,13 @@ async fn reads(app: &Server, name: &str, token: &str) -> bool {
         == 200
 }
 
-async fn of_a_domain(store: Store) {
+async fn cookies_of_a_domain_have_their_attributes(store: Store) {
     let shared = |auth: Auth| {
         auth.refresh_tokens()
             .configure(|config| config.auth.cookies.domain = Some("me.test".into()))
     };
     let app = store.app_with(shared).await;
-    let ada = set_and_cleared(
+    let ada = check_attributes(
         &app,
         &[
             (
@@ -127,9 +129,9 @@ async fn of_a_domain(store: Store) {
         ],
     )
     .await;
-    assert!(reads(&app, "__Secure-token", &ada.token).await);
+    assert!(accepts_cookie(&app, "__Secure-token", &ada.token).await);
     for name in ["__Host-token", "token", "__secure-token", "__Secure-Token"] {
-        assert!(!reads(&app, name, &ada.token).await, "{name}");
+        assert!(!accepts_cookie(&app, name, &ada.token).await, "{name}");
     }
     // Another host of the domain renews the session.
     let set = login(&app).await;
@@ -137,12 +139,12 @@ async fn of_a_domain(store: Store) {
         set.cookie_value("__Secure-refresh_token"),
         set.cookie_value("csrf_token"),
     );
-    let (held, origin) = (
+    let (cookies, origin) = (
         format!("__Secure-refresh_token={refresh}; csrf_token={csrf}"),
         format!("http://{}", app.host()),
     );
     let headers = [
-        ("cookie", held.as_str()),
+        ("cookie", cookies.as_str()),
         ("x-csrf-token", &csrf),
         ("origin", &origin),
         ("sec-fetch-site", "same-origin"),
@@ -158,13 +160,13 @@ async fn of_a_domain(store: Store) {
     );
 }
 
-async fn below_a_path(store: Store) {
-    let below = |auth: Auth| {
+async fn cookies_of_a_path_have_their_attributes(store: Store) {
+    let with_path = |auth: Auth| {
         auth.refresh_tokens()
             .configure(|config| config.auth.cookies.path = "/app".into())
     };
-    let app = store.app_with(below).await;
-    let ada = set_and_cleared(
+    let app = store.app_with(with_path).await;
+    let ada = check_attributes(
         &app,
         &[
             (
@@ -187,29 +189,29 @@ async fn below_a_path(store: Store) {
         ],
     )
     .await;
-    assert!(reads(&app, "__Secure-token", &ada.token).await);
+    assert!(accepts_cookie(&app, "__Secure-token", &ada.token).await);
     for name in ["__Host-token", "token"] {
-        assert!(!reads(&app, name, &ada.token).await, "{name}");
+        assert!(!accepts_cookie(&app, name, &ada.token).await, "{name}");
     }
 }
 
 /// A sign-in always creates a new session, whatever cookies were planted in the browser.
-async fn a_planted_session_is_nobodys(store: Store) {
+async fn a_planted_session_is_not_reused_at_sign_in(store: Store) {
     let post = Post::default();
     let app = crate::factor::app(&store, &post).await;
-    let bait = app
+    let attacker = app
         .post(
             "/auth/register",
             json!({ "email": "eve@x.test", "password": GOOD }),
         )
         .await;
-    let (eve, planted) = (bait.signed_in(), bait.cookie_value("csrf_token"));
-    let hers = app.me(&eve.token).await.json();
+    let (eve, planted) = (attacker.signed_in(), attacker.cookie_value("csrf_token"));
+    let eve_account = app.me(&eve.token).await.json();
     app.register("ada@x.test").await;
     let bob = enrolled(&app, "bob@x.test").await;
     let origin = format!("http://{}", app.host());
     let jar = format!("__Host-token={}; csrf_token={planted}", eve.token);
-    let sends =
+    let send =
         async |method: &str, path: &str, cookies: &str, csrf: &str, body: serde_json::Value| {
             let headers = [
                 ("cookie", cookies),
@@ -226,7 +228,7 @@ async fn a_planted_session_is_nobodys(store: Store) {
     )
     .await;
     let link = post.token("magic_link", 1).await;
-    let challenge = sends(
+    let challenge = send(
         "POST",
         "/auth/login",
         &jar,
@@ -254,7 +256,7 @@ async fn a_planted_session_is_nobodys(store: Store) {
             "ada@x.test",
         ),
     ] {
-        let reply = sends("POST", path, &jar, &planted, body).await;
+        let reply = send("POST", path, &jar, &planted, body).await;
         assert_eq!(reply.status, 200, "{path}: {reply:?}");
         let (token, csrf) = (
             reply.cookie_value("__Host-token"),
@@ -265,7 +267,7 @@ async fn a_planted_session_is_nobodys(store: Store) {
         sessions.push(sid);
         assert_eq!(app.me(&token).await.text("email"), email, "{path}");
         // The planted session is unchanged and still belongs to its owner.
-        assert_eq!(app.me(&eve.token).await.json(), hers, "{path}");
+        assert_eq!(app.me(&eve.token).await.json(), eve_account, "{path}");
         let list = app.get(&eve.token, "/auth/sessions").await.json();
         assert_eq!(
             list["sessions"].as_array().map(Vec::len),
@@ -276,13 +278,13 @@ async fn a_planted_session_is_nobodys(store: Store) {
         // both.
         for (cookie, header) in [(&planted, &planted), (&csrf, &planted), (&planted, &csrf)] {
             let cookies = format!("__Host-token={token}; csrf_token={cookie}");
-            sends("PATCH", "/auth/me", &cookies, header, json!({}))
+            send("PATCH", "/auth/me", &cookies, header, json!({}))
                 .await
                 .refused(403, "csrf_failed");
         }
         let cookies = format!("__Host-token={token}; csrf_token={csrf}");
         assert_eq!(
-            sends("PATCH", "/auth/me", &cookies, &csrf, json!({}))
+            send("PATCH", "/auth/me", &cookies, &csrf, json!({}))
                 .await
                 .status,
             200,

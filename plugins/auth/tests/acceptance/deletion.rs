@@ -17,9 +17,12 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases! {
     every_store:
-        hooks_may_refuse_a_deletion, a_deletion_needs_proof, a_scheduled_deletion_can_be_cancelled, a_deletion_without_grace_is_immediate, the_job_removes_accounts_that_are_due,
-        the_audit_of_a_deleted_account_is_anonymised, the_audit_of_a_deleted_administrator_is_anonymised, a_deletion_due_while_the_app_is_down;
-    one_store: a_deletion_without_a_page, deletion_is_a_setting;
+        hooks_may_refuse_a_deletion, a_deletion_needs_proof, a_scheduled_deletion_can_be_cancelled,
+        a_deletion_without_grace_is_immediate, the_job_removes_accounts_that_are_due,
+        the_audit_of_a_deleted_account_is_anonymised,
+        the_audit_of_a_deleted_administrator_is_anonymised,
+        a_deletion_due_while_the_app_is_stopped_runs_at_the_next_start;
+    one_store: a_deletion_without_a_page_mails_only_the_date, deletion_can_be_disabled;
 }
 
 const WEEK: i64 = 7 * 86_400;
@@ -38,11 +41,11 @@ fn proof() -> serde_json::Value {
     json!({ "password": GOOD })
 }
 
-/// Calls of the hooks.
+/// Records the calls of the deletion hooks.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<(String, AccountDeletion, HookCx)>>>);
+pub struct DeletionHooks(Arc<Mutex<Vec<(String, AccountDeletion, HookCx)>>>);
 
-impl AuthHooks for Told {
+impl AuthHooks for DeletionHooks {
     fn pre_delete_account<'a>(
         &'a self,
         cx: &'a HookCx,
@@ -64,11 +67,11 @@ impl AuthHooks for Told {
             .lock()
             .unwrap()
             .push(("post".to_owned(), input.clone(), cx.clone()));
-        Box::pin(async { Err(HookError::new("nobody cares")) })
+        Box::pin(async { Err(HookError::new("this error has no effect")) })
     }
 }
 
-impl Told {
+impl DeletionHooks {
     fn of(&self, hook: &str) -> Vec<(AccountDeletion, HookCx)> {
         self.0
             .lock()
@@ -81,9 +84,9 @@ impl Told {
 
     pub async fn posts(&self, least: usize) -> Vec<(AccountDeletion, HookCx)> {
         for _ in 0..3000 {
-            let told = self.of("post");
-            if told.len() >= least {
-                return told;
+            let hooks = self.of("post");
+            if hooks.len() >= least {
+                return hooks;
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
@@ -147,7 +150,7 @@ async fn a_deletion_needs_proof(store: Store) {
     assert_eq!(
         app.me(&other.token).await.status,
         200,
-        "nothing of it happened"
+        "no session has ended"
     );
     let done = delete(&app, &ada, proof()).await;
     assert_eq!(done.status, 202, "{done:?}");
@@ -169,7 +172,7 @@ async fn a_deletion_needs_proof(store: Store) {
     delete(&app, &ada, proof())
         .await
         .refused(403, "deletion_scheduled");
-    // By session. A request with a cookie session needs a CSRF token.
+    // A cancellation by the session. With a cookie it needs a CSRF token.
     app.raw(
         "POST",
         "/auth/cancel-deletion",
@@ -210,9 +213,9 @@ async fn a_deletion_needs_proof(store: Store) {
 }
 
 async fn a_scheduled_deletion_can_be_cancelled(store: Store) {
-    let (post, told) = (Post::default(), Told::default());
+    let (post, hooks) = (Post::default(), DeletionHooks::default());
     let app = store
-        .app_with(|auth| deleting(auth, &post).hooks(told.clone()))
+        .app_with(|auth| deleting(auth, &post).hooks(hooks.clone()))
         .await;
     let ada = app.register("ada@x.test").await;
     let done = delete(&app, &ada, proof()).await;
@@ -248,7 +251,7 @@ async fn a_scheduled_deletion_can_be_cancelled(store: Store) {
     assert_eq!(
         (kept.status, kept.headers.get("set-cookie")),
         (200, None),
-        "it signs nobody in"
+        "the mailed link opens no session"
     );
     app.post("/auth/cancel-deletion", json!({ "token": token }))
         .await
@@ -257,7 +260,7 @@ async fn a_scheduled_deletion_can_be_cancelled(store: Store) {
     // The deletion is scheduled again and not cancelled.
     assert_eq!(delete(&app, &again, proof()).await.status, 202);
     let token = post.token("cancel_deletion", 2).await;
-    let request = told.of("pre")[1].1.request_id.clone();
+    let request = hooks.of("pre")[1].1.request_id.clone();
     app.advance(WEEK).await;
     app.post(
         "/auth/login",
@@ -280,8 +283,8 @@ async fn a_scheduled_deletion_can_be_cancelled(store: Store) {
     // The address is free, whether or not the job has run.
     let new = app.register("ada@x.test").await;
     assert_ne!(new.id, ada.id);
-    let posts = told.posts(1).await;
-    assert_eq!((posts.len(), told.of("pre").len()), (1, 2));
+    let posts = hooks.posts(1).await;
+    assert_eq!((posts.len(), hooks.of("pre").len()), (1, 2));
     let (deletion, cx) = &posts[0];
     assert_eq!(
         (&deletion.user_id, cx.request_id == request, cx.ip.is_some()),
@@ -295,22 +298,27 @@ async fn a_scheduled_deletion_can_be_cancelled(store: Store) {
 }
 
 async fn a_deletion_without_grace_is_immediate(store: Store) {
-    let told = Told::default();
+    let hooks = DeletionHooks::default();
     let at_once =
         |auth: Auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0);
     let app = store
-        .app_with(|auth| at_once(auth).hooks(told.clone()))
+        .app_with(|auth| at_once(auth).hooks(hooks.clone()))
         .await;
     let ada = app.register("ada@x.test").await;
-    let gone = delete(&app, &ada, proof()).await;
+    let deleted = delete(&app, &ada, proof()).await;
     assert_eq!(
-        (gone.status, gone.json()),
+        (deleted.status, deleted.json()),
         (
             200,
             json!({ "ok": true, "message": "The account was deleted." })
         )
     );
-    assert!(gone.cookie("__Host-token").unwrap().contains("Max-Age=0"));
+    assert!(
+        deleted
+            .cookie("__Host-token")
+            .unwrap()
+            .contains("Max-Age=0")
+    );
     app.me(&ada.token).await.refused(401, "unauthorized");
     app.post(
         "/auth/login",
@@ -319,22 +327,22 @@ async fn a_deletion_without_grace_is_immediate(store: Store) {
     .await
     .refused(401, "invalid_credentials");
     assert_ne!(app.register("ada@x.test").await.id, ada.id);
-    let posts = told.posts(1).await;
+    let posts = hooks.posts(1).await;
     assert_eq!(
         (posts.len(), &posts[0].1.request_id),
-        (1, &gone.header("x-request-id"))
+        (1, &deleted.header("x-request-id"))
     );
     assert!(posts[0].1.ip.is_some());
 }
 
-/// Nobody registers the address; the job removes the account.
+/// The job removes an account whose address is not registered again.
 async fn the_job_removes_accounts_that_are_due(store: Store) {
-    let told = Told::default();
-    let app = store.app_with(|auth| auth.hooks(told.clone())).await;
+    let hooks = DeletionHooks::default();
+    let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
     let ada = app.register("ada@x.test").await;
     assert_eq!(delete(&app, &ada, proof()).await.status, 202);
     app.advance(WEEK).await;
-    assert_eq!(told.posts(1).await[0].0.user_id, ada.id);
+    assert_eq!(hooks.posts(1).await[0].0.user_id, ada.id);
     assert_eq!(
         app.post("/__test/find", json!({ "identifier": "ada@x.test" }))
             .await
@@ -345,11 +353,11 @@ async fn the_job_removes_accounts_that_are_due(store: Store) {
 
 /// The audit entries are kept without identity; everything else is removed.
 async fn the_audit_of_a_deleted_account_is_anonymised(store: Store) {
-    let (post, told) = (Post::default(), Told::default());
+    let (post, hooks) = (Post::default(), DeletionHooks::default());
     let app = store
         .app_with(|auth| {
             deleting(auth, &post)
-                .hooks(told.clone())
+                .hooks(hooks.clone())
                 .configure(|config| {
                     config.auth.admin_role = Some("admin".into());
                     config.auth.account_deletion.grace_seconds = 0;
@@ -383,7 +391,7 @@ async fn the_audit_of_a_deleted_account_is_anonymised(store: Store) {
             .status,
         200
     );
-    told.posts(1).await;
+    hooks.posts(1).await;
     assert!(events(&format!("&userId={}", ada.id)).await.is_empty());
     let all = events("").await;
     let deleted = all
@@ -408,18 +416,18 @@ async fn the_audit_of_a_deleted_account_is_anonymised(store: Store) {
         assert_eq!(
             String::from_utf8_lossy(&found.stdout),
             "",
-            "no table of any entity has a row of hers"
+            "no table contains the id of the deleted user"
         );
     }
 }
 
 /// The audit entries of an administrator's actions are kept without the administrator's identity.
 async fn the_audit_of_a_deleted_administrator_is_anonymised(store: Store) {
-    let (post, told) = (Post::default(), Told::default());
+    let (post, hooks) = (Post::default(), DeletionHooks::default());
     let app = store
         .app_with(|auth| {
             deleting(auth, &post)
-                .hooks(told.clone())
+                .hooks(hooks.clone())
                 .configure(|config| {
                     config.auth.admin_role = Some("admin".into());
                     config.auth.account_deletion.grace_seconds = 0;
@@ -469,26 +477,32 @@ async fn the_audit_of_a_deleted_administrator_is_anonymised(store: Store) {
         assert_eq!(page["hasMore"], json!(false));
         page["items"].as_array().unwrap().clone()
     };
-    let by = |rows: &[serde_json::Value], who: &serde_json::Value| {
+    let count_by = |rows: &[serde_json::Value], who: &serde_json::Value| {
         rows.iter()
             .filter(|row| row["details"]["by"] == *who)
             .count()
     };
     let before = rows().await;
     assert_eq!(
-        (by(&before, &json!(root.id)), by(&before, &json!(other.id))),
+        (
+            count_by(&before, &json!(root.id)),
+            count_by(&before, &json!(other.id))
+        ),
         (4, 3),
         "{before:?}"
     );
     assert_eq!(delete(&app, &root, proof()).await.status, 200);
-    told.posts(1).await;
+    hooks.posts(1).await;
     let after = rows().await;
     let deleted = after
         .iter()
         .find(|row| row["event"] == "auth:user.deleted")
         .unwrap();
     assert_eq!(
-        (by(&after, &deleted["userId"]), by(&after, &json!(other.id))),
+        (
+            count_by(&after, &deleted["userId"]),
+            count_by(&after, &json!(other.id))
+        ),
         (4, 3),
         "{after:?}"
     );
@@ -502,7 +516,7 @@ async fn the_audit_of_a_deleted_administrator_is_anonymised(store: Store) {
     assert_eq!(
         roles["details"]["roles"],
         json!(["member"]),
-        "the rest of it stays"
+        "other details of the entry stay"
     );
     app.stop().await;
     if let Some(file) = store.file() {
@@ -530,8 +544,8 @@ for table in tables:
         print(table)
 "#;
 
-/// The app does not run at the due time.
-async fn a_deletion_due_while_the_app_is_down(store: Store) {
+/// The next start deletes an account that became due while the app was stopped.
+async fn a_deletion_due_while_the_app_is_stopped_runs_at_the_next_start(store: Store) {
     if !store.keeps() {
         return;
     }
@@ -540,9 +554,9 @@ async fn a_deletion_due_while_the_app_is_down(store: Store) {
     assert_eq!(delete(&app, &ada, proof()).await.status, 202);
     app.advance(WEEK).await;
     app.stop().await;
-    let told = Told::default();
-    let app = store.app_with(|auth| auth.hooks(told.clone())).await;
-    assert_eq!(told.posts(1).await[0].0.user_id, ada.id);
+    let hooks = DeletionHooks::default();
+    let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
+    assert_eq!(hooks.posts(1).await[0].0.user_id, ada.id);
     assert_ne!(app.register("ada@x.test").await.id, ada.id);
 }
 
@@ -564,7 +578,9 @@ impl Watch for Unreadable {
                 .iter()
                 .any(|arg| matches!(arg, Value::Text(text) if ids.contains(text)))
         {
-            return Answer::Ready(Err(Error::unavailable("told to")));
+            return Answer::Ready(Err(Error::unavailable(
+                "the test makes this statement fail",
+            )));
         }
         drop(ids);
         store.run(to, args, rows)
@@ -573,10 +589,10 @@ impl Watch for Unreadable {
 
 /// Accounts that cannot be removed do not delay others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_holds_nobody_up() {
-    let (unreadable, told) = (Unreadable::default(), Told::default());
+async fn an_account_that_cannot_be_removed_delays_no_other() {
+    let (unreadable, hooks) = (Unreadable::default(), DeletionHooks::default());
     let unlimited = |auth: Auth| {
-        auth.hooks(told.clone())
+        auth.hooks(hooks.clone())
             .configure(|config| config.auth.rate_limit.enabled = false)
     };
     let app = Store::memory()
@@ -595,28 +611,28 @@ async fn what_fails_holds_nobody_up() {
     }
     unreadable.0.lock().unwrap().remove(&last);
     app.advance(WEEK).await;
-    assert_eq!(told.posts(1).await[0].0.user_id, last);
+    assert_eq!(hooks.posts(1).await[0].0.user_id, last);
     // They are removed as soon as it is possible.
     unreadable.0.lock().unwrap().clear();
     app.advance(11).await;
-    assert_eq!(told.posts(51).await.len(), 51);
+    assert_eq!(hooks.posts(51).await.len(), 51);
 }
 
-async fn a_deletion_without_a_page(store: Store) {
+async fn a_deletion_without_a_page_mails_only_the_date(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     let ada = app.register("ada@x.test").await;
     assert_eq!(delete(&app, &ada, proof()).await.status, 202);
-    let told = post.all("deletion_scheduled", 1).await;
+    let mails = post.all("deletion_scheduled", 1).await;
     assert!(
-        told[0].text.contains("on 11 March 2026 at 05:06 UTC")
-            && told[0].text.contains("127.0.0.1"),
-        "{told:?}"
+        mails[0].text.contains("on 11 March 2026 at 05:06 UTC")
+            && mails[0].text.contains("127.0.0.1"),
+        "{mails:?}"
     );
     assert_eq!(post.count("cancel_deletion"), 0);
 }
 
-async fn deletion_is_a_setting(store: Store) {
+async fn deletion_can_be_disabled(store: Store) {
     let app = store
         .app_with(|auth| auth.configure(|config| config.auth.account_deletion.enabled = false))
         .await;

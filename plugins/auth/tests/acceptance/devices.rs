@@ -9,10 +9,11 @@ use crate::server::{GOOD, Reply, Server, Store};
 
 cases! {
     every_store:
-        a_device_is_recognised, a_device_is_of_one_user, a_device_has_a_bucket_of_its_own,
-        guesses_lock_the_password_and_not_its_owner, a_siege_ends_by_itself,
-        a_new_device_is_told_of;
-    one_store: by_transport;
+        a_device_is_recognised, a_device_cookie_belongs_to_one_user,
+        a_known_device_has_its_own_limit,
+        guesses_lock_the_password_and_not_its_owner, a_lockout_ends_after_the_guesses_stop,
+        a_new_device_is_mailed_to_the_user;
+    one_store: the_transport_decides_where_device_tokens_are_sent;
 }
 
 async fn login(app: &Server, password: &str, device: &str) -> Reply {
@@ -86,7 +87,7 @@ async fn a_device_is_recognised(store: Store) {
     assert_eq!(
         login(&app, GOOD, &token).await.text("deviceToken"),
         "",
-        "it was seen meanwhile"
+        "the last use was updated"
     );
     app.advance(180 * 86_400).await;
     assert_ne!(login(&app, GOOD, &token).await.text("deviceToken"), "");
@@ -104,7 +105,7 @@ async fn a_device_is_recognised(store: Store) {
     }
 }
 
-async fn a_device_is_of_one_user(store: Store) {
+async fn a_device_cookie_belongs_to_one_user(store: Store) {
     let app = store.app().await;
     app.register("ada@x.test").await;
     let bob = app
@@ -119,7 +120,7 @@ async fn a_device_is_of_one_user(store: Store) {
     assert_eq!(login(&app, GOOD, &ada).await.text("deviceToken"), "");
 }
 
-fn narrow(auth: Auth) -> Auth {
+fn low_limits(auth: Auth) -> Auth {
     auth.configure(|config| {
         let buckets = &mut config.auth.rate_limit.buckets;
         // All callers of this test have the owner's address.
@@ -158,8 +159,8 @@ fn narrow(auth: Auth) -> Auth {
 
 const WRONG: &str = "wrong-otter-91-lamp";
 
-async fn a_device_has_a_bucket_of_its_own(store: Store) {
-    let app = store.app_with(narrow).await;
+async fn a_known_device_has_its_own_limit(store: Store) {
+    let app = store.app_with(low_limits).await;
     let device = app
         .post(
             "/auth/register",
@@ -173,7 +174,7 @@ async fn a_device_has_a_bucket_of_its_own(store: Store) {
             .refused(401, "invalid_credentials");
     }
     login(&app, GOOD, "").await.refused(429, "rate_limited");
-    // Her own device has a counter of its own.
+    // The owner's recognised device has a separate counter.
     assert_eq!(login(&app, GOOD, &device).await.status, 200);
     for _ in 0..2 {
         login(&app, WRONG, &device)
@@ -191,7 +192,7 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
     let post = Post::default();
     let app = store
         .app_with(|auth| {
-            narrow(post.on(auth)).configure(|config| config.auth.magic_link.enabled = true)
+            low_limits(post.on(auth)).configure(|config| config.auth.magic_link.enabled = true)
         })
         .await;
     let device = app
@@ -208,12 +209,12 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
                 .refused(401, "invalid_credentials");
         }
     };
-    let lock = async |siege: usize| {
+    let lock = async |attack: usize| {
         guess(3).await;
         app.advance(3600).await;
         guess(2).await;
-        // One mail for each attack.
-        post.only("password_under_attack", siege).await;
+        // The owner gets one mail for each attack.
+        post.only("password_under_attack", attack).await;
         let refused = login(&app, GOOD, "").await;
         refused.refused(429, "rate_limited");
         assert!(
@@ -224,7 +225,7 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
         login(&app, GOOD, "").await.refused(429, "rate_limited");
     };
     lock(1).await;
-    // A sign-in on her own device works, and ends the lockout.
+    // A sign-in on the owner's device works, and ends the lockout.
     assert_eq!(login(&app, GOOD, &device).await.status, 200);
     assert_eq!(login(&app, GOOD, "").await.status, 200);
     // A link and a new password also work.
@@ -241,7 +242,7 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
             .status,
         200
     );
-    let set = "amber-walrus-17-dune";
+    let new_password = "amber-walrus-17-dune";
     app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
         .await;
     let token = post.token("password_reset", 1).await;
@@ -259,13 +260,13 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
     assert_eq!(
         app.post(
             "/auth/reset-password",
-            json!({ "token": token, "password": set })
+            json!({ "token": token, "password": new_password })
         )
         .await
         .status,
         200
     );
-    assert_eq!(login(&app, set, "").await.status, 200);
+    assert_eq!(login(&app, new_password, "").await.status, 200);
     // An unknown identifier gives the same response.
     let unknown = async |times: usize, status: u16| {
         for _ in 0..times {
@@ -288,11 +289,11 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
 
 /// Each wrong password is remembered for a limited time, so the lockout ends after the guesses
 /// stop.
-async fn a_siege_ends_by_itself(store: Store) {
+async fn a_lockout_ends_after_the_guesses_stop(store: Store) {
     const DAY: i64 = 86_400;
     let post = Post::default();
-    let narrow = |auth: Auth| {
-        narrow(post.on(auth)).configure(|config| {
+    let low_limits = |auth: Auth| {
+        low_limits(post.on(auth)).configure(|config| {
             let buckets = &mut config.auth.rate_limit.buckets;
             buckets.insert(
                 "loginIdentifier".to_owned(),
@@ -310,7 +311,7 @@ async fn a_siege_ends_by_itself(store: Store) {
             );
         })
     };
-    let app = store.app_with(narrow).await;
+    let app = store.app_with(low_limits).await;
     app.register("ada@x.test").await;
     for email in ["ada@x.test", "nobody@x.test"] {
         let guess = async |status: u16| {
@@ -319,7 +320,8 @@ async fn a_siege_ends_by_itself(store: Store) {
                 .await;
             assert_eq!(reply.status, status, "{email}: {reply:?}");
         };
-        // One guess a day never adds up, nor do four guesses followed by four days without.
+        // One guess a day never locks the password, nor do four guesses followed by four days
+        // without a guess.
         for _ in 0..7 {
             guess(401).await;
             app.advance(DAY).await;
@@ -344,7 +346,7 @@ async fn a_siege_ends_by_itself(store: Store) {
     }
 }
 
-async fn a_new_device_is_told_of(store: Store) {
+async fn a_new_device_is_mailed_to_the_user(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     let device = app
@@ -356,54 +358,55 @@ async fn a_new_device_is_told_of(store: Store) {
         .text("deviceToken");
     login(&app, GOOD, &device).await;
     login(&app, GOOD, "").await;
-    let told = post.all("new_device_login", 1).await;
+    let mails = post.all("new_device_login", 1).await;
     assert_eq!(
         (
-            told.len(),
-            told[0].to.as_str(),
-            told[0].vars["device"].as_str()
+            mails.len(),
+            mails[0].to.as_str(),
+            mails[0].vars["device"].as_str()
         ),
         (1, "ada@x.test", "case")
     );
-    assert!(told[0].text.contains("127.0.0.1"), "{told:?}");
+    assert!(mails[0].text.contains("127.0.0.1"), "{mails:?}");
     // Repeated sign-ins do not fill a mailbox, and cannot put text into the mail.
     let body = json!({ "email": "ada@x.test", "password": GOOD }).to_string();
-    let says = [
+    let headers = [
         ("content-type", "application/json"),
         ("user-agent", "https://evil.test now! Chrome/1"),
     ];
     for _ in 0..8 {
         assert_eq!(
-            app.any("POST", "/auth/login", &says, &body).await.status,
+            app.any("POST", "/auth/login", &headers, &body).await.status,
             200
         );
     }
     post.only("new_device_login", 5).await;
     app.advance(3600).await;
     assert_eq!(
-        app.any("POST", "/auth/login", &says, &body).await.status,
+        app.any("POST", "/auth/login", &headers, &body).await.status,
         200
     );
     assert_eq!(
         post.only("new_device_login", 6).await[5].vars["device"],
         "Chrome"
     );
-    // Nor are the mails silent for ever if someone signs in again and again without a device token.
+    // Repeated sign-ins without a device token do not suppress these mails for ever.
     for _ in 0..12 {
         app.advance(600).await;
         assert_eq!(
-            app.any("POST", "/auth/login", &says, &body).await.status,
+            app.any("POST", "/auth/login", &headers, &body).await.status,
             200
         );
     }
-    let told = post.only("new_device_login", 16).await;
+    let mails = post.only("new_device_login", 16).await;
     assert!(
-        told.iter()
+        mails
+            .iter()
             .all(|mail| !mail.text.contains("evil.test") && !mail.html.contains("evil.test"))
     );
 }
 
-async fn by_transport(store: Store) {
+async fn the_transport_decides_where_device_tokens_are_sent(store: Store) {
     for (transport, in_body, in_cookie) in [
         (linchpin_auth::Transport::Cookie, false, true),
         (linchpin_auth::Transport::Bearer, true, false),

@@ -1,4 +1,4 @@
-//! `/openapi.json` compared with every response that a case gets from the plugin's routes.
+//! Compares every response that a case gets from the plugin's routes with `/openapi.json`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -14,65 +14,65 @@ use crate::server::{Reply, Store};
 use linchpin_auth::{Auth, Transport};
 
 cases! {
-    one_store: what_sign_ins_answer, what_proves_who_calls;
+    one_store: the_document_lists_responses_of_sign_ins, the_document_lists_ways_to_authenticate;
 }
 
 /// Codes that hooks return in these tests, in addition to `hook_rejected`. The app defines them and
 /// their statuses.
-const OF_HOOKS: [&str; 3] = ["banned", "blocked", "unpaid"];
+const HOOK_CODES: [&str; 3] = ["banned", "blocked", "unpaid"];
 
 /// The document of an app.
 pub struct Document {
-    read: Json,
-    /// By the text of their schema.
+    json: Json,
+    /// The compiled validators, by the text of their schema.
     validators: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
 impl Document {
-    /// Reads a document. The apps of many cases have the same one.
+    /// Parses a document. It is cached, because the apps of many cases have the same one.
     pub fn of(text: &Bytes) -> Arc<Self> {
-        static KNOWN: OnceLock<Mutex<HashMap<Bytes, Arc<Document>>>> = OnceLock::new();
-        let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap();
-        let read = || Self {
-            read: serde_json::from_slice(text).unwrap(),
+        static CACHE: OnceLock<Mutex<HashMap<Bytes, Arc<Document>>>> = OnceLock::new();
+        let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap();
+        let parse = || Self {
+            json: serde_json::from_slice(text).unwrap(),
             validators: Mutex::default(),
         };
         Arc::clone(
-            known
+            cache
                 .entry(text.clone())
-                .or_insert_with(|| Arc::new(read())),
+                .or_insert_with(|| Arc::new(parse())),
         )
     }
 
     /// Compares a response with the document, if the document has the route.
     #[track_caller]
-    pub fn hold(&self, method: &str, path: &str, reply: &Reply) {
+    pub fn compare(&self, method: &str, path: &str, reply: &Reply) {
         let Some(operation) = self.operation(method, path) else {
             return;
         };
         if let Err(fault) = self.check(operation, reply) {
-            panic!("{method} {path} is not as described: {fault}: {reply:?}");
+            panic!("{method} {path} does not match the document: {fault}: {reply:?}");
         }
     }
 
     /// Whether there is such a route.
-    pub fn knows(&self, method: &str, path: &str) -> bool {
+    pub fn has_route(&self, method: &str, path: &str) -> bool {
         self.operation(method, path).is_some()
     }
 
     fn operation(&self, method: &str, path: &str) -> Option<&Json> {
         let path = path.split('?').next().unwrap_or_default();
-        let is_it = |template: &str| {
+        let matches_path = |template: &str| {
             let same = |(named, sent): (&str, &str)| {
                 named == sent || (named.starts_with('{') && !sent.is_empty())
             };
             template.split('/').count() == path.split('/').count()
                 && template.split('/').zip(path.split('/')).all(same)
         };
-        let all = self.read["paths"]
+        let all = self.json["paths"]
             .as_object()?
             .iter()
-            .filter(|(template, _)| is_it(template));
+            .filter(|(template, _)| matches_path(template));
         // Static segments have priority over parameters.
         let (_, item) = all.min_by_key(|(template, _)| template.matches('{').count())?;
         item.get(method.to_ascii_lowercase())
@@ -81,28 +81,28 @@ impl Document {
     fn check(&self, operation: &Json, reply: &Reply) -> Result<(), String> {
         let answer: Json = serde_json::from_slice(&reply.body).unwrap_or_default();
         let code = answer["code"].as_str().unwrap_or_default();
-        if OF_HOOKS.contains(&code) || (code == "hook_rejected" && reply.status != 400) {
+        if HOOK_CODES.contains(&code) || (code == "hook_rejected" && reply.status != 400) {
             return Ok(());
         }
         let mut described = &operation["responses"][reply.status.to_string()];
         if let Some(target) = described["$ref"].as_str() {
             described = self
-                .read
+                .json
                 .pointer(&target[1..])
-                .ok_or_else(|| format!("{target} leads nowhere"))?;
+                .ok_or_else(|| format!("{target} does not exist"))?;
         }
         if described.is_null() {
-            return Err("it has no such status".to_owned());
+            return Err("the status is not documented".to_owned());
         }
         let Some(content) = described["content"]["application/json"].as_object() else {
             return if reply.body.is_empty() {
                 Ok(())
             } else {
-                Err("it has no body".to_owned())
+                Err("the document has no body".to_owned())
             };
         };
         if reply.header("content-type") != "application/json" {
-            return Err("it is JSON".to_owned());
+            return Err("the response is not JSON".to_owned());
         }
         let faults: Vec<String> = self
             .validator(&content["schema"])
@@ -118,11 +118,11 @@ impl Document {
 
     fn validator(&self, schema: &Json) -> Arc<Validator> {
         let build = || {
-            let whole = json!({ "components": { "schemas": self.read["components"]["schemas"] }, "allOf": [schema] });
+            let with_components = json!({ "components": { "schemas": self.json["components"]["schemas"] }, "allOf": [schema] });
             Arc::new(
                 jsonschema::options()
                     .should_validate_formats(true)
-                    .build(&whole)
+                    .build(&with_components)
                     .unwrap(),
             )
         };
@@ -137,7 +137,7 @@ impl Document {
 }
 
 /// The document lists `mfaRequired` and the errors of every route that can return them.
-async fn what_sign_ins_answer(store: Store) {
+async fn the_document_lists_responses_of_sign_ins(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| everything(auth, &post)).await;
     let document = Document::of(&app.raw("GET", "/openapi.json", &[], "").await.body);
@@ -215,8 +215,8 @@ async fn what_sign_ins_answer(store: Store) {
 
 /// The document contains every way to authenticate, and no internal names, so that clients can be
 /// generated from it.
-async fn what_proves_who_calls(store: Store) {
-    let ways = async |change: fn(Auth) -> Auth| {
+async fn the_document_lists_ways_to_authenticate(store: Store) {
+    let document_with = async |change: fn(Auth) -> Auth| {
         let app = store
             .app_with(|auth| {
                 change(auth).configure(|config| config.auth.admin_role = Some("admin".into()))
@@ -231,27 +231,30 @@ async fn what_proves_who_calls(store: Store) {
         json!({ "userToken": [] }),
         json!({ "sessionCookie": [] }),
     );
-    let meant = json!({ "sessionCookie": [], "csrfToken": [] });
-    let both = ways(Auth::refresh_tokens).await;
-    let of = |document: &Json, method: &str, path: &str| {
+    let cookie_and_csrf = json!({ "sessionCookie": [], "csrfToken": [] });
+    let both = document_with(Auth::refresh_tokens).await;
+    let security_of = |document: &Json, method: &str, path: &str| {
         document["paths"][path][method]["security"].clone()
     };
-    assert_eq!(of(&both, "get", "/auth/me"), json!([token, header, cookie]));
     assert_eq!(
-        of(&both, "patch", "/auth/me"),
-        json!([token, header, meant])
-    );
-    assert_eq!(
-        of(&both, "get", "/auth/sessions"),
+        security_of(&both, "get", "/auth/me"),
         json!([token, header, cookie])
     );
     assert_eq!(
-        of(&both, "post", "/auth/admin/users/{id}/suspend"),
-        json!([token, header, meant])
+        security_of(&both, "patch", "/auth/me"),
+        json!([token, header, cookie_and_csrf])
     );
-    assert_eq!(of(&both, "post", "/auth/login"), json!([]));
     assert_eq!(
-        of(&both, "delete", "/notes/{id}"),
+        security_of(&both, "get", "/auth/sessions"),
+        json!([token, header, cookie])
+    );
+    assert_eq!(
+        security_of(&both, "post", "/auth/admin/users/{id}/suspend"),
+        json!([token, header, cookie_and_csrf])
+    );
+    assert_eq!(security_of(&both, "post", "/auth/login"), json!([]));
+    assert_eq!(
+        security_of(&both, "delete", "/notes/{id}"),
         json!([{ "bearer": [] }])
     );
     let schemes = both["components"]["securitySchemes"].as_object().unwrap();
@@ -281,17 +284,21 @@ async fn what_proves_who_calls(store: Store) {
         (&schemes["userToken"]["in"], &schemes["userToken"]["name"]),
         (&json!("header"), &json!("x-user-token"))
     );
-    let reads = |path: &str| both["paths"][path]["post"]["parameters"][0]["name"].clone();
+    let first_header = |path: &str| both["paths"][path]["post"]["parameters"][0]["name"].clone();
     assert_eq!(
-        (reads("/auth/login"), reads("/auth/refresh")),
+        (first_header("/auth/login"), first_header("/auth/refresh")),
         (json!("x-device-token"), json!("x-refresh-token"))
     );
     // A header that is not read is not documented.
-    let bearer = ways(|auth| auth.transport(Transport::Bearer)).await;
-    assert_eq!(of(&bearer, "patch", "/auth/me"), json!([token, header]));
-    let trusting = ways(|auth| auth.configure(|config| config.security.csrf = false)).await;
+    let bearer = document_with(|auth| auth.transport(Transport::Bearer)).await;
     assert_eq!(
-        of(&trusting, "patch", "/auth/me"),
+        security_of(&bearer, "patch", "/auth/me"),
+        json!([token, header])
+    );
+    let trusting =
+        document_with(|auth| auth.configure(|config| config.security.csrf = false)).await;
+    assert_eq!(
+        security_of(&trusting, "patch", "/auth/me"),
         json!([token, header, cookie])
     );
 }

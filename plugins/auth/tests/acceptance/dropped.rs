@@ -1,5 +1,5 @@
-//! A process that dies during a call: a call that is dropped at any await point has done everything
-//! or nothing, and can be repeated.
+//! Crashes during a call: a call that is dropped at any await point has either its full effect or
+//! none, and can be repeated.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,26 +16,29 @@ use crate::factor::{app_with, code_at, enrolled, texts};
 use crate::post::Post;
 use crate::server::{Server, Store};
 
-cases!(a_set_up_is_all_or_nothing, a_sign_in_is_all_or_nothing);
+cases!(
+    a_dropped_set_up_has_its_full_effect_or_none,
+    a_dropped_sign_in_has_its_full_effect_or_none
+);
 
 /// A call that is dropped after a number of polls.
 struct Dropped<F> {
     call: Pin<Box<F>>,
-    left: usize,
+    polls_left: usize,
 }
 
 impl<F: Future> Future for Dropped<F> {
-    /// Whether it had finished before.
+    /// Whether the call had finished before it was dropped.
     type Output = bool;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
-        if self.left == 0 {
+        if self.polls_left == 0 {
             return Poll::Ready(false);
         }
-        self.left -= 1;
+        self.polls_left -= 1;
         match self.call.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending if self.left == 0 => Poll::Ready(false),
+            Poll::Pending if self.polls_left == 0 => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -56,12 +59,12 @@ async fn dropped(app: &Server, polls: usize, token: Option<&str>, path: &str, bo
         .unwrap();
     Dropped {
         call: Box::pin(app.service().call(request)),
-        left: polls,
+        polls_left: polls,
     }
     .await
 }
 
-async fn quiet(store: &Store) -> Server {
+async fn app_without_limits(store: &Store) -> Server {
     let post = Post::default();
     let settings = |auth: linchpin_auth::Auth| {
         auth.configure(|config| {
@@ -74,7 +77,7 @@ async fn quiet(store: &Store) -> Server {
     app_with(store, &post, settings).await
 }
 
-async fn left(app: &Server, token: &str) -> usize {
+async fn recovery_codes_left(app: &Server, token: &str) -> usize {
     usize::try_from(
         app.get(token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"]
             .as_i64()
@@ -83,15 +86,15 @@ async fn left(app: &Server, token: &str) -> usize {
     .unwrap()
 }
 
-async fn sessions(app: &Server, token: &str) -> usize {
+async fn count_sessions(app: &Server, token: &str) -> usize {
     app.get(token, "/auth/sessions").await.json()["sessions"]
         .as_array()
         .unwrap()
         .len()
 }
 
-async fn a_set_up_is_all_or_nothing(store: Store) {
-    let app = quiet(&store).await;
+async fn a_dropped_set_up_has_its_full_effect_or_none(store: Store) {
+    let app = app_without_limits(&store).await;
     for polls in 1.. {
         let me = app.register(&format!("a{polls}@x.test")).await;
         let secret = app
@@ -107,7 +110,7 @@ async fn a_set_up_is_all_or_nothing(store: Store) {
             &body,
         )
         .await;
-        // Repeated: it succeeds now, or had succeeded.
+        // A repeated call succeeds, or is refused because the first one had succeeded.
         let again = app.send(&me, "POST", "/auth/mfa/verify-setup", body).await;
         match again.status {
             200 => assert_eq!(texts(&again.json()["recoveryCodes"]).len(), 50, "{polls}"),
@@ -140,8 +143,8 @@ async fn a_set_up_is_all_or_nothing(store: Store) {
     }
 }
 
-async fn a_sign_in_is_all_or_nothing(store: Store) {
-    let app = quiet(&store).await;
+async fn a_dropped_sign_in_has_its_full_effect_or_none(store: Store) {
+    let app = app_without_limits(&store).await;
     let mut ada = enrolled(&app, "a@x.test").await;
     let me = ada.who.token.clone();
     let mut unused = ada.recovery.clone();
@@ -156,7 +159,10 @@ async fn a_sign_in_is_all_or_nothing(store: Store) {
             );
             ada.recovery = unused.clone();
         }
-        let (had, were) = (left(&app, &me).await, sessions(&app, &me).await);
+        let (codes_before, sessions_before) = (
+            recovery_codes_left(&app, &me).await,
+            count_sessions(&app, &me).await,
+        );
         let token = app.challenged("a@x.test").await;
         let (first, second) = (unused.pop().unwrap(), unused.pop().unwrap());
         let ended = dropped(
@@ -170,20 +176,23 @@ async fn a_sign_in_is_all_or_nothing(store: Store) {
         // The challenge is used up, or as valid as before.
         let again = app.verify(&token, &second).await;
         match again.status {
-            200 => assert!(!ended, "{polls}: two sessions of one challenge"),
+            200 => assert!(!ended, "{polls}: one challenge opened two sessions"),
             401 => again.refused(401, "invalid_challenge"),
             _ => panic!("{polls}: {again:?}"),
         }
         // In both cases there is one more session and one code less.
         assert_eq!(
-            (left(&app, &me).await, sessions(&app, &me).await),
-            (had - 1, were + 1),
+            (
+                recovery_codes_left(&app, &me).await,
+                count_sessions(&app, &me).await
+            ),
+            (codes_before - 1, sessions_before + 1),
             "{polls}: {again:?}"
         );
         // The unused code still works, once.
-        let kept = if again.status == 200 { &first } else { &second };
+        let unused_code = if again.status == 200 { &first } else { &second };
         assert_eq!(
-            app.verify(&app.challenged("a@x.test").await, kept)
+            app.verify(&app.challenged("a@x.test").await, unused_code)
                 .await
                 .status,
             200,

@@ -5,9 +5,9 @@ use serde_json::{Value as Json, json};
 
 use crate::authenticator::Authenticator;
 use crate::cases;
-use crate::deletion::Told;
+use crate::deletion::DeletionHooks;
 use crate::factor::{app_with, code_at, enrol, texts};
-use crate::issuer::{Away, Browser};
+use crate::issuer::{Browser, StartedFlow};
 use crate::oauth;
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
@@ -17,13 +17,13 @@ cases!(
     a_change_of_address_needs_proof_and_verification,
     a_change_of_address_can_be_undone_before_it_takes_effect,
     a_change_of_address_can_be_undone_after_it_takes_effect,
-    an_address_is_restored_although_somebody_signed_up_with_it,
-    an_unproved_address_displaces_nobody,
+    an_address_is_restored_from_an_account_that_signed_up_with_it,
+    an_unproved_address_is_not_restored_from_another_account,
     codes_mailed_to_the_other_address_end,
     a_change_to_an_address_in_use_does_not_reveal_it,
     a_second_change_of_address_keeps_the_restore_link,
-    a_restore_link_ends_no_earlier_one,
-    restoring_an_address_ends_later_restore_links,
+    a_restore_link_keeps_earlier_ones_valid,
+    changing_an_address_back_ends_later_restore_links,
     restoring_an_address_removes_later_factors,
     restoring_an_address_removes_later_codes_and_trust,
     restoring_an_address_cancels_a_deletion,
@@ -58,7 +58,7 @@ pub async fn login(app: &Server, email: &str) -> u16 {
         .status
 }
 
-pub fn done(reply: &Reply) {
+pub fn assert_verified(reply: &Reply) {
     assert_eq!(
         (reply.status, reply.json()),
         (
@@ -125,7 +125,7 @@ async fn a_change_of_address_needs_proof_and_verification(store: Store) {
     app.post("/auth/magic-link/verify", json!({ "token": token }))
         .await
         .refused(400, "invalid_token");
-    done(&verify(&app, &token).await);
+    assert_verified(&verify(&app, &token).await);
     let me = app.me(&ada.token).await.json();
     assert_eq!(
         (me["email"].clone(), me["emailVerified"].clone()),
@@ -146,7 +146,7 @@ async fn a_change_of_address_needs_proof_and_verification(store: Store) {
     // Another person with access to the mailbox can register the address; then it cannot be
     // restored.
     app.register("ada@x.test").await;
-    done(&verify(&app, &post.token("verify_email", 2).await).await);
+    assert_verified(&verify(&app, &post.token("verify_email", 2).await).await);
     let undo = post.token("email_changed", 1).await;
     verify(&app, &undo).await.refused(409, "conflict");
     assert_eq!(app.me(&ada.token).await.text("email"), "New@x.test");
@@ -161,7 +161,7 @@ async fn a_change_of_address_can_be_undone_before_it_takes_effect(store: Store) 
         post.token("email_changed", 1).await,
         post.token("verify_new_email", 1).await,
     );
-    done(&verify(&app, &undo).await);
+    assert_verified(&verify(&app, &undo).await);
     verify(&app, &token).await.refused(400, "invalid_token");
     assert_eq!(
         (
@@ -183,14 +183,14 @@ async fn a_change_of_address_can_be_undone_after_it_takes_effect(store: Store) {
         post.token("verify_new_email", 1).await,
     );
     app.advance(86_000).await;
-    done(&verify(&app, &token).await);
+    assert_verified(&verify(&app, &token).await);
     app.advance(7 * 86_400).await;
-    done(&verify(&app, &undo).await);
-    let lost = post.all("email_restored", 1).await.remove(0);
+    assert_verified(&verify(&app, &undo).await);
+    let notice = post.all("email_restored", 1).await.remove(0);
     assert!(
-        lost.to == "thief@x.test" && !lost.text.contains("ada@x.test"),
+        notice.to == "thief@x.test" && !notice.text.contains("ada@x.test"),
         "{}",
-        lost.text
+        notice.text
     );
     verify(&app, &undo).await.refused(400, "invalid_token");
     app.me(&thief.token).await.refused(401, "unauthorized");
@@ -203,31 +203,32 @@ async fn a_change_of_address_can_be_undone_after_it_takes_effect(store: Store) {
     assert_eq!(
         (back.status, back.json()["emailVerified"].clone()),
         (200, json!(false)),
-        "as it was before"
+        "the former address is unverified, as before the change"
     );
-    // Not after that time.
+    // The link does not work after eight days: seven days, and the lifetime of the link to the new
+    // address.
     let ada = back.signed_in();
     assert_eq!(change(&app, &ada, "new@x.test").await.status, 202);
     let (undo, token) = (
         post.token("email_changed", 2).await,
         post.token("verify_new_email", 2).await,
     );
-    done(&verify(&app, &token).await);
+    assert_verified(&verify(&app, &token).await);
     app.advance(8 * 86_400).await;
     verify(&app, &undo).await.refused(400, "invalid_token");
 }
 
 /// A person who takes over an account cannot prevent its restoration by registering the old
 /// address.
-async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store) {
+async fn an_address_is_restored_from_an_account_that_signed_up_with_it(store: Store) {
     for primary in [PrimaryField::Email, PrimaryField::Username] {
         let post = Post::default();
-        let told = Told::default();
+        let hooks = DeletionHooks::default();
         let app = store
             .app_with(|auth| {
                 changing(auth, &post)
                     .primary_field(primary)
-                    .hooks(told.clone())
+                    .hooks(hooks.clone())
             })
             .await;
         let by_name = primary == PrimaryField::Username;
@@ -242,13 +243,13 @@ async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store
         };
         let address = format!("{}@x.test", primary.name());
         let thief = sign_up("ada", &address).await;
-        done(&verify(&app, &post.token("verify_email", 1).await).await);
+        assert_verified(&verify(&app, &post.token("verify_email", 1).await).await);
         assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
         let undo = post.token("email_changed", 1).await;
-        done(&verify(&app, &post.token("verify_new_email", 1).await).await);
-        let sits = sign_up("thief", &address).await;
+        assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
+        let squatter = sign_up("thief", &address).await;
         let undone = verify(&app, &undo).await;
-        done(&undone);
+        assert_verified(&undone);
         // The account is as before; the other account is removed, or has no address any more.
         let body = if by_name {
             json!({ "username": "ada", "password": GOOD })
@@ -261,7 +262,7 @@ async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store
             (thief.id.clone(), address),
             "{back:?}"
         );
-        let me = app.me(&sits.token).await;
+        let me = app.me(&squatter.token).await;
         if by_name {
             assert_eq!(me.json()["email"], json!(null));
         } else {
@@ -269,7 +270,7 @@ async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store
             // Its removal emits the usual events, with the person who undid the change as the
             // actor.
             app.advance(11).await;
-            let (_, cx) = told.posts(1).await.remove(0);
+            let (_, cx) = hooks.posts(1).await.remove(0);
             assert_eq!(
                 (cx.request_id, cx.ip.map(|ip| ip.to_string())),
                 (undone.header("x-request-id"), Some("127.0.0.1".to_owned()))
@@ -281,13 +282,13 @@ async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store
 
 /// An address that was never verified is not restored from another account, because that account
 /// may belong to its owner.
-async fn an_unproved_address_displaces_nobody(store: Store) {
+async fn an_unproved_address_is_not_restored_from_another_account(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let stranger = app.register("ada@x.test").await;
     assert_eq!(change(&app, &stranger, "eve@x.test").await.status, 202);
     let undo = post.token("email_changed", 1).await;
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
     let ada = app.register("ada@x.test").await;
     verify(&app, &undo).await.refused(409, "conflict");
     assert_eq!(
@@ -312,11 +313,11 @@ async fn codes_mailed_to_the_other_address_end(store: Store) {
     };
     let app = store.app_with(with_codes).await;
     let ada = app.register("ada@x.test").await;
-    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_email", 1).await).await);
     assert_eq!(change(&app, &ada, "thief@x.test").await.status, 202);
     let undo = post.token("email_changed", 1).await;
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
-    let begun = app
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    let setup = app
         .with(
             &ada.token,
             "POST",
@@ -324,7 +325,7 @@ async fn codes_mailed_to_the_other_address_end(store: Store) {
             Some(json!({})),
         )
         .await;
-    let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
+    let body = json!({ "setupToken": setup.text("setupToken"), "code": post.code(1).await });
     assert_eq!(
         app.with(
             &ada.token,
@@ -338,7 +339,7 @@ async fn codes_mailed_to_the_other_address_end(store: Store) {
     );
     let challenge = app.challenged("thief@x.test").await;
     let code = post.code(2).await;
-    done(&verify(&app, &undo).await);
+    assert_verified(&verify(&app, &undo).await);
     app.verify(&challenge, &code)
         .await
         .refused(401, "invalid_challenge");
@@ -373,7 +374,7 @@ async fn a_change_to_an_address_in_use_does_not_reveal_it(store: Store) {
         ),
         (1, 1)
     );
-    // An earlier link has no effect either: only the latest one works.
+    // Each request ends the links of earlier ones, also if the new address is in use.
     verify(&app, &post.token("verify_new_email", 1).await)
         .await
         .refused(400, "invalid_token");
@@ -396,7 +397,7 @@ async fn a_second_change_of_address_keeps_the_restore_link(store: Store) {
     let thief = app.register("ada@x.test").await;
     for (n, email) in ["one@x.test", "two@x.test"].into_iter().enumerate() {
         assert_eq!(change(&app, &thief, email).await.status, 202);
-        done(&verify(&app, &post.token("verify_new_email", n + 1).await).await);
+        assert_verified(&verify(&app, &post.token("verify_new_email", n + 1).await).await);
         app.advance(1).await;
     }
     let mails = post.all("email_changed", 2).await;
@@ -408,7 +409,7 @@ async fn a_second_change_of_address_keeps_the_restore_link(store: Store) {
             .1
             .to_owned()
     };
-    done(&verify(&app, &undo("ada@x.test")).await);
+    assert_verified(&verify(&app, &undo("ada@x.test")).await);
     assert_eq!(
         (
             login(&app, "ada@x.test").await,
@@ -421,32 +422,35 @@ async fn a_second_change_of_address_keeps_the_restore_link(store: Store) {
         .refused(400, "invalid_token");
 }
 
-/// If the owner restores the account, the thief's restore links no longer work. Otherwise they
-/// would undo what the owner has set up since.
-async fn restoring_an_address_ends_later_restore_links(store: Store) {
+/// After the owner has changed the address back, the restore links that were mailed since the
+/// thief's change no longer work. Otherwise the thief's link would undo what the owner has set up
+/// since.
+async fn changing_an_address_back_ends_later_restore_links(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
     let ada = app.register("ada@x.test").await;
-    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_email", 1).await).await);
     assert_eq!(change(&app, &ada, "thief@x.test").await.status, 202);
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
     let first = post.token("email_changed", 1).await;
     app.advance(60).await;
     assert_eq!(change(&app, &ada, "Ada@x.test").await.status, 202);
-    let of_thief = post
+    let thief_link = post
         .all("email_changed", 2)
         .await
         .into_iter()
         .find(|mail| mail.to == "thief@x.test")
         .unwrap();
-    let of_thief = of_thief.vars["link"]
+    let thief_link = thief_link.vars["link"]
         .split_once("#token=")
         .unwrap()
         .1
         .to_owned();
-    done(&verify(&app, &post.token("verify_new_email", 2).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 2).await).await);
     let (secret, _) = enrol(&app, &ada).await;
-    verify(&app, &of_thief).await.refused(400, "invalid_token");
+    verify(&app, &thief_link)
+        .await
+        .refused(400, "invalid_token");
     verify(&app, &first).await.refused(400, "invalid_token");
     let challenge = app.challenged("ada@x.test").await;
     app.advance(30).await;
@@ -458,20 +462,21 @@ async fn restoring_an_address_ends_later_restore_links(store: Store) {
     );
 }
 
-/// A restore link does not invalidate earlier ones, because the thief may also have some.
-async fn a_restore_link_ends_no_earlier_one(store: Store) {
+/// The use of a restore link does not invalidate earlier ones, because the thief may have used a
+/// later one.
+async fn a_restore_link_keeps_earlier_ones_valid(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
     assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
     let undo = post.token("email_changed", 1).await;
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
     app.advance(1).await;
     assert_eq!(change(&app, &thief, "more@x.test").await.status, 202);
     let mails = post.all("email_changed", 2).await;
     assert_eq!(mails[1].to, "thief@x.test");
-    done(&verify(&app, &post.token("email_changed", 2).await).await);
-    done(&verify(&app, &undo).await);
+    assert_verified(&verify(&app, &post.token("email_changed", 2).await).await);
+    assert_verified(&verify(&app, &undo).await);
     assert_eq!(
         (
             login(&app, "ada@x.test").await,
@@ -489,11 +494,11 @@ async fn restoring_an_address_removes_later_factors(store: Store) {
     let thief = app.register("ada@x.test").await;
     assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
     let undo = post.token("email_changed", 1).await;
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
     app.advance(1).await;
     enrol(&app, &thief).await;
     app.challenged("thief@x.test").await;
-    done(&verify(&app, &undo).await);
+    assert_verified(&verify(&app, &undo).await);
     let back = app
         .post(
             "/auth/login",
@@ -532,7 +537,7 @@ async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
     })
     .await;
     let ada = app.register("ada@x.test").await;
-    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_email", 1).await).await);
     let (secret, _) = enrol(&app, &ada).await;
     let code = async || {
         app.advance(30).await;
@@ -546,7 +551,7 @@ async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
         202
     );
     let undo = post.token("email_changed", 1).await;
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
     let renewed = app
         .send(
             &ada,
@@ -555,10 +560,10 @@ async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
             json!({ "code": code().await }),
         )
         .await;
-    let theirs = texts(&renewed.json()["recoveryCodes"]);
+    let thief_codes = texts(&renewed.json()["recoveryCodes"]);
     let body = json!({ "mfaToken": app.challenged("thief@x.test").await, "code": code().await, "trustDevice": true });
     let device = app.post("/auth/mfa/verify", body).await.text("deviceToken");
-    let on = async |email: &str| {
+    let login_on_device = async |email: &str| {
         let headers = [
             ("content-type", "application/json"),
             ("x-device-token", device.as_str()),
@@ -572,11 +577,17 @@ async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
         .await
         .json()
     };
-    assert_eq!(on("thief@x.test").await["mfaRequired"], json!(null));
+    assert_eq!(
+        login_on_device("thief@x.test").await["mfaRequired"],
+        json!(null)
+    );
 
-    done(&verify(&app, &undo).await);
-    assert_eq!(on("ada@x.test").await["mfaRequired"], json!(true));
-    app.verify(&app.challenged("ada@x.test").await, &theirs[0])
+    assert_verified(&verify(&app, &undo).await);
+    assert_eq!(
+        login_on_device("ada@x.test").await["mfaRequired"],
+        json!(true)
+    );
+    app.verify(&app.challenged("ada@x.test").await, &thief_codes[0])
         .await
         .refused(401, "invalid_code");
     let back = app
@@ -593,14 +604,15 @@ async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
     );
 }
 
-/// The mail about the deletion was sent to the other address.
+/// The mail about the deletion was sent to the other address, so the restore link also cancels the
+/// deletion.
 async fn restoring_an_address_cancels_a_deletion(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
     assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
     let undo = post.token("email_changed", 1).await;
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
     app.advance(1).await;
     assert_eq!(
         app.send(&thief, "DELETE", "/auth/me", json!({ "password": GOOD }))
@@ -608,7 +620,7 @@ async fn restoring_an_address_cancels_a_deletion(store: Store) {
             .status,
         202
     );
-    done(&verify(&app, &undo).await);
+    assert_verified(&verify(&app, &undo).await);
     assert_eq!(post.all("deletion_cancelled", 1).await[0].to, "ada@x.test");
     let ada = app.login("ada@x.test").await;
     assert_eq!(
@@ -626,17 +638,17 @@ async fn restoring_an_address_removes_later_passkeys(store: Store) {
         .app_with(|auth| with_passkeys(changing(auth, &post)))
         .await;
     let ada = app.register("ada@x.test").await;
-    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_email", 1).await).await);
     let before = app
         .register_passkey(&ada.token, &mut Authenticator::p256())
         .await;
     app.advance(1).await;
     assert_eq!(change(&app, &ada, "thief@x.test").await.status, 202);
     let undo = post.token("email_changed", 1).await;
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
     app.register_passkey(&ada.token, &mut Authenticator::p256())
         .await;
-    done(&verify(&app, &undo).await);
+    assert_verified(&verify(&app, &undo).await);
     let ada = app.login("ada@x.test").await;
     let kept = app
         .get(&ada.token, "/auth/mfa/webauthn/credentials")
@@ -658,19 +670,19 @@ async fn restoring_an_address_removes_later_providers(store: Store) {
     let thief = app.register("ada@x.test").await;
     assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
     let undo = post.token("email_changed", 1).await;
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
     app.advance(1).await;
-    let away = Away::of(
+    let flow = StartedFlow::of(
         &app.with(&thief.token, "POST", "/auth/peer/link", None)
             .await,
     );
-    let callback = Browser::new().sign_in(&away.url, "undone").await;
-    away.back(&app, &callback).await;
+    let callback = Browser::new().sign_in(&flow.url, "undone").await;
+    flow.back(&app, &callback).await;
     assert_eq!(
         app.me(&thief.token).await.json()["providers"],
         json!(["peer"])
     );
-    done(&verify(&app, &undo).await);
+    assert_verified(&verify(&app, &undo).await);
     let ada = app.login("ada@x.test").await;
     assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]));
     let events = app.get(&ada.token, "/auth/activity").await.json();
@@ -698,7 +710,7 @@ async fn accounts_with_user_names_change_their_address(store: Store) {
         .await
         .signed_in();
     assert_eq!(change(&app, &made, "new@x.test").await.status, 202);
-    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_new_email", 1).await).await);
     let me = app.me(&made.token).await;
     assert_eq!(
         (me.text("username"), me.text("email")),

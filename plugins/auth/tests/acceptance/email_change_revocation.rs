@@ -3,8 +3,8 @@
 use serde_json::json;
 
 #[cfg(feature = "postgres")]
-use crate::between::{At, Between};
-use crate::email::{change, changing, done, login, verify};
+use crate::between::{At, PausingStore};
+use crate::email::{assert_verified, change, changing, login, verify};
 use crate::post::Post;
 use crate::server::{GOOD, Store};
 
@@ -79,7 +79,7 @@ async fn revoking_the_session_cancels_its_email_change() {
     assert_eq!(app.me(&mine.token).await.text("email"), "ada@x.test");
     let (_, other, token) = email_change().await;
     app.with(&other.token, "POST", "/auth/logout", None).await;
-    done(&verify(&app, &token).await);
+    assert_verified(&verify(&app, &token).await);
     assert_eq!(login(&app, "new@x.test").await, 200);
 }
 
@@ -88,7 +88,7 @@ async fn revoking_the_session_cancels_its_email_change() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_email_change_requested_during_a_revocation_is_invalid() {
     let (store, post) = (Store::postgres(), Post::default());
-    let (app, between) = Between::app(&store, |auth| changing(auth, &post)).await;
+    let (app, between) = PausingStore::app(&store, |auth| changing(auth, &post)).await;
     let other = store.app_with(|auth| changing(auth, &post)).await;
     app.register("ada@x.test").await;
     for (n, revoke_one_session) in [(1, false), (2, true)] {

@@ -17,16 +17,16 @@ use crate::server::{GOOD, Server};
 
 /// Records the statements of a store, and can pause the background work of requests.
 #[derive(Default)]
-struct Seen {
+struct StatementLog {
     log: Mutex<Vec<String>>,
-    shut: AtomicBool,
-    open: Notify,
+    paused: AtomicBool,
+    resume: Notify,
 }
 
-impl Seen {
+impl StatementLog {
     fn note(&self, statement: &Statement) {
         let what = match &statement.plan {
-            // A job that reads due records, which requests never do.
+            // Only background jobs read due users in an order; requests never do.
             Plan::Select { order, .. } if statement.entity.name == "User" && !order.is_empty() => {
                 None
             }
@@ -59,7 +59,7 @@ impl Seen {
     }
 }
 
-impl Watch for Arc<Seen> {
+impl Watch for Arc<StatementLog> {
     fn run<'a>(
         &'a self,
         store: &'a dyn Store,
@@ -67,11 +67,11 @@ impl Watch for Arc<Seen> {
         args: Vec<Value>,
         rows: Rows,
     ) -> Reply<'a> {
-        let looks =
+        let is_outbox_read =
             matches!(&statement.plan, Plan::Select { .. }) && statement.entity.name == "Outbox";
-        if looks && self.shut.load(Ordering::SeqCst) {
+        if is_outbox_read && self.paused.load(Ordering::SeqCst) {
             return Reply::Later(Box::pin(async move {
-                self.open.notified().await;
+                self.resume.notified().await;
                 store.run(statement, args, rows).await
             }));
         }
@@ -79,10 +79,10 @@ impl Watch for Arc<Seen> {
         store.run(statement, args, rows)
     }
 
-    fn begun(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
+    fn wrap_transaction(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
         Box::new(Within {
             inner,
-            seen: Arc::clone(self),
+            log: Arc::clone(self),
         })
     }
 }
@@ -90,7 +90,7 @@ impl Watch for Arc<Seen> {
 /// A transaction of such a store.
 struct Within {
     inner: Box<dyn Transaction>,
-    seen: Arc<Seen>,
+    log: Arc<StatementLog>,
 }
 
 impl Transaction for Within {
@@ -100,12 +100,12 @@ impl Transaction for Within {
         args: Vec<Value>,
         rows: Rows,
     ) -> BoxFuture<'a, linchpin::Result<Rows>> {
-        self.seen.note(statement);
+        self.log.note(statement);
         self.inner.run(statement, args, rows)
     }
 
-    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, linchpin::Result<()>> {
-        self.inner.take_turn(turn)
+    fn take_advisory_lock(&mut self, key: i64) -> BoxFuture<'_, linchpin::Result<()>> {
+        self.inner.take_advisory_lock(key)
     }
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, linchpin::Result<()>> {
@@ -117,8 +117,8 @@ impl Transaction for Within {
     }
 }
 
-fn watched() -> (Around<Arc<Seen>>, Arc<Seen>) {
-    let seen = Arc::<Seen>::default();
+fn watched() -> (Around<Arc<StatementLog>>, Arc<StatementLog>) {
+    let seen = Arc::<StatementLog>::default();
     (
         Around::new(Arc::new(Memory::new()), Arc::clone(&seen)),
         seen,
@@ -126,7 +126,7 @@ fn watched() -> (Around<Arc<Seen>>, Arc<Seen>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concealed_sign_ups() {
+async fn concealed_sign_ups_do_equal_work() {
     let ((store, seen), post) = (watched(), Post::default());
     let app = crate::server::Store::memory()
         .on(store, |auth| crate::concealed::concealed(auth, &post))
@@ -149,38 +149,40 @@ async fn concealed_sign_ups() {
     sign_up("waiting@x.test", GOOD).await;
     post.token("verify_email", 2).await;
     // The account of the address is not read before the response was sent.
-    seen.shut.store(true, Ordering::SeqCst);
+    seen.paused.store(true, Ordering::SeqCst);
     let mut all = Vec::new();
     for email in ["new@x.test", "waiting@x.test", "proved@x.test"] {
-        let (reply, asked) = seen
+        let (reply, statements) = seen
             .during(
                 &["User", "Audit", "OneTime", "Outbox", "Counter"],
                 sign_up(email, "amber-walrus-17-dune"),
             )
             .await;
         assert_eq!(reply.status, 202);
-        all.push(asked);
+        all.push(statements);
     }
     assert!(
         all.iter()
-            .all(|asked| *asked == all[0] && asked.contains(&"Outbox insert".to_owned())),
+            .all(|statements| *statements == all[0]
+                && statements.contains(&"Outbox insert".to_owned())),
         "{all:?}"
     );
     assert!(
         !all[0].iter().any(|line| line.starts_with("User")),
         "{all:?}"
     );
-    // Afterwards it is.
-    seen.shut.store(false, Ordering::SeqCst);
-    seen.open.notify_one();
+    // It is read after the response.
+    seen.paused.store(false, Ordering::SeqCst);
+    seen.resume.notify_one();
     post.token("verify_email", 3).await;
     post.only("existing_account", 2).await;
     app.stop().await;
 }
 
-/// Another address for an account, in use or not: the same statements run before the response.
+/// A change of the email address runs the same statements before the response, whether or not
+/// another account has the new address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_address() {
+async fn email_changes_do_equal_work_for_used_and_free_addresses() {
     let ((store, seen), post) = (watched(), Post::default());
     let changing = |auth| {
         post.on(auth)
@@ -200,13 +202,16 @@ async fn another_address() {
     assert_eq!(change("first@x.test").await.status, 202);
     let mut all = Vec::new();
     for email in ["bob@x.test", "free@x.test", "bob@x.test"] {
-        let (reply, asked) = seen
+        let (reply, statements) = seen
             .during(&["User", "OneTime", "Outbox insert"], change(email))
             .await;
         assert_eq!(reply.status, 202);
-        all.push(asked);
+        all.push(statements);
     }
-    assert!(all.iter().all(|asked| *asked == all[0]), "{all:?}");
+    assert!(
+        all.iter().all(|statements| *statements == all[0]),
+        "{all:?}"
+    );
     assert!(
         all[0].contains(&"OneTime insert".to_owned())
             && all[0]
@@ -230,9 +235,9 @@ async fn guess(app: &Server, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_passwords() {
+async fn wrong_passwords_do_equal_work_for_all_identifiers() {
     let (store, seen) = watched();
-    let many_ways = |auth: linchpin_auth::Auth| {
+    let with_all_methods = |auth: linchpin_auth::Auth| {
         auth.configure(|config| {
             let auth = &mut config.auth;
             auth.primary_field = PrimaryField::Username;
@@ -246,7 +251,9 @@ async fn wrong_passwords() {
             auth.passkeys.origins = vec!["https://me.test".into()];
         })
     };
-    let app = crate::server::Store::memory().on(store, many_ways).await;
+    let app = crate::server::Store::memory()
+        .on(store, with_all_methods)
+        .await;
     let made = app
         .post(
             "/auth/register",
@@ -268,7 +275,7 @@ async fn wrong_passwords() {
         );
     }
     assert!(
-        all.iter().all(|asked| *asked == all[0]) && all[0].len() == 4,
+        all.iter().all(|statements| *statements == all[0]) && all[0].len() == 4,
         "{all:?}"
     );
     app.stop().await;

@@ -19,10 +19,10 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases!(
-    every_event_of_an_account,
+    every_event_of_an_account_is_published,
     no_secret_is_logged_or_audited,
-    refusals_are_written_once,
-    identifiers_cost_nothing_and_write_nothing
+    refusals_are_recorded_once_per_window,
+    refused_addresses_cause_no_further_work
 );
 
 /// Collects every event of every entity.
@@ -37,8 +37,8 @@ impl EventSink for Sink {
 }
 
 impl Sink {
-    /// The events so far, once this one has arrived.
-    pub async fn told(&self, last: &str) -> Vec<Json> {
+    /// Waits for the event `last`, and returns all events so far.
+    pub async fn wait_for(&self, last: &str) -> Vec<Json> {
         for _ in 0..3000 {
             let rows: Vec<Json> = self
                 .0
@@ -53,7 +53,7 @@ impl Sink {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{last} was never told of");
+        panic!("the event {last} was not published");
     }
 }
 
@@ -77,8 +77,8 @@ async fn login(app: &Server, email: &str, password: &str) -> Reply {
     .await
 }
 
-/// Uses every feature of an account. Each response is passed to `seen`.
-async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
+/// Uses every feature of an account. Each response is passed to `on_reply`.
+async fn use_every_feature(app: &Server, post: &Post, mut on_reply: impl FnMut(&Reply)) {
     let root = app.admin("root@x.test").await;
     let made = app
         .post(
@@ -86,11 +86,11 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
             json!({ "email": "ada@x.test", "password": GOOD }),
         )
         .await;
-    seen(&made);
+    on_reply(&made);
     let mut ada = made.signed_in();
     let device = made.text("deviceToken");
     let token = post.token("verify_email", 2).await;
-    seen(
+    on_reply(
         &app.post("/auth/verify-email", json!({ "token": token }))
             .await,
     );
@@ -98,7 +98,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
         .await
         .refused(401, "invalid_credentials");
     let again = login(app, "ada@x.test", GOOD).await;
-    seen(&again);
+    on_reply(&again);
     app.with(
         &ada.token,
         "PATCH",
@@ -113,7 +113,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
             json!({ "refreshToken": again.text("refreshToken") }),
         )
         .await;
-    seen(&renewed);
+    on_reply(&renewed);
     app.advance(11).await;
     app.post(
         "/auth/refresh",
@@ -121,7 +121,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     )
     .await
     .refused(401, "refresh_reused");
-    // Proof, wrong and right.
+    // A wrong proof, then a correct one.
     let step = |password: &str| json!({ "method": "password", "password": password });
     app.with(&ada.token, "POST", "/auth/step-up", Some(step(WRONG)))
         .await
@@ -129,18 +129,18 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     let stepped = app
         .with(&ada.token, "POST", "/auth/step-up", Some(step(GOOD)))
         .await;
-    seen(&stepped);
+    on_reply(&stepped);
     ada.token = stepped.text("token");
-    // Another password, by its owner and by mail.
+    // Changes of the password: in a session, and by a mailed link.
     let set = json!({ "password": OTHER, "currentPassword": GOOD });
-    seen(
+    on_reply(
         &app.with(&ada.token, "POST", "/auth/set-password", Some(set))
             .await,
     );
     app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
         .await;
     let token = post.token("password_reset", 1).await;
-    seen(
+    on_reply(
         &app.post(
             "/auth/reset-password",
             json!({ "token": token, "password": GOOD }),
@@ -156,8 +156,8 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     let by_link = app
         .post("/auth/magic-link/verify", json!({ "token": token }))
         .await;
-    seen(&by_link);
-    // A page of another origin.
+    on_reply(&by_link);
+    // A request from a page of another origin.
     let (token, origin) = (
         format!("__Host-token={}", by_link.text("token")),
         "https://evil.test",
@@ -170,7 +170,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     app.raw("PATCH", "/auth/me", &forged, "{}")
         .await
         .refused(403, "csrf_failed");
-    // Another address.
+    // A change of address.
     let ada: SignedIn = by_link.signed_in();
     app.with(
         &ada.token,
@@ -180,7 +180,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     )
     .await;
     let token = post.token("verify_new_email", 1).await;
-    seen(
+    on_reply(
         &app.post("/auth/verify-email", json!({ "token": token }))
             .await,
     );
@@ -197,7 +197,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
             "{path}"
         );
     }
-    // Too often.
+    // A request over the limit.
     for _ in 0..10 {
         login(app, "new@x.test", WRONG)
             .await
@@ -207,14 +207,14 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
         .await
         .refused(429, "rate_limited");
     app.advance(3600).await;
-    // The end.
+    // The deletion of the account.
     let headers = [
         ("content-type", "application/json"),
         ("x-device-token", device.as_str()),
     ];
     let body = json!({ "email": "new@x.test", "password": GOOD }).to_string();
     let last = app.raw("POST", "/auth/login", &headers, &body).await;
-    seen(&last);
+    on_reply(&last);
     app.with(&last.text("token"), "POST", "/auth/logout", None)
         .await;
     let last = login(app, "new@x.test", GOOD).await.signed_in();
@@ -228,7 +228,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     };
     assert_eq!(delete().await.status, 202);
     let token = post.token("cancel_deletion", 1).await;
-    seen(
+    on_reply(
         &app.post("/auth/cancel-deletion", json!({ "token": token }))
             .await,
     );
@@ -271,18 +271,18 @@ const EVENTS: [&str; 21] = [
 ];
 
 /// An event of the app itself: the fixture gives the administrator the role.
-fn by_the_app(row: &Json) -> bool {
+fn is_by_the_app(row: &Json) -> bool {
     row["event"] == "auth:role.changed" && row["details"]["by"].is_null()
 }
 
-async fn every_event_of_an_account(store: Store) {
+async fn every_event_of_an_account_is_published(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
     let app = store
         .watched(sink.clone(), |auth| everything(auth, &post))
         .await;
-    life(&app, &post, |_| ()).await;
-    let rows = sink.told("auth:user.deleted").await;
-    let named: BTreeSet<&str> = rows
+    use_every_feature(&app, &post, |_| ()).await;
+    let rows = sink.wait_for("auth:user.deleted").await;
+    let event_names: BTreeSet<&str> = rows
         .iter()
         .filter_map(|row| row["event"].as_str())
         .collect();
@@ -291,13 +291,13 @@ async fn every_event_of_an_account(store: Store) {
         "auth:account.deletion.cancelled",
     ];
     for event in EVENTS.iter().chain(&scheduled) {
-        assert!(named.contains(event), "{event} in {named:?}");
+        assert!(event_names.contains(event), "{event} in {event_names:?}");
     }
     // The actor of an event is the caller of the request.
     for row in &rows {
         assert!(
             row["ip"].is_string() && row["requestId"].as_str().is_some_and(|id| !id.is_empty())
-                || by_the_app(row),
+                || is_by_the_app(row),
             "{row}"
         );
     }
@@ -353,11 +353,11 @@ async fn every_event_of_an_account(store: Store) {
     assert_eq!(row("auth:user.deleted")["userId"], user);
 }
 
-/// The number of cases that read the log now.
+/// The number of cases that read the log at this moment.
 static READERS: AtomicUsize = AtomicUsize::new(0);
 
-/// The log from now on, of all libraries, until it is dropped. While no case reads it, nothing is
-/// stored, because the other cases would write gigabytes.
+/// Records the log of all libraries until it is dropped. While no case reads the log, nothing is
+/// recorded, because the other cases would write gigabytes.
 pub struct Logged(Arc<Mutex<Vec<u8>>>);
 
 impl Logged {
@@ -368,7 +368,8 @@ impl Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        // The reader holds the lock, so that the log of a running case is never emptied.
+        // A new reader is counted under the same lock, so the log of a running case is never
+        // emptied.
         if let Ok(mut log) = self.0.lock()
             && READERS.fetch_sub(1, Ordering::SeqCst) == 1
         {
@@ -384,30 +385,31 @@ pub fn logged() -> Logged {
         let into = Arc::clone(&log);
         let all = tracing_subscriber::fmt::layer()
             .with_ansi(false)
-            .with_writer(move || Pen(Arc::clone(&into)));
+            .with_writer(move || LogWriter(Arc::clone(&into)));
         let read = dynamic_filter_fn(|_, _| READERS.load(Ordering::SeqCst) > 0);
         tracing_subscriber::registry()
             .with(all.with_filter(read))
             .init();
         log
     });
-    let held = log.lock().unwrap();
+    let guard = log.lock().unwrap();
     READERS.fetch_add(1, Ordering::SeqCst);
-    drop(held);
+    drop(guard);
     Logged(Arc::clone(log))
 }
 
-struct Pen(Arc<Mutex<Vec<u8>>>);
+struct LogWriter(Arc<Mutex<Vec<u8>>>);
 
-const OF_BROWSERS: &[u8] = b" tungstenite::";
+const BROWSER_LOG_TARGET: &[u8] = b" tungstenite::";
 
-impl Write for Pen {
+impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // Other cases type passwords into a browser over a local socket. Records are complete.
+        // Other cases type passwords into a browser over a local socket, and the log of the socket
+        // contains them. Each call writes one complete record.
         if !bytes
-            .windows(OF_BROWSERS.len())
+            .windows(BROWSER_LOG_TARGET.len())
             .take(80)
-            .any(|part| part == OF_BROWSERS)
+            .any(|part| part == BROWSER_LOG_TARGET)
         {
             self.0.lock().unwrap().extend_from_slice(bytes);
         }
@@ -429,7 +431,7 @@ async fn no_secret_is_logged_or_audited(store: Store) {
         .into_iter()
         .map(str::to_owned)
         .collect();
-    life(&app, &post, |reply| {
+    use_every_feature(&app, &post, |reply| {
         for member in ["token", "refreshToken", "deviceToken"] {
             secrets.insert(reply.text(member));
         }
@@ -447,22 +449,22 @@ async fn no_secret_is_logged_or_audited(store: Store) {
         .map(|(_, token)| token.to_owned())
         .collect();
     assert!(links.len() >= 7, "{links:?}");
-    let typed = secrets.clone();
+    let without_links = secrets.clone();
     secrets.extend(links);
     secrets.remove("");
     assert!(secrets.len() >= 20, "{}", secrets.len());
-    let rows = sink.told("auth:user.deleted").await;
+    let rows = sink.wait_for("auth:user.deleted").await;
     let events = format!("{:?}", sink.0.lock().unwrap());
     let root = login(&app, "root@x.test", GOOD).await.signed_in();
     app.prove(&root).await;
-    let kept = app.get(&root.token, "/auth/admin/audit?limit=100").await;
-    assert!(kept.status == 200 && rows.len() > 30, "{kept:?}");
+    let audit = app.get(&root.token, "/auth/admin/audit?limit=100").await;
+    assert!(audit.status == 200 && rows.len() > 30, "{audit:?}");
     let texts = [
         ("events", events),
-        ("audit", String::from_utf8(kept.body.to_vec()).unwrap()),
+        ("audit", String::from_utf8(audit.body.to_vec()).unwrap()),
         ("log", log.text()),
     ];
-    assert!(texts[2].1.len() > 1000, "something is logged");
+    assert!(texts[2].1.len() > 1000, "the log is not empty");
     for (place, text) in &texts {
         for secret in &secrets {
             assert!(
@@ -475,7 +477,7 @@ async fn no_secret_is_logged_or_audited(store: Store) {
     // Mails contain their links with the token in the fragment, and no secrets that were typed.
     for mail in &mails {
         let text = format!("{} {} {}", mail.subject, mail.text, mail.html);
-        for secret in typed.iter().filter(|secret| !secret.is_empty()) {
+        for secret in without_links.iter().filter(|secret| !secret.is_empty()) {
             assert!(!text.contains(secret.as_str()), "{secret} in {text}");
         }
     }
@@ -488,7 +490,7 @@ pub fn around<'a>(text: &'a str, secret: &str) -> &'a str {
 }
 
 /// Refusals are recorded once per window, however many there are.
-async fn refusals_are_written_once(store: Store) {
+async fn refusals_are_recorded_once_per_window(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
     let app = store
         .watched(sink.clone(), |auth| everything(auth, &post))
@@ -498,7 +500,7 @@ async fn refusals_are_written_once(store: Store) {
         ("content-type", "application/json"),
     ];
     let body = json!({ "email": "nobody@x.test", "password": WRONG }).to_string();
-    let hammer = async || {
+    let exceed_limits = async || {
         for _ in 0..5 {
             app.raw("POST", "/auth/login", &forged, &body)
                 .await
@@ -508,11 +510,11 @@ async fn refusals_are_written_once(store: Store) {
             login(&app, "nobody@x.test", WRONG).await;
         }
     };
-    hammer().await;
+    exceed_limits().await;
     app.advance(900).await;
-    hammer().await;
+    exceed_limits().await;
     app.register("last@x.test").await;
-    let rows = sink.told("auth:user.created").await;
+    let rows = sink.wait_for("auth:user.created").await;
     let count = |event: &str| rows.iter().filter(|row| row["event"] == event).count();
     assert_eq!(
         (
@@ -533,7 +535,7 @@ async fn refusals_are_written_once(store: Store) {
 }
 
 /// An address over its limit causes no further work, with any number of identifiers.
-async fn identifiers_cost_nothing_and_write_nothing(store: Store) {
+async fn refused_addresses_cause_no_further_work(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
     let app = store
         .watched(sink.clone(), |auth| everything(auth, &post))
@@ -547,7 +549,7 @@ async fn identifiers_cost_nothing_and_write_nothing(store: Store) {
         );
     }
     app.register("last@x.test").await;
-    let rows = sink.told("auth:user.created").await;
+    let rows = sink.wait_for("auth:user.created").await;
     let throttled: Vec<&Json> = rows
         .iter()
         .filter(|row| row["event"] == "auth:login.throttled")

@@ -16,7 +16,7 @@ pub fn code_at(app: &Server, secret: &str, steps: i64) -> String {
     code_of(app, secret, steps, 6)
 }
 
-/// The same with a number of digits.
+/// Like [`code_at`], with a number of digits.
 pub fn code_of(app: &Server, secret: &str, steps: i64, digits: u64) -> String {
     let (at, digits) = (
         format!("--now=@{}", app.now_seconds() + 30 * steps),
@@ -78,9 +78,9 @@ pub async fn enrolled(app: &Server, email: &str) -> Enrolled {
 }
 
 pub async fn enrol(app: &Server, who: &SignedIn) -> (String, Vec<String>) {
-    let begun = app.with(&who.token, "POST", "/auth/mfa/setup", None).await;
-    assert_eq!(begun.status, 200, "{begun:?}");
-    let secret = begun.text("secret");
+    let setup = app.with(&who.token, "POST", "/auth/mfa/setup", None).await;
+    assert_eq!(setup.status, 200, "{setup:?}");
+    let secret = setup.text("secret");
     let done = app
         .with(
             &who.token,
@@ -139,14 +139,14 @@ impl Server {
         done.signed_in()
     }
 
-    /// With an access token and a body.
+    /// Sends a request with an access token and a body.
     pub async fn send(&self, who: &SignedIn, method: &str, path: &str, body: Json) -> Reply {
         self.with(&who.token, method, path, Some(body)).await
     }
 }
 
 impl Post {
-    /// The latest mailed code, once so many were mailed.
+    /// Waits until this number of codes was mailed, and returns the latest.
     pub async fn code(&self, least: usize) -> String {
         self.all("email_otp", least).await.last().unwrap().vars["code"].clone()
     }
@@ -176,7 +176,7 @@ impl Phone {
         })
     }
 
-    /// The latest message, once there are so many: to whom, and the code.
+    /// Waits for this number of messages. Returns the phone number and the code of the latest one.
     pub async fn code(&self, least: usize) -> (String, String) {
         for _ in 0..3000 {
             let now = self.0.lock().unwrap().clone();
@@ -184,7 +184,7 @@ impl Phone {
                 let (to, text) = now.last().unwrap().clone();
                 let code = text
                     .rsplit_once("\n@app.test #")
-                    .expect("bound to the host")
+                    .expect("the last line binds the code to the host")
                     .1
                     .to_owned();
                 assert!(

@@ -13,7 +13,7 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 const EMAIL: &str = "ada@example.test";
 const VERIFY_SETUP: &str = "/auth/mfa/verify-setup";
 
-async fn with_all(store: &Store, post: &Post, phone: &Phone) -> Server {
+async fn app_with_factors(store: &Store, post: &Post, phone: &Phone) -> Server {
     let trusting = |auth: Auth| {
         phone
             .on(with_passkeys(auth))
@@ -22,8 +22,8 @@ async fn with_all(store: &Store, post: &Post, phone: &Phone) -> Server {
     app_with(store, post, trusting).await
 }
 
-/// Every way to begin with another factor, and to take one away.
-async fn may_change_nothing(app: &Server, who: &SignedIn) {
+/// Checks that a session can neither start the set-up of a factor nor remove one.
+async fn assert_no_change_allowed(app: &Server, who: &SignedIn) {
     let phone = json!({ "phone": "+4930123456" });
     for (method, path, body) in [
         ("POST", "/auth/mfa/setup", None),
@@ -61,13 +61,13 @@ async fn step_up(app: &Server, who: &SignedIn, secret: &str) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_of_before_there_was_a_factor() {
+async fn a_session_from_before_the_first_factor_must_prove_it() {
     let (post, phone) = (Post::default(), Phone::default());
-    let app = with_all(&Store::memory(), &post, &phone).await;
+    let app = app_with_factors(&Store::memory(), &post, &phone).await;
     let owner = app.register(EMAIL).await;
     let thief = app.login(EMAIL).await;
-    // Its earlier proofs are no second factor: a step-up by password, and set-ups that it has
-    // begun.
+    // The thief's earlier proof, a step-up by password, is not a second factor. The set-ups that
+    // the thief has started cannot be completed.
     let thief = app
         .send(
             &thief,
@@ -85,7 +85,7 @@ async fn a_session_of_before_there_was_a_factor() {
     );
     let mut passkey = Authenticator::p256();
     let (options, registration) = app.register_options(&thief.token).await;
-    let sent = app
+    let sms_setup = app
         .send(
             &thief,
             "POST",
@@ -94,7 +94,7 @@ async fn a_session_of_before_there_was_a_factor() {
         )
         .await
         .text("setupToken");
-    let mailed = app
+    let mail_setup = app
         .send(&thief, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await
         .text("setupToken");
@@ -102,22 +102,22 @@ async fn a_session_of_before_there_was_a_factor() {
     app.get(&thief.token, "/__test/protected/step-up")
         .await
         .refused(403, "step_up_required");
-    may_change_nothing(&app, &thief).await;
+    assert_no_change_allowed(&app, &thief).await;
     let body = json!({ "registrationToken": registration, "attestationResponse": passkey.register(&options) });
     app.send(&thief, "POST", "/auth/mfa/webauthn/register", body)
         .await
         .refused(403, "step_up_required");
-    let body = json!({ "setupToken": sent, "code": phone.code(1).await.1 });
+    let body = json!({ "setupToken": sms_setup, "code": phone.code(1).await.1 });
     app.send(&thief, "POST", "/auth/mfa/sms/verify-setup", body)
         .await
         .refused(403, "step_up_required");
-    let body = json!({ "setupToken": mailed, "code": post.code(1).await });
+    let body = json!({ "setupToken": mail_setup, "code": post.code(1).await });
     app.send(&thief, "POST", "/auth/mfa/email-otp/verify-setup", body)
         .await
         .refused(403, "step_up_required");
     let methods = app.get(&owner.token, "/auth/mfa/methods").await.json();
     assert_eq!(methods["methods"], json!(["totp"]));
-    // With the factor itself it is the owner's as well as any other.
+    // After a proof of the factor, this session may change factors like any other session.
     app.advance(30).await;
     let proved = step_up(&app, &thief, &secret).await.signed_in();
     app.register_passkey(&proved.token, &mut passkey).await;
@@ -130,16 +130,16 @@ async fn a_session_of_before_there_was_a_factor() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_app_that_was_begun_before_there_was_a_factor() {
+async fn an_authenticator_set_up_from_before_the_first_factor_is_refused() {
     let (post, phone) = (Post::default(), Phone::default());
-    let app = with_all(&Store::memory(), &post, &phone).await;
+    let app = app_with_factors(&Store::memory(), &post, &phone).await;
     let owner = app.register(EMAIL).await;
     let thief = app.login(EMAIL).await;
-    let begun = app
+    let thief_secret = app
         .with(&thief.token, "POST", "/auth/mfa/setup", None)
         .await
         .text("secret");
-    // Its tries are those of the session that began it.
+    // Wrong codes of another session do not use up the attempts of this set-up.
     for _ in 0..6 {
         app.send(&owner, "POST", VERIFY_SETUP, json!({ "code": "000000" }))
             .await
@@ -147,7 +147,7 @@ async fn an_app_that_was_begun_before_there_was_a_factor() {
     }
     let mut passkey = Authenticator::p256();
     app.register_passkey(&owner.token, &mut passkey).await;
-    let code = json!({ "code": code_at(&app, &begun, 0) });
+    let code = json!({ "code": code_at(&app, &thief_secret, 0) });
     app.send(&thief, "POST", VERIFY_SETUP, code)
         .await
         .refused(403, "step_up_required");
@@ -160,9 +160,9 @@ async fn an_app_that_was_begun_before_there_was_a_factor() {
 /// An unreadable stored secret counts as a wrong code, not as a server error: a user with another
 /// factor can continue with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_in_the_place_of_another() {
+async fn a_moved_secret_counts_as_a_wrong_code() {
     let (store, post, phone) = (Store::sqlite(), Post::default(), Phone::default());
-    let app = with_all(&store, &post, &phone).await;
+    let app = app_with_factors(&store, &post, &phone).await;
     let (ada, eve) = (
         app.register(EMAIL).await,
         app.register("eve@example.test").await,
@@ -183,7 +183,7 @@ async fn a_secret_in_the_place_of_another() {
         "{}",
         String::from_utf8_lossy(&done.stderr)
     );
-    let app = with_all(&store, &post, &phone).await;
+    let app = app_with_factors(&store, &post, &phone).await;
     app.advance(30).await;
     let challenge = app.challenged(EMAIL).await;
     for secret in [&secret, &other] {
@@ -195,9 +195,9 @@ async fn a_secret_in_the_place_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_on_a_trusted_device() {
+async fn a_session_of_a_trusted_device_must_prove_a_factor() {
     let (post, phone) = (Post::default(), Phone::default());
-    let app = with_all(&Store::memory(), &post, &phone).await;
+    let app = app_with_factors(&Store::memory(), &post, &phone).await;
     let owner = app.register(EMAIL).await;
     let (secret, recovery) = enrol(&app, &owner).await;
     app.advance(30).await;
@@ -213,8 +213,11 @@ async fn a_session_on_a_trusted_device() {
         .raw("POST", "/auth/login", &headers, &body)
         .await
         .signed_in();
-    assert_ne!(on_device.token, "", "nothing more is asked for there");
-    may_change_nothing(&app, &on_device).await;
+    assert_ne!(
+        on_device.token, "",
+        "a trusted device needs no second factor"
+    );
+    assert_no_change_allowed(&app, &on_device).await;
     // A recovery code replaces the factor here too.
     let proof = json!({ "method": "recovery", "code": recovery[0] });
     let proved = app
@@ -223,22 +226,22 @@ async fn a_session_on_a_trusted_device() {
         .signed_in();
     app.register_passkey(&proved.token, &mut Authenticator::p256())
         .await;
-    // A proof in a body counts for its own request only: the next request needs another.
+    // A change of the factors ends the trust in the device.
     let other = app.raw("POST", "/auth/login", &headers, &body).await;
     assert_eq!(
         other.json()["mfaRequired"],
         json!(true),
-        "the trust ended with the change"
+        "the change of the factors ended the trust"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_sets_up_a_factor_goes_on_and_others_prove_it() {
+async fn setting_up_a_factor_proves_it_for_that_session_only() {
     let (post, phone) = (Post::default(), Phone::default());
-    let app = with_all(&Store::memory(), &post, &phone).await;
+    let app = app_with_factors(&Store::memory(), &post, &phone).await;
     let owner = app.register(EMAIL).await;
     let (secret, _) = enrol(&app, &owner).await;
-    // In one go: the first factor was proved by setting it up.
+    // No further proof is needed: the first factor was proved by setting it up.
     app.register_passkey(&owner.token, &mut Authenticator::p256())
         .await;
     app.advance(30).await;
@@ -248,9 +251,9 @@ async fn who_sets_up_a_factor_goes_on_and_others_prove_it() {
         .signed_in();
     app.register_passkey(&phone_session.token, &mut Authenticator::p256())
         .await;
-    // A further factor that is set up there changes nothing here. A factor that is removed or
-    // replaced there may be the one that was proved here.
-    let begun = app
+    // If another session adds a factor, this session stays proved. If it removes or replaces a
+    // factor, this session must prove one again, because it may have proved that one.
+    let setup = app
         .send(
             &phone_session,
             "POST",
@@ -258,7 +261,7 @@ async fn who_sets_up_a_factor_goes_on_and_others_prove_it() {
             json!({ "phone": "+4930123456" }),
         )
         .await;
-    let body = json!({ "setupToken": begun.text("setupToken"), "code": phone.code(1).await.1 });
+    let body = json!({ "setupToken": setup.text("setupToken"), "code": phone.code(1).await.1 });
     assert_eq!(
         app.send(&phone_session, "POST", "/auth/mfa/sms/verify-setup", body)
             .await
@@ -280,7 +283,7 @@ async fn who_sets_up_a_factor_goes_on_and_others_prove_it() {
     app.with(&owner.token, "POST", "/auth/mfa/setup", None)
         .await
         .refused(403, "step_up_required");
-    // Proof in a body takes one away, and is worth nothing more.
+    // A proof in the body allows this removal only.
     app.advance(30).await;
     let proof = json!({ "code": code_at(&app, &secret, 0) });
     assert_eq!(

@@ -16,8 +16,8 @@ const ADA: &str = "ada@example.test";
 const EVE: &str = "eve@example.test";
 const NEW: &str = "another-lamp-for-otters";
 
-/// A page without anything; its port.
-async fn elsewhere() -> u16 {
+/// Serves an empty page and returns its port.
+async fn serve_empty_page() -> u16 {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let app = Router::new()
@@ -27,7 +27,7 @@ async fn elsewhere() -> u16 {
 }
 
 /// Requests of scripts: method, path, body.
-fn asked() -> Json {
+fn script_requests() -> Json {
     let eve = json!({ "email": EVE, "password": GOOD });
     json!([
         ["GET", "/auth/me", null],
@@ -74,7 +74,7 @@ const FORMS: [(&str, &[(&str, &str)]); 11] = [
 ];
 
 /// Sends requests from the open page, with and without a preflight. Returns the readable responses.
-async fn scripts(browser: &mut Browser, app: &str) -> Json {
+async fn send_by_scripts(browser: &mut Browser, app: &str) -> Json {
     browser
         .run(&format!(
             "(async () => {{
@@ -93,14 +93,14 @@ async fn scripts(browser: &mut Browser, app: &str) -> Json {
                 }}
                 return read;
             }})()",
-            asked = asked(),
+            asked = script_requests(),
             app = json!(app),
         ))
         .await
 }
 
 /// Submits a form from the page; the browser follows the response.
-async fn form(browser: &mut Browser, action: &str, fields: &[(&str, &str)]) {
+async fn submit_form(browser: &mut Browser, action: &str, fields: &[(&str, &str)]) {
     browser
         .run(&format!(
             "(() => {{
@@ -136,7 +136,7 @@ async fn state(browser: &mut Browser, app: &Server, origin: &str, eve: &str) -> 
                     .into()
             })
             .collect();
-    let held = cookies
+    let cookie_header = cookies
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect::<Vec<_>>()
@@ -152,8 +152,8 @@ async fn state(browser: &mut Browser, app: &Server, origin: &str, eve: &str) -> 
                 .collect::<Vec<_>>()
         })
     };
-    // A read of the session renews it, but other origins cannot read the response. The previous
-    // token stays valid.
+    // The CSRF token is not compared, because a read of the session may renew it. Other origins
+    // cannot read the new one, and the previous one stays valid.
     let cookies: BTreeMap<String, String> = cookies
         .into_iter()
         .map(|(name, value)| {
@@ -165,7 +165,7 @@ async fn state(browser: &mut Browser, app: &Server, origin: &str, eve: &str) -> 
         })
         .collect();
     let me = app
-        .raw("GET", "/auth/me", &[("cookie", &held)], "")
+        .raw("GET", "/auth/me", &[("cookie", &cookie_header)], "")
         .await
         .json();
     let me = json!([
@@ -182,12 +182,12 @@ async fn state(browser: &mut Browser, app: &Server, origin: &str, eve: &str) -> 
         )
         .await
         .json();
-    json!({ "cookies": cookies, "me": me, "sessions": sessions(&held).await, "eve": sessions(eve).await, "mallory": mallory["id"] })
+    json!({ "cookies": cookies, "me": me, "sessions": sessions(&cookie_header).await, "eve": sessions(eve).await, "mallory": mallory["id"] })
 }
 
-/// Ada is signed in twice, once in the browser. What there was before pages at this host had sent
-/// all that they could, and after.
-async fn attacked(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
+/// Signs Ada in twice, once in the browser, and lets a page at this host send all requests. Returns
+/// the state before and after.
+async fn attack(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
     let store = Store::memory().at_a_free_port();
     let origin = format!("http://localhost:{}", store.port());
     let settings = |auth: Auth| {
@@ -196,7 +196,7 @@ async fn attacked(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
             .configure(|config| {
                 config.security.csrf = csrf;
                 config.auth.cookies.same_site = same_site;
-                // The refusal has to be because of the origin.
+                // No request may be refused because of a limit.
                 config.auth.rate_limit.enabled = false;
             })
     };
@@ -227,12 +227,12 @@ async fn attacked(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
                 .is_some_and(|all| all.len() == 2),
         "{before}"
     );
-    let page = format!("http://{host}:{}/", elsewhere().await);
+    let page = format!("http://{host}:{}/", serve_empty_page().await);
     browser.open(&page).await;
     assert_eq!(
-        scripts(&mut browser, &origin).await,
+        send_by_scripts(&mut browser, &origin).await,
         json!([]),
-        "a script of {host} has read something"
+        "a script of {host} has read a response"
     );
     if csrf {
         assert_eq!(
@@ -243,7 +243,7 @@ async fn attacked(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
     }
     for (path, fields) in FORMS {
         browser.open(&page).await;
-        form(&mut browser, &format!("{origin}{path}"), fields).await;
+        submit_form(&mut browser, &format!("{origin}{path}"), fields).await;
         if csrf {
             assert_eq!(
                 state(&mut browser, &app, &origin, &eve).await,
@@ -279,7 +279,7 @@ async fn pages_of_other_origins_change_nothing() {
         ("127.0.0.1", SameSite::Lax),
         ("127.0.0.1", SameSite::None),
     ] {
-        let (before, after) = attacked(host, same_site, true).await;
+        let (before, after) = attack(host, same_site, true).await;
         assert_eq!(after, before, "{host}");
     }
 }
@@ -287,9 +287,9 @@ async fn pages_of_other_origins_change_nothing() {
 /// Without the check of the origin the same requests would change data, because the cookies are
 /// sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_check_they_would() {
+async fn without_the_origin_check_the_attacks_succeed() {
     for (host, same_site) in [("localhost", SameSite::Lax), ("127.0.0.1", SameSite::None)] {
-        let (before, after) = attacked(host, same_site, false).await;
+        let (before, after) = attack(host, same_site, false).await;
         assert!(
             after["sessions"] != before["sessions"] && after["me"] != before["me"],
             "{host}: {before} {after}"

@@ -1,6 +1,6 @@
 //! Schemathesis calls every route of `/openapi.json`, including the app's own, with valid and
-//! invalid input, anonymously and signed in. No response may be a server error, and the document
-//! must list each of them.
+//! invalid input, anonymously and signed in. No response may be a server error. The document must
+//! describe the status, content type and schema of every response.
 //!
 //! The seed is 7 and each route gets 12 random calls; `LINCHPIN_FUZZ_SEED` and
 //! `LINCHPIN_FUZZ_CALLS` set other numbers.
@@ -15,20 +15,20 @@ use crate::factor::Phone;
 use crate::post::Post;
 use crate::server::{GOOD, Server, SignedIn, Store};
 
-/// Each case has one store: a run calls every route thousands of times. In memory,
-/// [`schemathesis_with_other_settings`] calls them.
+/// Each case runs on one store only, because a run makes many calls.
+/// [`schemathesis_finds_no_fault_with_other_settings`] runs on the store in memory.
 mod sqlite {
-    crate::case!(schemathesis_as_nobody, sqlite);
+    crate::case!(schemathesis_finds_no_fault_as_an_anonymous_caller, sqlite);
     #[cfg(not(feature = "postgres"))]
-    crate::case!(schemathesis_as_an_administrator, sqlite);
+    crate::case!(schemathesis_finds_no_fault_as_an_administrator, sqlite);
 }
-/// An administrator reaches all that is stored, and this store refuses more values.
+/// An administrator reaches all stored data, and Postgres refuses more values than other stores.
 #[cfg(feature = "postgres")]
 mod postgres {
-    crate::case!(schemathesis_as_an_administrator, postgres);
+    crate::case!(schemathesis_finds_no_fault_as_an_administrator, postgres);
 }
 
-/// Every route there is, but for messages to phones.
+/// Enables every route except those for text messages.
 pub fn everything(auth: Auth, post: &Post) -> Auth {
     post.on(auth).refresh_tokens().configure(|config| {
         let auth = &mut config.auth;
@@ -45,8 +45,8 @@ pub fn everything(auth: Auth, post: &Post) -> Auth {
         auth.passkeys.enabled = true;
         auth.passkeys.rp_id = "me.test".into();
         auth.passkeys.origins = vec!["https://me.test".into()];
-        // The limits allow as many calls as it makes from one address, but some calls are still
-        // refused by a limit.
+        // These limits allow all calls that Schemathesis makes from one address. Other limits still
+        // refuse some calls.
         for bucket in [
             "register",
             "login",
@@ -79,23 +79,23 @@ const TO_PROVIDER: [(&str, &str, &[u64]); 5] = [
     ("GET", "/auth/github", &[302]),
     ("POST", "/auth/github", &[200, 303]),
     ("POST", "/auth/github/callback", &[303]),
-    // With an unknown state.
+    // The callback has an unknown state, so 400 is its success here.
     ("GET", "/auth/github/callback", &[400]),
 ];
-/// The routes of a signed-in user. A mailed link must be opened on a page of the app, and no test
-/// user has one.
+/// The routes that link a provider to a signed-in user, with the expected statuses. A GET needs the
+/// cookie of a session, and no test user has linked a provider.
 const LINKS: [(&str, &str, &[u64]); 3] = [
     ("POST", "/auth/github/link", &[200, 303]),
     ("GET", "/auth/github/link", &[403]),
     ("DELETE", "/auth/github/link", &[400, 404]),
 ];
 
-/// Deletes the account that it calls with.
-const ENDS: &str = "DELETE /auth/me";
+/// Deletes the account of the caller.
+const DELETE_ACCOUNT: &str = "DELETE /auth/me";
 
-/// It learns ids from answers and sends them elsewhere: sooner or later it ends its own session, or
-/// takes its own role away. Before each call it is seen to that it is an administrator who has just
-/// proved it.
+/// Schemathesis reads ids from responses and sends them in other requests, so it may end its own
+/// session or remove its own role. This hook checks its token before each call; if needed, it
+/// restores the role, signs in and steps up.
 const ADMINISTRATOR: &str = r#"
 import json, os, urllib.error, urllib.request
 import schemathesis
@@ -126,7 +126,7 @@ class Administrator:
         case.headers["authorization"] = "Bearer " + data
 "#;
 
-/// A call that it made.
+/// A call that Schemathesis made.
 struct Called {
     method: String,
     /// The parts of the path.
@@ -134,8 +134,8 @@ struct Called {
     status: u64,
 }
 
-/// Runs it over all routes except those of tests, as an administrator or anonymously, without the
-/// routes in `without`. Returns the calls in order.
+/// Runs Schemathesis as an administrator or anonymously. It calls all routes except those of tests
+/// and those in `without`. Returns the calls in order.
 async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Called> {
     let (host, folder) = (app.host(), tempfile::tempdir().unwrap());
     let mut command = Command::new("python3");
@@ -180,12 +180,12 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
         "--no-color",
     ]);
     command.args(["--report", "har", "--report-har-path", "calls.json"]);
-    // It keeps tables of Unicode here, which take seconds to compute.
-    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hypothesis");
-    command.env("HYPOTHESIS_STORAGE_DIRECTORY", kept);
+    // Hypothesis caches tables of Unicode here, which take seconds to compute.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hypothesis");
+    command.env("HYPOTHESIS_STORAGE_DIRECTORY", cache);
     if let Some(root) = root {
         std::fs::write(folder.path().join("administrator.py"), ADMINISTRATOR).unwrap();
-        // Otherwise it would send generated credentials as well.
+        // Otherwise Schemathesis would also send generated credentials.
         command.args(["--generation-with-security-parameters", "false"]);
         command
             .env("SCHEMATHESIS_HOOKS", "administrator")
@@ -202,18 +202,18 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
         command.args(["--exclude-name", path]);
     }
     command.current_dir(folder.path());
-    let ran = tokio::task::spawn_blocking(move || {
+    let finished = tokio::task::spawn_blocking(move || {
         command
             .output()
             .expect("python3 with schemathesis is needed")
     })
     .await
     .unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout);
+    let output = String::from_utf8_lossy(&finished.stdout);
     assert!(
-        ran.status.success(),
-        "{said}\n{}",
-        String::from_utf8_lossy(&ran.stderr)
+        finished.status.success(),
+        "{output}\n{}",
+        String::from_utf8_lossy(&finished.stderr)
     );
     let calls: Json =
         serde_json::from_slice(&std::fs::read(folder.path().join("calls.json")).unwrap()).unwrap();
@@ -225,7 +225,7 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
         .collect();
     assert!(
         calls.len() > 500 && calls.iter().all(|call| call.status < 500),
-        "{} calls: {said}",
+        "{} calls: {output}",
         calls.len()
     );
     calls
@@ -234,17 +234,22 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
 /// The statuses that a route has returned.
 fn answers(calls: &[Called], method: &str, path: &str) -> Vec<u64> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let is_it = |call: &&Called| {
+    let matches_route = |call: &&Called| {
         let same = |(part, sent): (&&str, &String)| part.starts_with('{') || part == sent;
         call.method.eq_ignore_ascii_case(method)
             && call.path.len() == parts.len()
             && parts.iter().zip(&call.path).all(same)
     };
-    calls.iter().filter(is_it).map(|call| call.status).collect()
+    calls
+        .iter()
+        .filter(matches_route)
+        .map(|call| call.status)
+        .collect()
 }
 
-/// Each of these routes was called and has succeeded.
-fn have_answered(calls: &[Called], routes: &[(&str, &str, &[u64])]) {
+/// Checks that each of these routes was called at least three times and returned an expected
+/// status.
+fn check_answers(calls: &[Called], routes: &[(&str, &str, &[u64])]) {
     for (method, path, expected) in routes {
         let answers = answers(calls, method, path);
         assert!(
@@ -264,43 +269,47 @@ fn called(entry: &Json) -> Called {
     }
 }
 
-async fn schemathesis_as_nobody(store: Store) {
+async fn schemathesis_finds_no_fault_as_an_anonymous_caller(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| everything(auth, &post)).await;
     let calls = run(&app, None, &[]).await;
-    have_answered(&calls, &TO_PROVIDER);
-    have_answered(&calls, &[("POST", "/auth/oauth/exchange", &[401])]);
+    check_answers(&calls, &TO_PROVIDER);
+    check_answers(&calls, &[("POST", "/auth/oauth/exchange", &[401])]);
     assert_eq!(
         app.raw("GET", "/openapi.json", &[], "").await.status,
         200,
-        "it still answers"
+        "the app still responds"
     );
 }
 
 /// Routes and schemas of other settings: user names instead of addresses, text messages, cookie
 /// sessions only, concealed sign-ups, no grace period.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn schemathesis_with_other_settings() {
+async fn schemathesis_finds_no_fault_with_other_settings() {
     let (post, phone) = (Post::default(), Phone::default());
-    let many = |auth: Auth| everything(auth, &post);
-    let named = |auth: Auth| {
-        let auth = phone.on(many(auth)).primary_field(PrimaryField::Username);
+    let with_everything = |auth: Auth| everything(auth, &post);
+    let with_user_names = |auth: Auth| {
+        let auth = phone
+            .on(with_everything(auth))
+            .primary_field(PrimaryField::Username);
         auth.transport(Transport::Cookie).configure(|config| {
             config.auth.magic_link.allow_sign_up = false;
             config.auth.mfa.required = true;
             config.auth.account_deletion.grace_seconds = 0;
         })
     };
-    let app = Store::memory().app_with(named).await;
-    have_answered(&run(&app, None, &[]).await, &TO_PROVIDER);
+    let app = Store::memory().app_with(with_user_names).await;
+    check_answers(&run(&app, None, &[]).await, &TO_PROVIDER);
     app.stop().await;
     let app = Store::memory()
-        .app_with(|auth| many(auth).configure(|config| config.auth.conceal_registration = true))
+        .app_with(|auth| {
+            with_everything(auth).configure(|config| config.auth.conceal_registration = true)
+        })
         .await;
-    have_answered(&run(&app, None, &[]).await, &TO_PROVIDER);
+    check_answers(&run(&app, None, &[]).await, &TO_PROVIDER);
 }
 
-async fn schemathesis_as_an_administrator(store: Store) {
+async fn schemathesis_finds_no_fault_as_an_administrator(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| everything(auth, &post)).await;
     let root = app.admin("root@x.test").await;
@@ -309,11 +318,11 @@ async fn schemathesis_as_an_administrator(store: Store) {
     }
     // Linking a provider needs a verified address.
     app.change(&root.id, json!({ "emailVerified": true })).await;
-    let calls = run(&app, Some(&root), &[ENDS]).await;
-    have_answered(&calls, &LINKS);
-    // It has called every route as a user who may call it.
+    let calls = run(&app, Some(&root), &[DELETE_ACCOUNT]).await;
+    check_answers(&calls, &LINKS);
+    // Every admin route was called, and no call was refused because of its caller.
     let document = app.raw("GET", "/openapi.json", &[], "").await.json();
-    let (mut routes, mut done) = (0, 0);
+    let (mut routes, mut succeeded) = (0, 0);
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item
             .as_object()
@@ -323,18 +332,18 @@ async fn schemathesis_as_an_administrator(store: Store) {
         {
             routes += 1;
             let answers = answers(&calls, method, path);
-            // How often it tries a route is its own affair: of two ids in a path it draws few
-            // pairs.
+            // Schemathesis decides the number of calls: it generates few pairs for a path with
+            // two ids.
             assert!(
                 !answers.is_empty() && !answers.iter().any(|status| matches!(status, 401 | 403)),
                 "{method} {path}: {answers:?}"
             );
-            done += usize::from(answers.contains(&200));
+            succeeded += usize::from(answers.contains(&200));
         }
     }
     // No user has a second factor to remove, and session ids cannot be guessed.
     assert!(
-        routes == 9 && done >= 6,
-        "{done} of {routes} routes did something"
+        routes == 9 && succeeded >= 6,
+        "{succeeded} of {routes} routes succeeded"
     );
 }

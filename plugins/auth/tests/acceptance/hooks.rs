@@ -16,16 +16,16 @@ use crate::server::{GOOD, Store, claims};
 use crate::testbed::{Note, NoteCreate};
 
 cases!(
-    claims_that_no_cookie_holds,
+    claims_that_are_too_long_for_a_cookie_are_left_out_of_it,
     hooks_emit_messages_on_the_bus,
-    a_session_that_ends_while_claims_are_asked_for
+    a_session_that_ends_in_a_hook_returns_no_tokens
 );
 
-/// Records what it reads.
+/// Hooks that record the notes that they read.
 #[derive(Clone, Default)]
-struct Reading(Arc<Mutex<Vec<String>>>);
+struct RecordingHooks(Arc<Mutex<Vec<String>>>);
 
-impl Reading {
+impl RecordingHooks {
     async fn read(&self, cx: &HookCx, turn: &'static str) -> HookResult {
         let notes = cx
             .services
@@ -44,7 +44,7 @@ impl Reading {
     }
 }
 
-impl AuthHooks for Reading {
+impl AuthHooks for RecordingHooks {
     fn pre_register<'a>(&'a self, cx: &'a HookCx, _: &'a SignUp) -> BoxFuture<'a, HookResult> {
         Box::pin(self.read(cx, "pre_register"))
     }
@@ -56,7 +56,7 @@ impl AuthHooks for Reading {
     ) -> BoxFuture<'a, HookResult<Json>> {
         Box::pin(async {
             self.read(cx, "post_login").await?;
-            // It would report that the session does not exist.
+            // This call fails if the session does not exist yet.
             cx.services
                 .provided::<AuthService>()?
                 .step_up_session(input.session_id.as_deref().unwrap())
@@ -78,10 +78,10 @@ impl AuthHooks for Reading {
 
 async fn hooks_emit_messages_on_the_bus(store: Store) {
     let plain = store.app().await;
-    let without = claims(&plain.register("plain@x.test").await.token);
+    let plain_claims = claims(&plain.register("plain@x.test").await.token);
     plain.stop().await;
 
-    let hooks = Reading::default();
+    let hooks = RecordingHooks::default();
     let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
     app.adapters()
         .get::<Note>()
@@ -120,8 +120,8 @@ async fn hooks_emit_messages_on_the_bus(store: Store) {
         ]
     );
 
-    // The plan is new in the token, and nothing else.
-    let with = claims(&ada.token);
+    // The token contains the plan; no other claim is changed.
+    let changed = claims(&ada.token);
     let names = |claims: &Json| {
         claims
             .as_object()
@@ -130,27 +130,28 @@ async fn hooks_emit_messages_on_the_bus(store: Store) {
             .cloned()
             .collect::<Vec<_>>()
     };
-    assert_eq!(with["plan"], "pro");
+    assert_eq!(changed["plan"], "pro");
     assert_eq!(
-        names(&with)
+        names(&changed)
             .into_iter()
             .filter(|name| name != "plan")
             .collect::<Vec<_>>(),
-        names(&without)
+        names(&plain_claims)
     );
     assert_eq!(
-        (&with["sub"], with.get("iss")),
-        (&json!(ada.id), without.get("iss"))
+        (&changed["sub"], changed.get("iss")),
+        (&json!(ada.id), plain_claims.get("iss"))
     );
-    let lasts = |claims: &Json| claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap();
-    assert_eq!(lasts(&with), lasts(&without));
-    assert_ne!(with["sid"], "mine");
+    let lifetime =
+        |claims: &Json| claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap();
+    assert_eq!(lifetime(&changed), lifetime(&plain_claims));
+    assert_ne!(changed["sid"], "mine");
     let actor = app.get(&ada.token, "/__test/actor").await.json();
     assert_eq!(
         (&actor["claims"]["plan"], &actor["id"]),
         (&json!("pro"), &json!(ada.id))
     );
-    // The session existed when the hook ran: it was raised there.
+    // The session existed when the hook ran: the hook set its step-up.
     assert_eq!(
         app.get(&ada.token, "/__test/protected/step-up")
             .await
@@ -159,7 +160,7 @@ async fn hooks_emit_messages_on_the_bus(store: Store) {
     );
 
     // The removal runs long after its request.
-    let asked = app
+    let scheduled = app
         .with(
             &ada.token,
             "DELETE",
@@ -167,16 +168,16 @@ async fn hooks_emit_messages_on_the_bus(store: Store) {
             Some(json!({ "password": GOOD })),
         )
         .await;
-    assert_eq!(asked.status, 202, "{asked:?}");
+    assert_eq!(scheduled.status, 202, "{scheduled:?}");
     app.advance(604_801).await;
-    let told = tokio::time::timeout(std::time::Duration::from_mins(1), turns.next())
+    let event = tokio::time::timeout(std::time::Duration::from_mins(1), turns.next())
         .await
-        .expect("told in time")
+        .expect("the message arrives within a minute")
         .unwrap()
         .unwrap();
     assert_eq!(
-        told.payload,
-        json!({ "turn": "post_delete_account", "requestId": asked.header("x-request-id") })
+        event.payload,
+        json!({ "turn": "post_delete_account", "requestId": scheduled.header("x-request-id") })
     );
     assert_eq!(
         hooks.0.lock().unwrap().last().unwrap(),
@@ -185,18 +186,18 @@ async fn hooks_emit_messages_on_the_bus(store: Store) {
 }
 
 /// Adds claims of a given size to every session.
-struct Talkative(usize);
+struct LargeClaims(usize);
 
-impl AuthHooks for Talkative {
+impl AuthHooks for LargeClaims {
     fn post_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
         Box::pin(async { Ok(json!({ "customClaims": { "plan": "p".repeat(self.0 - 11) } })) })
     }
 }
 
 /// Browsers silently drop a cookie that is too long. The user is then signed in without the claims.
-async fn claims_that_no_cookie_holds(store: Store) {
+async fn claims_that_are_too_long_for_a_cookie_are_left_out_of_it(store: Store) {
     for (bytes, fits) in [(2_500, true), (4_096, false)] {
-        let app = store.app_with(|auth| auth.hooks(Talkative(bytes))).await;
+        let app = store.app_with(|auth| auth.hooks(LargeClaims(bytes))).await;
         let email = format!("{bytes}@x.test");
         app.register(&email).await;
         let login = app
@@ -216,12 +217,14 @@ async fn claims_that_no_cookie_holds(store: Store) {
             "{bytes}: {}",
             cookie.len()
         );
-        let held = format!("__Host-token={cookie}");
-        let me = app.raw("GET", "/auth/me", &[("cookie", &held)], "").await;
+        let cookies = format!("__Host-token={cookie}");
+        let me = app
+            .raw("GET", "/auth/me", &[("cookie", &cookies)], "")
+            .await;
         assert_eq!((me.status, me.text("email")), (200, email));
         // The caller is the same by either token.
         let by_cookie = app
-            .raw("GET", "/__test/actor", &[("cookie", &held)], "")
+            .raw("GET", "/__test/actor", &[("cookie", &cookies)], "")
             .await
             .json();
         assert_eq!(
@@ -236,12 +239,12 @@ async fn claims_that_no_cookie_holds(store: Store) {
     }
 }
 
-/// Gives every session a plan, or nothing where it is `silent`; while it is on, it ends the session
-/// first.
+/// `post_login` returns a plan, or `null` if the second field is true. While the first field is
+/// set, it ends the session first.
 #[derive(Clone, Default)]
-struct Ending(Arc<AtomicBool>, bool);
+struct EndingHooks(Arc<AtomicBool>, bool);
 
-impl AuthHooks for Ending {
+impl AuthHooks for EndingHooks {
     fn post_login<'a>(
         &'a self,
         cx: &'a HookCx,
@@ -268,16 +271,16 @@ impl AuthHooks for Ending {
 }
 
 /// A session that has ended returns no tokens, and the error is not `not_found`.
-async fn a_session_that_ends_while_claims_are_asked_for(store: Store) {
-    for silent in [false, true] {
-        ended_by_a_hook(&store, silent).await;
+async fn a_session_that_ends_in_a_hook_returns_no_tokens(store: Store) {
+    for without_claims in [false, true] {
+        ended_by_a_hook(&store, without_claims).await;
     }
 }
 
-async fn ended_by_a_hook(store: &Store, silent: bool) {
-    let hooks = Ending(Arc::default(), silent);
+async fn ended_by_a_hook(store: &Store, without_claims: bool) {
+    let hooks = EndingHooks(Arc::default(), without_claims);
     let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
-    let (a, b) = if silent {
+    let (a, b) = if without_claims {
         ("c@x.test", "d@x.test")
     } else {
         ("a@x.test", "b@x.test")
@@ -294,7 +297,7 @@ async fn ended_by_a_hook(store: &Store, silent: bool) {
         .refused(401, "invalid_credentials");
     hooks.0.store(false, Ordering::SeqCst);
     let plan = claims(&app.login(a).await.token).get("plan").cloned();
-    assert_eq!(plan, (!silent).then(|| json!("pro")));
+    assert_eq!(plan, (!without_claims).then(|| json!("pro")));
     assert_eq!(
         app.get(&ada.token, "/auth/sessions").await.json()["sessions"]
             .as_array()
@@ -304,8 +307,8 @@ async fn ended_by_a_hook(store: &Store, silent: bool) {
     app.stop().await;
 }
 
-/// Refuses to change sessions while it is on.
-impl Watch for Ending {
+/// As a store: refuses to update sessions while the first field is set.
+impl Watch for EndingHooks {
     fn run<'a>(
         &'a self,
         store: &'a dyn linchpin::store::Store,
@@ -319,7 +322,7 @@ impl Watch for Ending {
                 Plan::Insert | Plan::Select { .. } | Plan::Delete { .. }
             );
         if changes && self.0.load(Ordering::SeqCst) {
-            return Reply::Ready(Err(Error::unavailable("told to")));
+            return Reply::Ready(Err(Error::unavailable("the test makes this write fail")));
         }
         store.run(to, args, rows)
     }
@@ -327,8 +330,8 @@ impl Watch for Ending {
 
 /// Claims that cannot be stored do not prevent a sign-in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claims_that_cannot_be_kept() {
-    let (broken, hooks) = (Ending::default(), Ending::default());
+async fn claims_that_cannot_be_stored_do_not_prevent_sign_in() {
+    let (broken, hooks) = (EndingHooks::default(), EndingHooks::default());
     let around = Around::new(Arc::new(Memory::new()), broken.clone());
     let app = Store::memory().on(around, |auth| auth.hooks(hooks)).await;
     assert_eq!(claims(&app.register("a@x.test").await.token)["plan"], "pro");

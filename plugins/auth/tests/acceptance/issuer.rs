@@ -1,4 +1,4 @@
-//! npm `oidc-provider` as an issuer, and a browser that uses its pages.
+//! The npm package `oidc-provider` as an issuer, and a browser that uses its pages.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -18,10 +18,10 @@ use crate::server::{Reply, Server};
 /// The address of the app for browsers.
 pub const APP: &str = "https://app.test";
 
-/// The folder of what runs in node, where `cargo xtask test` installs it.
+/// The folder of the issuer. `cargo xtask test` installs its npm packages there.
 pub const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/oidc-provider");
 
-/// A running issuer. It ends with its input.
+/// A running issuer. It stops when its standard input closes.
 pub struct Peer {
     pub issuer: String,
     pub secret: String,
@@ -35,7 +35,7 @@ impl Peer {
         Self::run(&[])
     }
 
-    /// One that sends people back to this address as well.
+    /// A separate issuer that also redirects to this address.
     pub fn start_for(callback: &str) -> Self {
         Self::run(&[callback])
     }
@@ -49,15 +49,15 @@ impl Peer {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("node: cargo xtask test says how it is installed");
+            .expect("node is needed: `cargo xtask test` prints how to install it");
         let input = child.stdin.take().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let told: Json = serde_json::from_str(&line)
-            .expect("the peer did not start: cargo xtask test installs oidc-provider");
-        let text = |name: &str| told[name].as_str().unwrap().to_owned();
+        let started: Json = serde_json::from_str(&line)
+            .expect("the issuer did not start: `cargo xtask test` installs oidc-provider");
+        let text = |name: &str| started[name].as_str().unwrap().to_owned();
         Self {
             issuer: text("issuer"),
             secret: text("secret"),
@@ -66,18 +66,18 @@ impl Peer {
         }
     }
 
-    /// The one that all cases share.
+    /// The issuer that all cases share.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Peer> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// The plugin with it as the provider `peer`.
+    /// The plugin with this issuer as the provider `peer`.
     pub fn on(&self, auth: Auth) -> Auth {
         self.with(auth, "peer", |provider| provider)
     }
 
-    /// The plugin with it under an id, changed.
+    /// The plugin with this issuer as the provider `id`, with changed settings.
     pub fn with(
         &self,
         auth: Auth,
@@ -93,7 +93,7 @@ impl Peer {
             .configure(|config| config.auth.public_url = Some(APP.to_owned()))
     }
 
-    /// The claims about a user.
+    /// Sets the claims about a user.
     pub async fn account(&self, id: &str, email: Option<&str>, verified: bool) {
         let mut account = json!({ "id": id, "email_verified": verified });
         account["email"] = json!(email);
@@ -113,11 +113,11 @@ impl Peer {
     }
 }
 
-/// A browser: it keeps cookies, and follows where it is sent.
+/// A browser: it stores cookies and follows redirects.
 #[derive(Clone)]
 pub struct Browser {
     client: Client<HttpConnector, Full<Bytes>>,
-    /// By authority and name.
+    /// The values of cookies, by authority and name.
     jar: Arc<Mutex<BTreeMap<(String, String), String>>>,
 }
 
@@ -136,7 +136,7 @@ impl Browser {
             .lock()
             .unwrap()
             .iter()
-            .filter(|((of, _), _)| *of == authority)
+            .filter(|((host, _), _)| *host == authority)
             .map(|((_, name), value)| format!("{name}={value}"))
             .collect();
         let request = Request::builder()
@@ -169,17 +169,18 @@ impl Browser {
     pub async fn sign_in(&self, url: &str, login: &str) -> String {
         self.walk(url, Some(login))
             .await
-            .expect_err("it did not end at the app")
+            .expect_err("the sign-in did not end at the app")
     }
 
     /// Starts a sign-in and cancels it at the issuer.
     pub async fn deny(&self, url: &str) -> String {
         self.walk(url, None)
             .await
-            .expect_err("it did not end at the app")
+            .expect_err("the sign-in did not end at the app")
     }
 
-    /// The page that an issuer's own pages end with, or the address of the app that they lead to.
+    /// Follows the pages of an issuer. Returns the last page, or as an error the address of the app
+    /// to which the issuer redirects.
     pub async fn walk(&self, url: &str, login: Option<&str>) -> Result<Reply, String> {
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
         let mut at = url.to_owned();
@@ -216,30 +217,30 @@ impl Browser {
                 .send("POST", &at, "application/x-www-form-urlencoded", form)
                 .await;
         }
-        panic!("{url} leads nowhere");
+        panic!("{url} does not end at the app");
     }
 }
 
 /// A started flow: the cookie of the browser, and the address at the provider.
-pub struct Away {
+pub struct StartedFlow {
     pub cookie: String,
     /// The `__Host-` cookie of the browser, if it had none before.
     pub host: Option<String>,
     pub url: String,
 }
 
-/// The name of the mark.
-pub const MARK: &str = "__Secure-oauth_flow";
+/// The name of the cookie that identifies the browser of a flow.
+pub const FLOW_COOKIE: &str = "__Secure-oauth_flow";
 
-impl Away {
-    /// Starts at the app.
+impl StartedFlow {
+    /// Starts a flow at the app.
     pub async fn from(app: &Server, path: &str) -> Self {
         Self::again(app, path, None).await
     }
 
-    /// Starts at the app, in a browser that has been sent away before.
+    /// Starts a flow at the app, in a browser that has started another flow before.
     pub async fn again(app: &Server, path: &str, before: Option<&Self>) -> Self {
-        let cookie = before.map(|away| format!("{MARK}={}", away.cookie));
+        let cookie = before.map(|flow| format!("{FLOW_COOKIE}={}", flow.cookie));
         let headers: Vec<(&str, &str)> = cookie
             .iter()
             .map(|cookie| ("cookie", cookie.as_str()))
@@ -253,20 +254,20 @@ impl Away {
             .cookie("__Host-browser")
             .map(|_| reply.cookie_value("__Host-browser"));
         Self {
-            cookie: reply.cookie_value(MARK),
+            cookie: reply.cookie_value(FLOW_COOKIE),
             host,
             url: reply.header("location"),
         }
     }
 
-    /// A parameter of the address that it was sent to.
-    pub fn asked(&self, name: &str) -> String {
+    /// A parameter of the address at the provider.
+    pub fn url_parameter(&self, name: &str) -> String {
         parameter(&self.url, name).unwrap_or_default()
     }
 
-    /// Comes back to the app.
+    /// Sends the callback to the app.
     pub async fn back(&self, app: &Server, callback: &str) -> Reply {
-        let cookie = format!("{MARK}={}", self.cookie);
+        let cookie = format!("{FLOW_COOKIE}={}", self.cookie);
         app.raw(
             "GET",
             callback.strip_prefix(APP).unwrap_or(callback),
@@ -278,7 +279,7 @@ impl Away {
 
     /// Exchanges the returned code.
     pub async fn exchange(&self, app: &Server, code: &str) -> Reply {
-        let cookie = format!("{MARK}={}", self.cookie);
+        let cookie = format!("{FLOW_COOKIE}={}", self.cookie);
         app.raw(
             "POST",
             "/auth/oauth/exchange",
@@ -317,15 +318,15 @@ pub fn decode(text: &str) -> String {
 
 /// Signs in with a provider; returns the app's response to the code.
 pub async fn enter(app: &Server, provider: &str, login: &str) -> Reply {
-    let away = Away::from(app, &format!("/auth/{provider}")).await;
-    let callback = Browser::new().sign_in(&away.url, login).await;
-    let code = landed(&away.back(app, &callback).await, "code");
-    away.exchange(app, &code).await
+    let flow = StartedFlow::from(app, &format!("/auth/{provider}")).await;
+    let callback = Browser::new().sign_in(&flow.url, login).await;
+    let code = callback_parameter(&flow.back(app, &callback).await, "code");
+    flow.exchange(app, &code).await
 }
 
 /// The one parameter of the address after a callback.
 #[track_caller]
-pub fn landed(reply: &Reply, name: &str) -> String {
+pub fn callback_parameter(reply: &Reply, name: &str) -> String {
     assert_eq!(reply.status, 302, "{reply:?}");
     let to = reply.header("location");
     let value = parameter(&to, name).unwrap_or_else(|| panic!("no {name} in {to}"));

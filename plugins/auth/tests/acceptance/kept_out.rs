@@ -5,30 +5,30 @@ use linchpin_auth::Limit;
 use serde_json::json;
 
 use crate::authenticator::Authenticator;
-use crate::between::{At, Between};
+use crate::between::{At, PausingStore};
 use crate::cases;
 use crate::concurrent_endings::Gate;
-use crate::email::{change, changing, done, verify};
+use crate::email::{assert_verified, change, changing, verify};
 use crate::factor::{Phone, app_with, enrol};
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases!(
-    a_reset_beside_changes_of_the_profile,
-    a_reset_beside_changes_of_the_password,
-    a_first_link_beside_changes_of_the_profile,
-    a_way_back_beside_changes_of_the_profile,
-    a_passkey_of_a_session_that_has_ended,
+    a_reset_concurrent_with_changes_of_the_profile_succeeds,
+    a_reset_concurrent_with_changes_of_the_password_succeeds,
+    a_first_link_concurrent_with_changes_of_the_profile_succeeds,
+    an_undo_link_concurrent_with_changes_of_the_profile_succeeds,
+    an_ended_session_adds_no_passkey,
     text_messages_are_counted_by_session,
-    so_is_what_is_begun,
-    and_all_sessions_together,
+    set_ups_are_counted_by_session,
+    mails_of_all_sessions_are_counted_together,
 );
 
 const NEW: &str = "amber-walrus-17-dune";
 
-/// Requests that a thief repeats.
-async fn renames(app: &Server, thief: &SignedIn) {
+/// Changes the profile, as a thief may do repeatedly to make the calls of the owner fail.
+async fn change_display_name(app: &Server, thief: &SignedIn) {
     assert_eq!(
         app.send(thief, "PATCH", "/auth/me", json!({ "displayName": "Ada" }))
             .await
@@ -37,7 +37,7 @@ async fn renames(app: &Server, thief: &SignedIn) {
     );
 }
 
-fn was_reset(reply: &Reply) {
+fn assert_reset(reply: &Reply) {
     assert_eq!(
         (reply.status, reply.text("message").as_str()),
         (200, "The password was set. Sign in with it."),
@@ -45,7 +45,7 @@ fn was_reset(reply: &Reply) {
     );
 }
 
-async fn a_reset_beside_changes_of_the_profile(store: Store) {
+async fn a_reset_concurrent_with_changes_of_the_profile_succeeds(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
     let app = store
         .app_with(|auth| post.on(auth).hooks(gate.clone()))
@@ -54,16 +54,17 @@ async fn a_reset_beside_changes_of_the_profile(store: Store) {
     app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
         .await;
     let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
-    was_reset(
+    assert_reset(
         &gate
-            .held(
+            .while_paused(
                 app.post("/auth/reset-password", reset),
-                renames(&app, &thief),
+                change_display_name(&app, &thief),
             )
             .await,
     );
     app.me(&thief.token).await.refused(401, "unauthorized");
-    // Nor does it prevent a change in the owner's session.
+    // A change of the profile does not prevent a change of the password in the owner's session
+    // either.
     let owner = app
         .post(
             "/auth/login",
@@ -80,9 +81,9 @@ async fn a_reset_beside_changes_of_the_profile(store: Store) {
         .signed_in();
     let set = json!({ "currentPassword": NEW, "password": GOOD });
     let set = gate
-        .held(
+        .while_paused(
             app.send(&owner, "POST", "/auth/set-password", set),
-            renames(&app, &thief),
+            change_display_name(&app, &thief),
         )
         .await;
     assert_eq!(set.status, 200, "{set:?}");
@@ -90,7 +91,7 @@ async fn a_reset_beside_changes_of_the_profile(store: Store) {
 }
 
 /// A thief who knows the password changes it repeatedly.
-async fn a_reset_beside_changes_of_the_password(store: Store) {
+async fn a_reset_concurrent_with_changes_of_the_password_succeeds(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
     let app = store
         .app_with(|auth| post.on(auth).hooks(gate.clone()))
@@ -99,8 +100,8 @@ async fn a_reset_beside_changes_of_the_password(store: Store) {
     app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
         .await;
     let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
-    const THIEFS: &str = "cedar-otter-44-mill";
-    let changes = async |from: &str, to: &str| {
+    const THIEF_PASSWORD: &str = "cedar-otter-44-mill";
+    let change_password = async |from: &str, to: &str| {
         let set = app
             .send(
                 &thief,
@@ -111,12 +112,12 @@ async fn a_reset_beside_changes_of_the_password(store: Store) {
             .await;
         assert_eq!(set.status, 200, "{set:?}");
     };
-    changes(GOOD, THIEFS).await;
-    was_reset(
+    change_password(GOOD, THIEF_PASSWORD).await;
+    assert_reset(
         &gate
-            .held(
+            .while_paused(
                 app.post("/auth/reset-password", reset.clone()),
-                changes(THIEFS, GOOD),
+                change_password(THIEF_PASSWORD, GOOD),
             )
             .await,
     );
@@ -130,7 +131,11 @@ async fn a_reset_beside_changes_of_the_password(store: Store) {
         .status
     };
     assert_eq!(
-        (login(NEW).await, login(GOOD).await, login(THIEFS).await),
+        (
+            login(NEW).await,
+            login(GOOD).await,
+            login(THIEF_PASSWORD).await
+        ),
         (200, 401, 401)
     );
     app.post("/auth/reset-password", reset)
@@ -138,7 +143,7 @@ async fn a_reset_beside_changes_of_the_password(store: Store) {
         .refused(400, "invalid_token");
 }
 
-async fn a_first_link_beside_changes_of_the_profile(store: Store) {
+async fn a_first_link_concurrent_with_changes_of_the_profile_succeeds(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
     let with = |auth| {
         post.on(auth)
@@ -152,35 +157,35 @@ async fn a_first_link_beside_changes_of_the_profile(store: Store) {
         json!({ "identifier": "ada@x.test" }),
     )
     .await;
-    let enter = json!({ "token": post.token("magic_link", 1).await });
+    let link = json!({ "token": post.token("magic_link", 1).await });
     let owner = gate
-        .held(
-            app.post("/auth/magic-link/verify", enter),
-            renames(&app, &thief),
+        .while_paused(
+            app.post("/auth/magic-link/verify", link),
+            change_display_name(&app, &thief),
         )
         .await;
     assert_eq!(owner.status, 200, "{owner:?}");
     app.me(&thief.token).await.refused(401, "unauthorized");
 }
 
-async fn a_way_back_beside_changes_of_the_profile(store: Store) {
+async fn an_undo_link_concurrent_with_changes_of_the_profile_succeeds(store: Store) {
     let post = Post::default();
-    let (app, between) = Between::app(&store, |auth| changing(auth, &post)).await;
+    let (app, between) = PausingStore::app(&store, |auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
     assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
     let (undo, token) = (
         post.token("email_changed", 1).await,
         post.token("verify_new_email", 1).await,
     );
-    done(&verify(&app, &token).await);
+    assert_verified(&verify(&app, &token).await);
     app.me(&thief.token).await;
-    // The first look is at the account, the second whether the address is free.
-    done(
+    // The first statement reads the account, the second checks whether the address is free.
+    assert_verified(
         &between
             .meanwhile(
                 At::any("User", 2),
                 verify(&app, &undo),
-                renames(&app, &thief),
+                change_display_name(&app, &thief),
             )
             .await,
     );
@@ -188,23 +193,24 @@ async fn a_way_back_beside_changes_of_the_profile(store: Store) {
     assert_eq!(app.login("ada@x.test").await.id, thief.id);
 }
 
-/// On an account that has a passkey, too, nothing is added in a session that has ended meanwhile.
-async fn a_passkey_of_a_session_that_has_ended(store: Store) {
+/// A session that ends during the registration of a passkey adds none, even if the account has one
+/// already.
+async fn an_ended_session_adds_no_passkey(store: Store) {
     let post = Post::default();
     let with =
         |auth| with_passkeys(post.on(auth)).configure(|config| config.auth.mfa.enabled = true);
-    let (app, between) = Between::app(&store, with).await;
+    let (app, between) = PausingStore::app(&store, with).await;
     let thief = app.register("ada@example.test").await;
-    let mut owners = Authenticator::p256();
-    app.register_passkey(&thief.token, &mut owners).await;
+    let mut owner_passkey = Authenticator::p256();
+    app.register_passkey(&thief.token, &mut owner_passkey).await;
     let (options, token) = app.login_options().await;
     let owner = app
-        .passkey_login(&token, &owners.assert(&options))
+        .passkey_login(&token, &owner_passkey.assert(&options))
         .await
         .signed_in();
     let (options, registration) = app.register_options(&thief.token).await;
     let body = json!({ "registrationToken": registration, "attestationResponse": Authenticator::p256().register(&options) });
-    let ends = async {
+    let logout = async {
         assert_eq!(
             app.with(&thief.token, "POST", "/auth/logout", None)
                 .await
@@ -214,7 +220,7 @@ async fn a_passkey_of_a_session_that_has_ended(store: Store) {
     };
     let added = app.send(&thief, "POST", "/auth/mfa/webauthn/register", body);
     between
-        .meanwhile(At::any("OneTime", 1), added, ends)
+        .meanwhile(At::any("OneTime", 1), added, logout)
         .await
         .refused(401, "unauthorized");
     let passkeys = app
@@ -228,8 +234,8 @@ async fn a_passkey_of_a_session_that_has_ended(store: Store) {
     );
 }
 
-/// A call for a text message.
-async fn asks(app: &Server, who: &SignedIn) -> Reply {
+/// Requests a text message with a code.
+async fn request_text_message(app: &Server, who: &SignedIn) -> Reply {
     app.send(
         who,
         "POST",
@@ -241,7 +247,7 @@ async fn asks(app: &Server, who: &SignedIn) -> Reply {
 
 async fn text_messages_are_counted_by_session(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
-    let wide = |auth| {
+    let many_messages = |auth| {
         phone.on(auth).configure(|config| {
             config.auth.rate_limit.buckets.insert(
                 "smsSendIp".to_owned(),
@@ -252,10 +258,10 @@ async fn text_messages_are_counted_by_session(store: Store) {
             );
         })
     };
-    let app = app_with(&store, &post, wide).await;
+    let app = app_with(&store, &post, many_messages).await;
     let owner = app.register("ada@x.test").await;
     let (_, recovery) = enrol(&app, &owner).await;
-    let begun = app
+    let setup = app
         .send(
             &owner,
             "POST",
@@ -263,33 +269,37 @@ async fn text_messages_are_counted_by_session(store: Store) {
             json!({ "phone": "+4930123456" }),
         )
         .await;
-    let body = json!({ "setupToken": begun.text("setupToken"), "code": phone.code(1).await.1 });
+    let body = json!({ "setupToken": setup.text("setupToken"), "code": phone.code(1).await.1 });
     let set_up = app
         .send(&owner, "POST", "/auth/mfa/sms/verify-setup", body)
         .await;
     assert_eq!(set_up.status, 200, "{set_up:?}");
     let mut thieves = Vec::new();
     for code in &recovery[..3] {
-        let opened = app.verify(&app.challenged("ada@x.test").await, code).await;
-        assert_eq!(opened.status, 200, "{opened:?}");
-        thieves.push(opened.signed_in());
+        let session = app.verify(&app.challenged("ada@x.test").await, code).await;
+        assert_eq!(session.status, 200, "{session:?}");
+        thieves.push(session.signed_in());
     }
     for _ in 0..5 {
-        assert_eq!(asks(&app, &thieves[0]).await.status, 200);
+        assert_eq!(request_text_message(&app, &thieves[0]).await.status, 200);
     }
-    asks(&app, &thieves[0]).await.refused(429, "rate_limited");
+    request_text_message(&app, &thieves[0])
+        .await
+        .refused(429, "rate_limited");
     assert_eq!(
-        asks(&app, &owner).await.status,
+        request_text_message(&app, &owner).await.status,
         200,
-        "the owner gets one all the same"
+        "the owner has a separate limit"
     );
-    // All sessions together have a bound as well: fifteen, seven of which are gone.
+    // All sessions together are limited to fifteen messages, of which seven were sent.
     for thief in &thieves[1..] {
         for _ in 0..5 {
-            asks(&app, thief).await;
+            request_text_message(&app, thief).await;
         }
     }
-    asks(&app, &owner).await.refused(429, "rate_limited");
+    request_text_message(&app, &owner)
+        .await
+        .refused(429, "rate_limited");
     phone.code(15).await;
     // A phone number that is being set up has a limit over all callers, because it may belong to
     // another person.
@@ -310,18 +320,18 @@ async fn text_messages_are_counted_by_session(store: Store) {
     assert_eq!(phone.count(), 20);
 }
 
-/// Set-ups and changes are counted per session too.
-async fn so_is_what_is_begun(store: Store) {
+/// Set-ups of factors, changes of the address and deletions are counted by session, too.
+async fn set_ups_are_counted_by_session(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {
         auth.configure(|config| config.auth.email_verification.enabled = true)
     })
     .await;
     let owner = app.register("ada@x.test").await;
-    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    assert_verified(&verify(&app, &post.token("verify_email", 1).await).await);
     let thief = app.login("ada@x.test").await;
     let wrong = json!({ "email": "new@x.test", "password": "wrong-otter-91-lamp" });
-    let leaves = json!({ "password": "wrong-otter-91-lamp" });
+    let deletion = json!({ "password": "wrong-otter-91-lamp" });
     for (method, path, body, proved) in [
         ("POST", "/auth/mfa/setup", json!({}), json!({})),
         ("POST", "/auth/mfa/email-otp/enable", json!({}), json!({})),
@@ -331,7 +341,7 @@ async fn so_is_what_is_begun(store: Store) {
             wrong,
             json!({ "email": "new@x.test", "password": GOOD }),
         ),
-        ("DELETE", "/auth/me", leaves, json!({ "password": GOOD })),
+        ("DELETE", "/auth/me", deletion, json!({ "password": GOOD })),
     ] {
         for _ in 0..10 {
             app.send(&thief, method, path, body.clone()).await;
@@ -339,15 +349,18 @@ async fn so_is_what_is_begun(store: Store) {
         app.send(&thief, method, path, body)
             .await
             .refused(429, "rate_limited");
-        let done = app.send(&owner, method, path, proved).await;
-        assert!(matches!(done.status, 200 | 202), "{path}: {done:?}");
+        let owner_reply = app.send(&owner, method, path, proved).await;
+        assert!(
+            matches!(owner_reply.status, 200 | 202),
+            "{path}: {owner_reply:?}"
+        );
     }
 }
 
 /// Repeated sign-ins do not raise the number of mails to other addresses.
-async fn and_all_sessions_together(store: Store) {
+async fn mails_of_all_sessions_are_counted_together(store: Store) {
     let post = Post::default();
-    let few = |auth: linchpin_auth::Auth| {
+    let with_limits = |auth: linchpin_auth::Auth| {
         auth.configure(|config| {
             config.auth.email_verification.enabled = true;
             for name in ["mfaEnableUser", "deleteAccountUser"] {
@@ -361,10 +374,10 @@ async fn and_all_sessions_together(store: Store) {
             }
         })
     };
-    let app = app_with(&store, &post, few).await;
+    let app = app_with(&store, &post, with_limits).await;
     app.register("ada@x.test").await;
-    done(&verify(&app, &post.token("verify_email", 1).await).await);
-    for (method, path, most) in [
+    assert_verified(&verify(&app, &post.token("verify_email", 1).await).await);
+    for (method, path, expected) in [
         ("POST", "/auth/change-email", 30),
         ("POST", "/auth/mfa/email-otp/enable", 12),
         ("DELETE", "/auth/me", 12),
@@ -384,7 +397,7 @@ async fn and_all_sessions_together(store: Store) {
                 passed += usize::from(asked.status != 429);
             }
         }
-        assert_eq!(passed, most, "{path}");
+        assert_eq!(passed, expected, "{path}");
     }
     post.only("verify_new_email", 30).await;
 }

@@ -13,9 +13,10 @@ use crate::server::{GOOD, Server, Store};
 
 cases! {
     every_store:
-        data_is_written_anew, a_key_that_is_needed_is_missed, recovery_codes_end_with_their_key,
-        imported_hashes;
-    one_store: data_keys_are_judged;
+        data_is_encrypted_with_the_new_key, a_missing_data_key_is_a_start_up_error,
+        recovery_codes_end_with_their_key,
+        imported_hashes_are_verified_and_replaced;
+    one_store: data_keys_are_validated;
 }
 
 fn keys(auth: Auth, names: &[&str]) -> Auth {
@@ -27,7 +28,7 @@ fn keys(auth: Auth, names: &[&str]) -> Auth {
     auth.configure(|config| config.security.data_keys = keys)
 }
 
-/// With a mailed link that is good for a day.
+/// The plugin with mailed links that verify an address and are valid for a day.
 fn mailing(auth: Auth, post: &Post) -> Auth {
     post.on(auth)
         .configure(|config| config.auth.email_verification.enabled = true)
@@ -37,12 +38,12 @@ fn service(app: &Server) -> Arc<AuthService> {
     app.provided::<AuthService>()
 }
 
-async fn data_is_written_anew(store: Store) {
+async fn data_is_encrypted_with_the_new_key(store: Store) {
     if !store.keeps() {
         return;
     }
     let post = Post::default();
-    // Derived from the secret, then the app's own, then another one.
+    // The first key is derived from the secret; the next two are configured.
     let app = store.app_with(|auth| mailing(auth, &post)).await;
     app.register("ada@x.test").await;
     let token = post.token("verify_email", 1).await;
@@ -71,7 +72,7 @@ async fn data_is_written_anew(store: Store) {
     }
 }
 
-async fn a_key_that_is_needed_is_missed(store: Store) {
+async fn a_missing_data_key_is_a_start_up_error(store: Store) {
     if !store.keeps() {
         return;
     }
@@ -87,7 +88,7 @@ async fn a_key_that_is_needed_is_missed(store: Store) {
         .await;
     let error = started
         .err()
-        .expect("it starts without the key of a link that was mailed")
+        .expect("the app started without the key of a mailed link")
         .to_string();
     assert!(
         error.contains("`a`") && error.contains("security.dataKeys"),
@@ -104,7 +105,7 @@ async fn a_key_that_is_needed_is_missed(store: Store) {
     );
     app.advance(86_401).await;
     app.stop().await;
-    // Nothing needs it any more.
+    // The former key is not needed any more.
     store
         .app_with(|auth| mailing(keys(auth, &["b"]), &post))
         .await
@@ -129,7 +130,7 @@ async fn recovery_codes_end_with_their_key(store: Store) {
     let app = store
         .app_with(|auth| with(&["b", "a"])(post.on(auth)))
         .await;
-    // These have theirs under the new key, and keep them.
+    // The codes of this account are under the new key and stay valid.
     let eve = crate::factor::enrolled(&app, "eve@x.test").await;
     let mut found = service(&app).rekey().await.unwrap();
     found.accounts.sort_unstable();
@@ -144,23 +145,23 @@ async fn recovery_codes_end_with_their_key(store: Store) {
         (0, 0, 20),
         "{done:?}"
     );
-    let mut told: Vec<String> = post
+    let mut mailed_to: Vec<String> = post
         .only("recovery_codes_ended", 2)
         .await
         .into_iter()
         .map(|mail| mail.to)
         .collect();
-    told.sort_unstable();
-    assert_eq!(told, ["ada@x.test", "bob@x.test"]);
+    mailed_to.sort_unstable();
+    assert_eq!(mailed_to, ["ada@x.test", "bob@x.test"]);
     app.stop().await;
-    // The former key can go.
+    // The former key can be removed.
     let app = store.app_with(|auth| with(&["b"])(post.on(auth))).await;
-    let begun = app.try_login("eve@x.test").await;
-    let answered = json!({ "mfaToken": begun.text("mfaToken"), "code": eve.recovery[0] });
+    let challenge = app.try_login("eve@x.test").await;
+    let answered = json!({ "mfaToken": challenge.text("mfaToken"), "code": eve.recovery[0] });
     assert_eq!(app.post("/auth/mfa/verify", answered).await.status, 200);
 }
 
-async fn data_keys_are_judged(store: Store) {
+async fn data_keys_are_validated(store: Store) {
     let file = json!({ "security": { "dataKeys": [
         { "kid": "", "key": STANDARD.encode([1; 32]) },
         { "kid": "a", "key": STANDARD.encode([1; 31]) },
@@ -216,7 +217,7 @@ async fn status(app: &Server, password: &str) -> u16 {
     .status
 }
 
-async fn imported_hashes(store: Store) {
+async fn imported_hashes_are_verified_and_replaced(store: Store) {
     let hash = format!("reversed:{}", GOOD.chars().rev().collect::<String>());
     let app = store
         .app_with(|auth| {
@@ -228,11 +229,11 @@ async fn imported_hashes(store: Store) {
     service(&app).create_user(new).await.unwrap();
     assert_eq!(status(&app, "wrong-otter-91-lamp").await, 401);
     assert_eq!(status(&app, GOOD).await, 200);
-    let mut odd = linchpin_auth::NewUser::new("bob@x.test");
-    odd.password_hash = Some(SecretText::new("rot13:secret"));
+    let mut unknown_hash = linchpin_auth::NewUser::new("bob@x.test");
+    unknown_hash.password_hash = Some(SecretText::new("rot13:secret"));
     assert_eq!(
         service(&app)
-            .create_user(odd)
+            .create_user(unknown_hash)
             .await
             .unwrap_err()
             .code()

@@ -1,4 +1,4 @@
-//! Rate limits: guesses from many addresses and of many names, and every other bucket.
+//! Rate limits: guesses from many addresses, guesses for many identifiers, and all other buckets.
 
 use linchpin_auth::{Auth, Limit, TrustProxy};
 use serde_json::{Value as Json, json};
@@ -10,11 +10,11 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases!(
-    guesses_from_many_addresses,
-    guesses_of_many_names,
-    each_address_has_so_many,
-    each_account_has_so_many,
-    what_is_full_in_silence
+    guesses_from_many_addresses_are_limited,
+    guesses_for_many_accounts_are_limited_by_address,
+    each_client_address_has_a_limit,
+    each_account_has_a_limit,
+    a_full_mail_limit_is_not_reported
 );
 
 const WRONG: &str = "wrong-otter-91-lamp";
@@ -66,7 +66,7 @@ impl<'a> Guest<'a> {
 
 /// An attacker with many addresses has thirty guesses an hour, and they never lock the owner out on
 /// a known device.
-async fn guesses_from_many_addresses(store: Store) {
+async fn guesses_from_many_addresses_are_limited(store: Store) {
     let app = store.app_with(behind_a_proxy).await;
     let home = Guest::at(&app, 200);
     let made = home
@@ -89,11 +89,11 @@ async fn guesses_from_many_addresses(store: Store) {
                 .refused(401, "invalid_credentials");
         }
         for password in [WRONG, GOOD] {
-            let full = Guest::at(&app, begins + 30).login(email, password).await;
-            full.refused(429, "rate_limited");
+            let refused = Guest::at(&app, begins + 30).login(email, password).await;
+            refused.refused(429, "rate_limited");
             assert!(
-                (1..=3600).contains(&full.header("retry-after").parse::<u32>().unwrap()),
-                "{full:?}"
+                (1..=3600).contains(&refused.header("retry-after").parse::<u32>().unwrap()),
+                "{refused:?}"
             );
         }
     }
@@ -118,8 +118,8 @@ async fn guesses_from_many_addresses(store: Store) {
     );
 }
 
-/// An address has fifty guesses, over all accounts.
-async fn guesses_of_many_names(store: Store) {
+/// A client address is limited to fifty wrong passwords for all accounts.
+async fn guesses_for_many_accounts_are_limited_by_address(store: Store) {
     let app = store.app_with(behind_a_proxy).await;
     Guest::at(&app, 200)
         .post(
@@ -132,17 +132,17 @@ async fn guesses_of_many_names(store: Store) {
         eve.login(&format!("{}@x.test", n / 10), WRONG)
             .await
             .refused(401, "invalid_credentials");
-        // A right password in between is given back, and gives nothing else back.
+        // A correct password is not counted, and it does not reset the counter.
         if n == 25 {
             assert_eq!(eve.login("ada@x.test", GOOD).await.status, 200);
         }
     }
     for (email, password) in [("5@x.test", WRONG), ("ada@x.test", GOOD)] {
-        let full = eve.login(email, password).await;
-        full.refused(429, "rate_limited");
+        let refused = eve.login(email, password).await;
+        refused.refused(429, "rate_limited");
         assert!(
-            (1..=900).contains(&full.header("retry-after").parse::<u32>().unwrap()),
-            "{full:?}"
+            (1..=900).contains(&refused.header("retry-after").parse::<u32>().unwrap()),
+            "{refused:?}"
         );
     }
     Guest::at(&app, 2)
@@ -157,8 +157,8 @@ async fn guesses_of_many_names(store: Store) {
     assert_eq!(eve.login("ada@x.test", GOOD).await.status, 200);
 }
 
-/// Two of everything that other cases do not go over.
-fn narrow(auth: Auth) -> Auth {
+/// Limits of two requests a minute for the buckets that other cases do not exhaust.
+fn low_limits(auth: Auth) -> Auth {
     behind_a_proxy(auth).refresh_tokens().configure(|config| {
         config.auth.mfa.enabled = true;
         config.auth.mfa.email_otp.enabled = true;
@@ -193,11 +193,13 @@ fn narrow(auth: Auth) -> Auth {
     })
 }
 
-async fn each_address_has_so_many(store: Store) {
+async fn each_client_address_has_a_limit(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
-    let open = store.app_with(|auth| narrow(phone.on(post.on(auth)))).await;
+    let app = store
+        .app_with(|auth| low_limits(phone.on(post.on(auth))))
+        .await;
     let token = json!({ "token": "x" });
-    for (n, (path, body, usual)) in [
+    for (n, (path, body, expected)) in [
         ("/auth/verify-email", token.clone(), 400),
         (
             "/auth/reset-password",
@@ -230,14 +232,14 @@ async fn each_address_has_so_many(store: Store) {
     .into_iter()
     .enumerate()
     {
-        full(&open, n, path, &body, usual).await;
+        check_limit(&app, n, path, &body, expected).await;
     }
-    // Three people at one address, and their telephones.
-    let there = Guest::at(&open, 100);
+    // Three users at one client address set up phones.
+    let guest = Guest::at(&app, 100);
     for (name, status) in [("a", 200), ("b", 200), ("c", 429)] {
-        let who = signed_up(&open, &format!("{name}@x.test")).await;
+        let who = sign_up_verified(&app, &format!("{name}@x.test")).await;
         let bearer = format!("Bearer {}", who.token);
-        let asked = there
+        let asked = guest
             .send(
                 "POST",
                 "/auth/mfa/sms/enable",
@@ -247,18 +249,20 @@ async fn each_address_has_so_many(store: Store) {
             .await;
         assert_eq!(asked.status, status, "{asked:?}");
     }
-    open.stop().await;
-    let hidden = store.app_with(|auth| narrow(concealed(auth, &post))).await;
-    full(&hidden, 150, "/auth/verify-and-login", &token, 400).await;
+    app.stop().await;
+    let concealed_app = store
+        .app_with(|auth| low_limits(concealed(auth, &post)))
+        .await;
+    check_limit(&concealed_app, 150, "/auth/verify-and-login", &token, 400).await;
 }
 
-/// Two calls succeed and the third is refused. From another address it succeeds, and here after a
-/// minute.
-async fn full(app: &Server, n: usize, path: &str, body: &Json, usual: u16) {
+/// Checks that two calls get the expected status and that the limit refuses the third call. A call
+/// from another address, or from the same address after a minute, gets the expected status.
+async fn check_limit(app: &Server, n: usize, path: &str, body: &Json, expected: u16) {
     let (here, elsewhere) = (Guest::at(app, n), Guest::at(app, n + 50));
     for _ in 0..2 {
         let reply = here.post(path, body).await;
-        assert_eq!(reply.status, usual, "{path}: {reply:?}");
+        assert_eq!(reply.status, expected, "{path}: {reply:?}");
     }
     let reply = here.post(path, body).await;
     assert_eq!(
@@ -270,13 +274,13 @@ async fn full(app: &Server, n: usize, path: &str, body: &Json, usual: u16) {
         (429, "rate_limited", "60"),
         "{path}"
     );
-    assert_eq!(elsewhere.post(path, body).await.status, usual, "{path}");
+    assert_eq!(elsewhere.post(path, body).await.status, expected, "{path}");
     app.advance(60).await;
-    assert_eq!(here.post(path, body).await.status, usual, "{path}");
+    assert_eq!(here.post(path, body).await.status, expected, "{path}");
 }
 
-/// A user with a verified mailbox, at an address of their own.
-async fn signed_up(app: &Server, email: &str) -> SignedIn {
+/// Signs up a user with a verified mailbox, from a separate client address.
+async fn sign_up_verified(app: &Server, email: &str) -> SignedIn {
     let n = email.bytes().next().map_or(0, usize::from);
     let made = Guest::at(app, n)
         .post(
@@ -290,10 +294,12 @@ async fn signed_up(app: &Server, email: &str) -> SignedIn {
     who
 }
 
-async fn each_account_has_so_many(store: Store) {
+async fn each_account_has_a_limit(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
-    let app = store.app_with(|auth| narrow(phone.on(post.on(auth)))).await;
-    for (n, (name, method, path, body, usual)) in [
+    let app = store
+        .app_with(|auth| low_limits(phone.on(post.on(auth))))
+        .await;
+    for (n, (name, method, path, body, expected)) in [
         ("a", "POST", "/auth/reauth/challenge", json!({}), 200),
         ("b", "POST", "/auth/mfa/setup", Json::Null, 200),
         ("c", "POST", "/auth/mfa/email-otp/enable", Json::Null, 200),
@@ -310,36 +316,36 @@ async fn each_account_has_so_many(store: Store) {
     .enumerate()
     {
         let who = [
-            signed_up(&app, &format!("{name}@x.test")).await,
-            signed_up(&app, &format!("{}@x.test", name.to_uppercase() + "2")).await,
+            sign_up_verified(&app, &format!("{name}@x.test")).await,
+            sign_up_verified(&app, &format!("{}@x.test", name.to_uppercase() + "2")).await,
         ];
-        // From wherever it is.
-        let send = async |i: usize, of: usize| {
-            let bearer = format!("Bearer {}", who[of].token);
+        // The client address does not matter.
+        let send = async |i: usize, user: usize| {
+            let bearer = format!("Bearer {}", who[user].token);
             Guest::at(&app, 10 * n + i)
                 .send(method, path, &[("authorization", &bearer)], &body)
                 .await
         };
         for i in 0..2 {
             let reply = send(i, 0).await;
-            assert_eq!(reply.status, usual, "{path}: {reply:?}");
+            assert_eq!(reply.status, expected, "{path}: {reply:?}");
         }
-        let full = send(2, 0).await;
+        let refused = send(2, 0).await;
         assert_eq!(
             (
-                full.status,
-                full.text("code").as_str(),
-                full.header("retry-after").as_str()
+                refused.status,
+                refused.text("code").as_str(),
+                refused.header("retry-after").as_str()
             ),
             (429, "rate_limited", "60"),
             "{path}"
         );
-        assert_eq!(send(2, 1).await.status, usual, "{path}");
+        assert_eq!(send(2, 1).await.status, expected, "{path}");
         app.advance(60).await;
-        assert_eq!(send(2, 0).await.status, usual, "{path}");
+        assert_eq!(send(2, 0).await.status, expected, "{path}");
     }
-    // A session's renewals.
-    let who = signed_up(&app, "z@x.test").await;
+    // Refreshes of a session.
+    let who = sign_up_verified(&app, "z@x.test").await;
     let mut token = who.refresh;
     for i in 0..4 {
         let renewed = Guest::at(&app, 60 + i)
@@ -356,7 +362,7 @@ async fn each_account_has_so_many(store: Store) {
 }
 
 /// A caller who requests mails for another account learns nothing; the latest mail stays valid.
-async fn what_is_full_in_silence(store: Store) {
+async fn a_full_mail_limit_is_not_reported(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| {
         post.on(auth).configure(|config| {
@@ -368,7 +374,7 @@ async fn what_is_full_in_silence(store: Store) {
     app.register("ada@x.test").await;
     app.register("bob@x.test").await;
     post.all("verify_email", 2).await;
-    for (path, field, kind, had) in [
+    for (path, field, kind, mailed_before) in [
         ("/auth/resend-verification", "email", "verify_email", 2),
         ("/auth/forgot-password", "email", "password_reset", 0),
         ("/auth/magic-link/request", "identifier", "magic_link", 0),
@@ -382,22 +388,22 @@ async fn what_is_full_in_silence(store: Store) {
         let first = ask("ada@x.test").await;
         for n in 1..6 {
             if n < 3 {
-                post.all(kind, had + n).await;
+                post.all(kind, mailed_before + n).await;
             }
             assert_eq!(ask("ada@x.test").await, first);
         }
-        post.all(kind, had + 3).await;
+        post.all(kind, mailed_before + 3).await;
         assert_eq!(ask("bob@x.test").await, first);
-        let mails = post.all(kind, had + 4).await;
+        let mails = post.all(kind, mailed_before + 4).await;
         assert_eq!(
             (mails.len(), mails.last().unwrap().to.as_str()),
-            (had + 4, "bob@x.test"),
+            (mailed_before + 4, "bob@x.test"),
             "{path}"
         );
         app.advance(3600).await;
         ask("ada@x.test").await;
         assert_eq!(
-            post.all(kind, had + 5).await.last().unwrap().to,
+            post.all(kind, mailed_before + 5).await.last().unwrap().to,
             "ada@x.test"
         );
     }

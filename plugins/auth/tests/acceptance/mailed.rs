@@ -8,21 +8,24 @@ use crate::server::{GOOD, Server, Store};
 
 cases! {
     every_store:
-        sign_ups_are_counted_once, required_verification_gives_no_session_before_it, resent_verification_does_not_reveal_accounts, a_magic_link_signs_in_once,
-        a_magic_link_that_first_proves_a_mailbox_resets_the_account, a_magic_link_may_create_an_account;
+        sign_ups_are_counted_once, required_verification_gives_no_session_before_it,
+        resent_verification_does_not_reveal_accounts, a_magic_link_signs_in_once,
+        a_magic_link_that_first_proves_a_mailbox_resets_the_account,
+        a_magic_link_may_create_an_account;
     one_store:
-        mail_routes_are_mounted_when_asked_for, the_language_of_a_mail, what_to_do_about_a_notice;
+        mail_routes_exist_only_if_enabled, a_mail_has_the_language_of_its_account,
+        notices_recommend_available_actions;
 }
 
 async fn verifying(store: &Store, post: &Post, required: bool) -> Server {
-    let asked = |auth| {
+    let with_mail = |auth| {
         post.on(auth).configure(|config| {
             config.auth.email_verification.enabled = true;
             config.auth.email_verification.required = required;
             config.auth.magic_link.enabled = true;
         })
     };
-    store.app_with(asked).await
+    store.app_with(with_mail).await
 }
 
 async fn required_verification_gives_no_session_before_it(store: Store) {
@@ -98,7 +101,7 @@ async fn resent_verification_does_not_reveal_accounts(store: Store) {
         .await
         .refused(400, "invalid_token");
     app.advance(1).await;
-    // A session knows its address.
+    // In a session, the address need not be sent.
     let own = app
         .with(
             &open.token,
@@ -220,7 +223,7 @@ async fn a_magic_link_that_first_proves_a_mailbox_resets_the_account(store: Stor
             .any(|row| row["event"] == "auth:password.changed"),
         "{past}"
     );
-    // The first password, soon after signing in.
+    // The account has no password now. A recent sign-in allows setting one.
     let set = app
         .with(
             &owner.signed_in().token,
@@ -281,14 +284,18 @@ async fn a_magic_link_may_create_an_account(store: Store) {
             .await
             .json()["id"],
         json!(null),
-        "none before it is followed"
+        "the link has not been opened, so there is no account"
     );
     let many = futures_util::future::join_all(
         (0..4).map(|_| app.post("/auth/magic-link/verify", json!({ "token": token }))),
     )
     .await;
     let made: Vec<_> = many.iter().filter(|reply| reply.status == 200).collect();
-    assert_eq!(made.len(), 1, "one of many: {many:?}");
+    assert_eq!(
+        made.len(),
+        1,
+        "one of the concurrent requests succeeds: {many:?}"
+    );
     let me = app.me(&made[0].signed_in().token).await.json();
     assert_eq!(
         (
@@ -324,7 +331,7 @@ async fn a_magic_link_may_create_an_account(store: Store) {
     );
 }
 
-async fn mail_routes_are_mounted_when_asked_for(store: Store) {
+async fn mail_routes_exist_only_if_enabled(store: Store) {
     let app = store.app().await;
     for path in [
         "forgot-password",
@@ -358,12 +365,12 @@ async fn mail_routes_are_mounted_when_asked_for(store: Store) {
     ] {
         assert!(text.contains(key), "{key} in {text}");
     }
-    for said in [
+    for message in [
         "is required: it is the address of a page",
         "/auth/ui/enter, the plugin's own",
         "/auth/ui/reset, the plugin's own",
     ] {
-        assert!(text.contains(said), "{said} in {text}");
+        assert!(text.contains(message), "{message} in {text}");
     }
 }
 
@@ -401,14 +408,14 @@ async fn sign_ups_are_counted_once(store: Store) {
     assert_eq!(sign_up("c@x.test").await.status, 201);
 }
 
-async fn the_language_of_a_mail(store: Store) {
+async fn a_mail_has_the_language_of_its_account(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, false).await;
     let me = app.register("a@x.test").await;
     assert_eq!(
         post.all("verify_email", 1).await[0].locale,
         None,
-        "nothing says it yet"
+        "the account has no locale yet"
     );
     let mut sent = 0;
     for (locale, expected) in [
@@ -446,7 +453,7 @@ async fn the_language_of_a_mail(store: Store) {
         );
         app.advance(3601).await;
     }
-    // A notice has it as well.
+    // A notice has the locale too.
     assert_eq!(
         app.with(
             &me.token,
@@ -472,7 +479,7 @@ async fn the_language_of_a_mail(store: Store) {
 }
 
 /// A notice recommends only actions that the app offers.
-async fn what_to_do_about_a_notice(store: Store) {
+async fn notices_recommend_available_actions(store: Store) {
     let changed = json!({ "password": "another-otter-92-lamp", "currentPassword": GOOD });
     for (resets, expected) in [
         (Some(true), "If it was not you, reset your password now."),

@@ -1,9 +1,9 @@
 //! Black-box acceptance tests of authentication, on every store of this build.
 //!
-//! A case is an `async fn` that is given a store and starts apps on it; it talks HTTP over a real
-//! socket.
+//! A case is an `async fn` that takes a store and starts apps on it. It sends HTTP requests over a
+//! real socket.
 
-#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, a panic reports the failure
 
 mod account;
 mod admin;
@@ -86,19 +86,22 @@ mod sink;
 
 #[path = "../../../../runtime/tests/support/around.rs"]
 mod around;
+#[cfg(not(feature = "postgres"))]
+#[path = "../../../../runtime/tests/support/ports.rs"]
+mod ports;
 #[cfg(feature = "postgres")]
 #[path = "../../../../runtime/tests/support/postgres.rs"]
 mod postgres_server;
+#[cfg(feature = "postgres")]
+use postgres_server::ports;
 
-/// Declares each case once, and on which stores it runs.
+/// Declares each case once, with the stores on which it runs.
 ///
-/// - `every_store`: memory, SQLite and, where it is built in, Postgres. This is the rule: choose it
-///   for whatever is stored, found, counted, claimed once or raced for. A list without a heading
-///   means it, too.
-/// - `one_store`: SQLite, which an app has unless it names another. Choose it only if the request,
-///   the settings, the page or another program alone decide the outcome (a refused header, the
-///   markup of a page, the signature of a token), and another case stores the same records on every
-///   store.
+/// - `every_store`: memory, SQLite and, if its feature is enabled, Postgres. This is the default,
+///   and the rule for every case that depends on stored data, counters or concurrent writes.
+/// - `one_store`: SQLite, the default store of an app. Choose it only if the outcome depends on the
+///   request, the settings, the page or another program alone (a refused header, the markup of a
+///   page, the signature of a token), and another case stores the same records on every store.
 macro_rules! cases {
     ($($every:ident),* $(,)?) => {
         $crate::cases! { every_store: $($every),*; }

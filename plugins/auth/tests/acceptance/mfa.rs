@@ -9,13 +9,17 @@ use crate::server::{GOOD, Server, Store, claims};
 
 cases! {
     every_store:
-        an_authenticator_app_is_set_up_with_a_code, a_set_up_allows_five_wrong_codes_and_ten_minutes,
-        an_unproved_address_sets_up_no_factor, a_sign_in_with_a_second_factor_returns_a_challenge, a_challenge_allows_a_limited_number_of_codes,
-        a_code_works_once, a_code_works_once_in_every_order_of_uses, codes_are_accepted_one_step_early_or_late, a_second_set_up_replaces_the_secret_on_success,
-        recovery_codes_work_once, removing_factors_needs_proof, guesses_of_many_challenges_are_counted_together,
-        a_challenge_dies_with_what_it_was_made_for, nothing_stands_in_for_another_purpose,
-        an_administrator_takes_factors_away, hostile_answers_are_answered;
-    one_store: without_the_setting_there_is_nothing;
+        an_authenticator_app_is_set_up_with_a_code,
+        a_set_up_allows_five_wrong_codes_and_ten_minutes,
+        an_unproved_address_sets_up_no_factor, a_sign_in_with_a_second_factor_returns_a_challenge,
+        a_challenge_allows_a_limited_number_of_codes,
+        a_code_works_once, a_code_works_once_in_every_order_of_uses,
+        codes_are_accepted_one_step_early_or_late, a_second_set_up_replaces_the_secret_on_success,
+        recovery_codes_work_once, removing_factors_needs_proof,
+        guesses_of_many_challenges_are_counted_together,
+        a_challenge_ends_when_the_account_changes, a_token_of_one_purpose_is_refused_for_others,
+        an_administrator_removes_factors, arbitrary_answers_are_refused;
+    one_store: disabled_factors_have_no_routes;
 }
 
 const VERIFY_SETUP: &str = "/auth/mfa/verify-setup";
@@ -32,10 +36,10 @@ async fn an_authenticator_app_is_set_up_with_a_code(store: Store) {
         none.json(),
         json!({ "methods": [], "recoveryCodesLeft": 0, "required": false })
     );
-    let begun = app.with(&me.token, "POST", "/auth/mfa/setup", None).await;
-    let (secret, uri) = (begun.text("secret"), begun.text("uri"));
+    let setup = app.with(&me.token, "POST", "/auth/mfa/setup", None).await;
+    let (secret, uri) = (setup.text("secret"), setup.text("uri"));
     assert_eq!(
-        (secret.len(), begun.text("expiresAt").as_str()),
+        (secret.len(), setup.text("expiresAt").as_str()),
         (32, "2026-03-04T05:16:07.008Z")
     );
     assert_eq!(
@@ -66,13 +70,13 @@ async fn an_authenticator_app_is_set_up_with_a_code(store: Store) {
         methods.json(),
         json!({ "methods": ["totp"], "recoveryCodesLeft": 10, "required": false })
     );
-    let shown = app.me(&me.token).await.json();
+    let profile = app.me(&me.token).await.json();
     assert_eq!(
-        (shown["mfaEnabled"].clone(), shown["mfaMethods"].clone()),
+        (profile["mfaEnabled"].clone(), profile["mfaMethods"].clone()),
         (json!(true), json!(["totp"]))
     );
     assert_eq!(post.all("mfa_enabled", 1).await[0].vars["method"], "totp");
-    // It is taken: the same code sets up nothing more.
+    // The code is used up: it completes no second set-up.
     app.send(&me, "POST", VERIFY_SETUP, json!({ "code": code }))
         .await
         .refused(400, "setup_not_started");
@@ -98,7 +102,7 @@ async fn a_set_up_allows_five_wrong_codes_and_ten_minutes(store: Store) {
             .text("secret")
     };
     let (older, secret) = (begin().await, begin().await);
-    // The newest replaces the one before.
+    // A new set-up replaces the previous one.
     app.send(
         &me,
         "POST",
@@ -179,7 +183,7 @@ async fn a_sign_in_with_a_second_factor_returns_a_challenge(store: Store) {
     assert_eq!(
         sessions["sessions"].as_array().unwrap().len(),
         1,
-        "there is no session before"
+        "there is no session before the second factor"
     );
     app.me(&asked.text("mfaToken"))
         .await
@@ -215,13 +219,13 @@ async fn a_sign_in_with_a_second_factor_returns_a_challenge(store: Store) {
     app.verify(&asked.text("mfaToken"), &code_at(&app, &ada.secret, 0))
         .await
         .refused(401, "invalid_challenge");
-    // Its time ends as well.
+    // A challenge expires, too.
     let late = app.challenged("a@x.test").await;
     app.advance(300).await;
     app.verify(&late, &code_at(&app, &ada.secret, 0))
         .await
         .refused(401, "invalid_challenge");
-    // A link signs in no further than a password does, once the mailbox has been proved.
+    // After the mailbox is verified, a sign-in by link needs the second factor too.
     app.change(&ada.who.id, json!({ "emailVerified": true }))
         .await;
     app.post(
@@ -305,7 +309,7 @@ async fn a_code_works_once(store: Store) {
             .status,
         200
     );
-    // The later step is used: that before it is not worth anything any more.
+    // After the code of a later step was used, the code of an earlier step is refused.
     app.advance(30).await;
     app.verify(
         &app.challenged("a@x.test").await,
@@ -321,8 +325,8 @@ async fn a_code_works_once(store: Store) {
     .refused(401, "invalid_code");
 }
 
-// One code, presented at a sign-in, at a step-up and as a proof: whichever comes first, none of the
-// others is taken.
+// One code is sent to a sign-in, to a step-up and as a proof. The first use succeeds, in every
+// order; the others are refused.
 async fn a_code_works_once_in_every_order_of_uses(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
@@ -336,11 +340,11 @@ async fn a_code_works_once_in_every_order_of_uses(store: Store) {
         [2, 0, 1],
         [2, 1, 0],
     ] {
-        // The counter of failures ends too.
+        // This time also ends the counter of failed codes.
         app.advance(900).await;
         let code = code_at(&app, &ada.secret, 0);
-        for (nth, place) in order.into_iter().enumerate() {
-            let reply = match place {
+        for (nth, usage) in order.into_iter().enumerate() {
+            let reply = match usage {
                 0 => app.verify(&app.challenged("a@x.test").await, &code).await,
                 1 => {
                     app.send(
@@ -366,7 +370,7 @@ async fn a_code_works_once_in_every_order_of_uses(store: Store) {
                 continue;
             }
             assert_eq!(reply.status, 200, "{order:?} {reply:?}");
-            if place == 1 {
+            if usage == 1 {
                 who = reply.signed_in();
             }
         }
@@ -377,7 +381,7 @@ async fn codes_are_accepted_one_step_early_or_late(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
-    for (steps, taken) in [(-2, false), (2, false), (-1, true), (1, true)] {
+    for (steps, accepted) in [(-2, false), (2, false), (-1, true), (1, true)] {
         app.advance(120).await;
         let reply = app
             .verify(
@@ -387,7 +391,7 @@ async fn codes_are_accepted_one_step_early_or_late(store: Store) {
             .await;
         assert_eq!(
             reply.status,
-            if taken { 200 } else { 401 },
+            if accepted { 200 } else { 401 },
             "{steps}: {reply:?}"
         );
     }
@@ -397,10 +401,10 @@ async fn a_second_set_up_replaces_the_secret_on_success(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
-    let begun = app
+    let setup = app
         .with(&ada.who.token, "POST", "/auth/mfa/setup", None)
         .await;
-    let next = begun.text("secret");
+    let new_secret = setup.text("secret");
     app.advance(30).await;
     assert_eq!(
         app.verify(
@@ -410,25 +414,25 @@ async fn a_second_set_up_replaces_the_secret_on_success(store: Store) {
         .await
         .status,
         200,
-        "the old one works"
+        "the old secret works until the new one is set up"
     );
-    let waiting = app.challenged("a@x.test").await;
+    let pending_challenge = app.challenged("a@x.test").await;
     let done = app
         .send(
             &ada.who,
             "POST",
             VERIFY_SETUP,
-            json!({ "code": code_at(&app, &next, 0) }),
+            json!({ "code": code_at(&app, &new_secret, 0) }),
         )
         .await;
     assert_eq!(
         (done.status, done.json()["recoveryCodes"].clone()),
         (200, json!([])),
-        "a further one voids no codes"
+        "a replaced factor keeps the recovery codes"
     );
     app.advance(30).await;
-    // A sign-in under way with the old factor starts again.
-    app.verify(&waiting, &code_at(&app, &ada.secret, 0))
+    // A pending sign-in with the old factor must start again.
+    app.verify(&pending_challenge, &code_at(&app, &ada.secret, 0))
         .await
         .refused(401, "invalid_challenge");
     let token = app.challenged("a@x.test").await;
@@ -436,7 +440,9 @@ async fn a_second_set_up_replaces_the_secret_on_success(store: Store) {
         .await
         .refused(401, "invalid_code");
     assert_eq!(
-        app.verify(&token, &code_at(&app, &next, 0)).await.status,
+        app.verify(&token, &code_at(&app, &new_secret, 0))
+            .await
+            .status,
         200
     );
     assert_eq!(
@@ -480,20 +486,20 @@ async fn recovery_codes_work_once(store: Store) {
             json!({ "code": code_at(&app, &ada.secret, 0) }),
         )
         .await;
-    let fresh = texts(&renewed.json()["recoveryCodes"]);
-    assert_eq!((renewed.status, fresh.len()), (200, 10), "{renewed:?}");
+    let new_codes = texts(&renewed.json()["recoveryCodes"]);
+    assert_eq!((renewed.status, new_codes.len()), (200, 10), "{renewed:?}");
     post.all("recovery_codes_regenerated", 1).await;
     app.verify(&app.challenged("a@x.test").await, &ada.recovery[5])
         .await
         .refused(401, "invalid_code");
     assert_eq!(
-        app.verify(&app.challenged("a@x.test").await, &fresh[0])
+        app.verify(&app.challenged("a@x.test").await, &new_codes[0])
             .await
             .status,
         200
     );
     post.only("recovery_code_used", 2).await;
-    // Without a factor there are none.
+    // Without a factor there are no recovery codes.
     let plain = app.register("c@x.test").await;
     app.send(
         &plain,
@@ -557,22 +563,22 @@ async fn removing_factors_needs_proof(store: Store) {
     app.send(&me, "DELETE", "/auth/mfa", json!({ "password": GOOD }))
         .await
         .refused(409, "mfa_not_enabled");
-    // A sign-in with both factors a moment ago is proof enough.
+    // A recent sign-in with both factors is a sufficient proof.
     enrol(&app, &me).await;
     let again = Enrolled {
         secret: enrol_again(&app, &me.token).await,
         ..ada
     };
-    let fresh = app.login_with(&again).await;
+    let session = app.login_with(&again).await;
     assert_eq!(
-        app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None)
+        app.with(&session.token, "DELETE", "/auth/mfa/totp", None)
             .await
             .status,
         200
     );
 }
 
-/// Sets another authenticator app up in place of the first.
+/// Replaces the authenticator app by another one.
 async fn enrol_again(app: &Server, token: &str) -> String {
     app.advance(1).await;
     let secret = app
@@ -595,10 +601,10 @@ async fn guesses_of_many_challenges_are_counted_together(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
-    let device = app.try_login("a@x.test").await;
+    let challenge = app.try_login("a@x.test").await;
     assert!(
-        device.text("deviceToken").is_empty(),
-        "a challenge recognises nothing"
+        challenge.text("deviceToken").is_empty(),
+        "a challenge returns no device token"
     );
     let token = app.challenged("a@x.test").await;
     let recognised = app
@@ -620,7 +626,7 @@ async fn guesses_of_many_challenges_are_counted_together(store: Store) {
     full.refused(429, "rate_limited");
     assert_eq!(full.header("retry-after"), "900");
     post.only("mfa_under_attack", 1).await;
-    // The owner is somewhere they have been before.
+    // The owner uses a recognised device.
     let headers = [
         ("content-type", "application/json"),
         ("x-device-token", recognised.as_str()),
@@ -644,7 +650,7 @@ async fn guesses_of_many_challenges_are_counted_together(store: Store) {
     );
 }
 
-async fn a_challenge_dies_with_what_it_was_made_for(store: Store) {
+async fn a_challenge_ends_when_the_account_changes(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -677,7 +683,7 @@ async fn a_challenge_dies_with_what_it_was_made_for(store: Store) {
     app.verify(&token, &code)
         .await
         .refused(401, "invalid_challenge");
-    // Removing a factor and adding one.
+    // The challenge ends if a factor is removed or added.
     let token = app.challenged("a@x.test").await;
     assert_eq!(
         app.with(&me.token, "DELETE", "/auth/mfa", None)
@@ -690,7 +696,7 @@ async fn a_challenge_dies_with_what_it_was_made_for(store: Store) {
         .refused(401, "invalid_challenge");
     let (secret, _) = enrol(&app, &me).await;
     app.advance(30).await;
-    // Suspension: dead, also once it is over.
+    // A suspension ends the challenge for good.
     let token = app.challenged("a@x.test").await;
     app.change(&me.id, json!({ "suspended": true })).await;
     let refused = app.verify(&token, &code_at(&app, &secret, 0)).await;
@@ -710,22 +716,22 @@ async fn a_challenge_dies_with_what_it_was_made_for(store: Store) {
     );
 }
 
-async fn nothing_stands_in_for_another_purpose(store: Store) {
+async fn a_token_of_one_purpose_is_refused_for_others(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     app.advance(30).await;
     let login = app.challenged("a@x.test").await;
-    let begun = app
+    let setup_token = app
         .send(&ada.who, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await
         .text("setupToken");
     let mailed = post.code(1).await;
     let code = code_at(&app, &ada.secret, 0);
-    app.verify(&begun, &mailed)
+    app.verify(&setup_token, &mailed)
         .await
         .refused(401, "invalid_challenge");
-    app.verify(&begun, &code)
+    app.verify(&setup_token, &code)
         .await
         .refused(401, "invalid_challenge");
     let setup = |token: &str, code: &str| json!({ "setupToken": token, "code": code });
@@ -737,7 +743,7 @@ async fn nothing_stands_in_for_another_purpose(store: Store) {
     )
     .await
     .refused(401, "invalid_challenge");
-    for (token, code) in [(&login, &code), (&begun, &mailed)] {
+    for (token, code) in [(&login, &code), (&setup_token, &mailed)] {
         let proof = json!({ "reauthToken": token, "code": code });
         app.send(&ada.who, "DELETE", "/auth/mfa", proof)
             .await
@@ -758,7 +764,7 @@ async fn nothing_stands_in_for_another_purpose(store: Store) {
         &bob,
         "POST",
         "/auth/mfa/email-otp/verify-setup",
-        setup(&begun, &mailed),
+        setup(&setup_token, &mailed),
     )
     .await
     .refused(401, "invalid_challenge");
@@ -767,7 +773,7 @@ async fn nothing_stands_in_for_another_purpose(store: Store) {
             &ada.who,
             "POST",
             "/auth/mfa/email-otp/verify-setup",
-            setup(&begun, &mailed)
+            setup(&setup_token, &mailed)
         )
         .await
         .status,
@@ -775,7 +781,7 @@ async fn nothing_stands_in_for_another_purpose(store: Store) {
     );
 }
 
-async fn an_administrator_takes_factors_away(store: Store) {
+async fn an_administrator_removes_factors(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {
         auth.configure(|config| config.auth.admin_role = Some("admin".into()))
@@ -787,7 +793,7 @@ async fn an_administrator_takes_factors_away(store: Store) {
     app.with(&ada.who.token, "POST", &path, None)
         .await
         .refused(403, "forbidden");
-    let waiting = app.challenged("a@x.test").await;
+    let pending_challenge = app.challenged("a@x.test").await;
     let done = app.with(&admin.token, "POST", &path, None).await;
     assert_eq!(
         (done.status, done.json()),
@@ -796,7 +802,7 @@ async fn an_administrator_takes_factors_away(store: Store) {
             json!({ "ok": true, "message": "The second factors were removed." })
         )
     );
-    app.verify(&waiting, &ada.recovery[0])
+    app.verify(&pending_challenge, &ada.recovery[0])
         .await
         .refused(401, "invalid_challenge");
     assert_eq!(
@@ -826,7 +832,7 @@ async fn an_administrator_takes_factors_away(store: Store) {
     assert_eq!(app.me(&ada.who.token).await.status, 200, "sessions stay");
 }
 
-async fn without_the_setting_there_is_nothing(store: Store) {
+async fn disabled_factors_have_no_routes(store: Store) {
     let app = store.app().await;
     let me = app.register("a@x.test").await;
     for (method, path) in [
@@ -848,7 +854,7 @@ async fn without_the_setting_there_is_nothing(store: Store) {
     }
 }
 
-async fn hostile_answers_are_answered(store: Store) {
+async fn arbitrary_answers_are_refused(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;

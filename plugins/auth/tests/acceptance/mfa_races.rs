@@ -11,17 +11,17 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 
 cases!(
-    fifty_answers_make_one_session,
+    concurrent_answers_open_one_session,
     one_code_opens_one_of_many_challenges,
-    a_recovery_code_works_once_of_many_times,
-    fifty_guesses_have_five_tries,
-    two_set_ups_at_once_leave_one_set_of_codes,
-    one_code_steps_up_once,
-    a_change_of_password_and_an_answer_at_once,
+    a_recovery_code_works_once_in_concurrent_sign_ins,
+    concurrent_guesses_are_limited_to_five,
+    concurrent_set_ups_leave_one_set_of_recovery_codes,
+    a_code_steps_up_one_of_many_sessions,
+    a_concurrent_password_change_ends_the_sign_in,
 );
 
-/// Fifty calls at once; how they ended.
-async fn fifty(
+/// Sends all bodies concurrently and returns the replies.
+async fn send_concurrently(
     app: &Arc<Server>,
     path: &'static str,
     bodies: Vec<serde_json::Value>,
@@ -37,7 +37,7 @@ async fn fifty(
     out
 }
 
-fn succeeded(replies: &[Reply]) -> usize {
+fn count_succeeded(replies: &[Reply]) -> usize {
     assert!(
         replies
             .iter()
@@ -47,7 +47,7 @@ fn succeeded(replies: &[Reply]) -> usize {
     replies.iter().filter(|reply| reply.status == 200).count()
 }
 
-/// An app that counts no failures, so that nothing but the factors themselves decides.
+/// An app without rate limits, so that the result depends on the factors only.
 async fn unlimited(store: &Store, post: &Post) -> Arc<Server> {
     let app = app_with(store, post, |auth| {
         auth.configure(|config| {
@@ -58,16 +58,19 @@ async fn unlimited(store: &Store, post: &Post) -> Arc<Server> {
     Arc::new(app.await)
 }
 
-async fn fifty_answers_make_one_session(store: Store) {
+async fn concurrent_answers_open_one_session(store: Store) {
     let post = Post::default();
     let app = unlimited(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
-    // Recovery codes are right each by itself: only the challenge itself can let one alone through.
+    // Each recovery code is correct. Only the challenge can ensure that a single call succeeds.
     let token = app.challenged("a@x.test").await;
     let bodies = (0..50)
         .map(|n| json!({ "mfaToken": token, "code": ada.recovery[n % 10] }))
         .collect();
-    assert_eq!(succeeded(&fifty(&app, "/auth/mfa/verify", bodies).await), 1);
+    assert_eq!(
+        count_succeeded(&send_concurrently(&app, "/auth/mfa/verify", bodies).await),
+        1
+    );
     let sessions = app.get(&ada.who.token, "/auth/sessions").await.json();
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 2);
     // Refused codes are unused.
@@ -87,12 +90,15 @@ async fn one_code_opens_one_of_many_challenges(store: Store) {
     for _ in 0..12 {
         bodies.push(json!({ "mfaToken": app.challenged("a@x.test").await, "code": code }));
     }
-    assert_eq!(succeeded(&fifty(&app, "/auth/mfa/verify", bodies).await), 1);
+    assert_eq!(
+        count_succeeded(&send_concurrently(&app, "/auth/mfa/verify", bodies).await),
+        1
+    );
     let sessions = app.get(&ada.who.token, "/auth/sessions").await.json();
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 2);
 }
 
-async fn a_recovery_code_works_once_of_many_times(store: Store) {
+async fn a_recovery_code_works_once_in_concurrent_sign_ins(store: Store) {
     let post = Post::default();
     let app = unlimited(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -101,7 +107,10 @@ async fn a_recovery_code_works_once_of_many_times(store: Store) {
         bodies
             .push(json!({ "mfaToken": app.challenged("a@x.test").await, "code": ada.recovery[0] }));
     }
-    assert_eq!(succeeded(&fifty(&app, "/auth/mfa/verify", bodies).await), 1);
+    assert_eq!(
+        count_succeeded(&send_concurrently(&app, "/auth/mfa/verify", bodies).await),
+        1
+    );
     post.only("recovery_code_used", 1).await;
     assert_eq!(
         app.get(&ada.who.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"],
@@ -109,7 +118,7 @@ async fn a_recovery_code_works_once_of_many_times(store: Store) {
     );
 }
 
-async fn fifty_guesses_have_five_tries(store: Store) {
+async fn concurrent_guesses_are_limited_to_five(store: Store) {
     let post = Post::default();
     let app = Arc::new(app(&store, &post).await);
     let ada = enrolled(&app, "a@x.test").await;
@@ -121,8 +130,8 @@ async fn fifty_guesses_have_five_tries(store: Store) {
     let bodies = (0..50)
         .map(|_| json!({ "mfaToken": token, "code": wrong(&code) }))
         .collect();
-    let replies = fifty(&app, "/auth/mfa/verify", bodies).await;
-    assert_eq!(succeeded(&replies), 0);
+    let replies = send_concurrently(&app, "/auth/mfa/verify", bodies).await;
+    assert_eq!(count_succeeded(&replies), 0);
     assert_eq!(
         replies
             .iter()
@@ -130,17 +139,17 @@ async fn fifty_guesses_have_five_tries(store: Store) {
             .count(),
         5
     );
-    let dead = app.verify(&token, &code).await;
+    let late = app.verify(&token, &code).await;
     assert!(
         matches!(
-            dead.text("code").as_str(),
+            late.text("code").as_str(),
             "invalid_challenge" | "rate_limited"
         ),
-        "{dead:?}"
+        "{late:?}"
     );
 }
 
-async fn two_set_ups_at_once_leave_one_set_of_codes(store: Store) {
+async fn concurrent_set_ups_leave_one_set_of_recovery_codes(store: Store) {
     let post = Post::default();
     let app = unlimited(&store, &post).await;
     let me = app.register("a@x.test").await;
@@ -166,9 +175,9 @@ async fn two_set_ups_at_once_leave_one_set_of_codes(store: Store) {
         json!({ "setupToken": mail, "code": mailed }),
     );
     let (totp, email) = tokio::join!(totp, email);
-    // One call may lose the race. It gets an error and has changed nothing: if it comes after the
-    // other, the account has a factor, which must be proven first.
-    let lost = |reply: &Reply| reply.status == 409 || reply.text("code") == "step_up_required";
+    // If one call loses the race, it gets an error and changes nothing. A call after the other one
+    // is refused because the account then has a factor, which must be proved first.
+    let lost_race = |reply: &Reply| reply.status == 409 || reply.text("code") == "step_up_required";
     let done: Vec<&Reply> = [&totp, &email]
         .into_iter()
         .filter(|reply| reply.status == 200)
@@ -177,22 +186,22 @@ async fn two_set_ups_at_once_leave_one_set_of_codes(store: Store) {
         !done.is_empty()
             && [&totp, &email]
                 .iter()
-                .all(|reply| reply.status == 200 || lost(reply)),
+                .all(|reply| reply.status == 200 || lost_race(reply)),
         "{totp:?} {email:?}"
     );
-    let shown: usize = done
+    let code_count: usize = done
         .iter()
         .map(|reply| texts(&reply.json()["recoveryCodes"]).len())
         .sum();
     let methods = app.get(&me.token, "/auth/mfa/methods").await.json();
     assert_eq!(
-        (shown, methods["recoveryCodesLeft"].clone()),
+        (code_count, methods["recoveryCodesLeft"].clone()),
         (10, json!(10))
     );
     assert_eq!(methods["methods"].as_array().unwrap().len(), done.len());
 }
 
-async fn one_code_steps_up_once(store: Store) {
+async fn a_code_steps_up_one_of_many_sessions(store: Store) {
     let post = Post::default();
     let app = unlimited(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -216,11 +225,11 @@ async fn one_code_steps_up_once(store: Store) {
     for call in calls.collect::<Vec<_>>() {
         replies.push(call.await.unwrap());
     }
-    assert_eq!(succeeded(&replies), 1);
+    assert_eq!(count_succeeded(&replies), 1);
 }
 
-// In either order, no earlier session remains, and no earlier request creates a session.
-async fn a_change_of_password_and_an_answer_at_once(store: Store) {
+// In either order of the two calls, only the session that changes the password remains.
+async fn a_concurrent_password_change_ends_the_sign_in(store: Store) {
     let (store, post) = (store.hashing_slowly(), Post::default());
     let app = unlimited(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -246,7 +255,7 @@ async fn a_change_of_password_and_an_answer_at_once(store: Store) {
         assert_eq!(changed.status, 200, "{changed:?}");
         password = next;
         match answered.status {
-            // It was there first, and ended with the change.
+            // The sign-in came first, and the change of the password ended its session.
             200 => app
                 .me(&answered.signed_in().token)
                 .await

@@ -9,9 +9,9 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases!(
     mailed_codes_are_a_second_factor,
-    mailed_codes_join_an_authenticator_app,
-    refused_codes_do_not_use_up_the_owners,
-    a_mailed_link_is_not_followed_by_a_mailed_code,
+    mailed_codes_can_be_added_to_an_authenticator_app,
+    code_requests_of_others_do_not_use_up_the_owners_limit,
+    a_mailed_code_is_no_second_factor_after_a_mailed_link,
     accounts_without_an_address_get_no_mailed_codes,
     text_messages_are_a_second_factor,
     text_messages_are_limited,
@@ -22,7 +22,7 @@ cases!(
 );
 
 /// An attacker with the password requests codes up to the limit; this does not affect the owner.
-async fn refused_codes_do_not_use_up_the_owners(store: Store) {
+async fn code_requests_of_others_do_not_use_up_the_owners_limit(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let made = app
@@ -33,7 +33,7 @@ async fn refused_codes_do_not_use_up_the_owners(store: Store) {
         .await;
     let (me, device) = (made.signed_in(), made.text("deviceToken"));
     enrol(&app, &me).await;
-    by_mail(&app, &post, &me).await;
+    enrol_mailed_codes(&app, &post, &me).await;
     let resend = async |token: &str| {
         app.post(
             "/auth/mfa/resend",
@@ -41,7 +41,7 @@ async fn refused_codes_do_not_use_up_the_owners(store: Store) {
         )
         .await
     };
-    // The limit of a challenge does not count against its user.
+    // Refusals by the limit of a challenge do not count for the limit of its user.
     let token = app.challenged("a@x.test").await;
     for _ in 0..3 {
         assert_eq!(resend(&token).await.status, 200);
@@ -59,8 +59,8 @@ async fn refused_codes_do_not_use_up_the_owners(store: Store) {
     }
     let token = app.challenged("a@x.test").await;
     resend(&token).await.refused(429, "rate_limited");
-    // Her own device has a counter of its own, and refusals there do not count against her
-    // challenge.
+    // The owner's recognised device has a separate counter, and refusals on it do not use up the
+    // attempts of the owner's challenge.
     let headers = [
         ("content-type", "application/json"),
         ("x-device-token", device.as_str()),
@@ -80,7 +80,7 @@ async fn refused_codes_do_not_use_up_the_owners(store: Store) {
     post.only("email_otp", 14).await;
 }
 
-/// Known by a name alone.
+/// Accounts are identified by user names.
 async fn accounts_without_an_address_get_no_mailed_codes(store: Store) {
     let post = Post::default();
     let named = |auth: linchpin_auth::Auth| {
@@ -121,14 +121,14 @@ async fn accounts_without_an_address_get_no_mailed_codes(store: Store) {
 
 /// A mailed link and a mailed code prove the same mailbox, so a user with another factor must use
 /// that one.
-async fn a_mailed_link_is_not_followed_by_a_mailed_code(store: Store) {
+async fn a_mailed_code_is_no_second_factor_after_a_mailed_link(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {
         auth.configure(|config| config.auth.email_verification.enabled = false)
     })
     .await;
     let ada = enrolled(&app, "a@x.test").await;
-    by_mail(&app, &post, &ada.who).await;
+    enrol_mailed_codes(&app, &post, &ada.who).await;
     app.change(&ada.who.id, json!({ "emailVerified": true }))
         .await;
     let by_link = async |sent: usize| {
@@ -167,7 +167,11 @@ async fn a_mailed_link_is_not_followed_by_a_mailed_code(store: Store) {
     app.advance(30).await;
     let done = app.verify(&token, &code_at(&app, &ada.secret, 0)).await;
     assert_eq!(done.status, 200, "{done:?}");
-    assert_eq!(post.count("email_otp"), 1, "that of the set-up");
+    assert_eq!(
+        post.count("email_otp"),
+        1,
+        "only the code of the set-up was mailed"
+    );
     // A user without another factor gets a code by mail, because they chose this method.
     let me = done.signed_in();
     assert_eq!(
@@ -186,15 +190,15 @@ async fn a_mailed_link_is_not_followed_by_a_mailed_code(store: Store) {
     );
 }
 
-/// Sets codes by mail up; how many were mailed then.
-async fn by_mail(app: &Server, post: &Post, who: &SignedIn) -> Vec<String> {
+/// Sets up codes by mail and returns the recovery codes.
+async fn enrol_mailed_codes(app: &Server, post: &Post, who: &SignedIn) -> Vec<String> {
     let before = post.count("email_otp");
-    let begun = app
+    let setup = app
         .send(who, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await;
-    assert_eq!(begun.status, 200, "{begun:?}");
+    assert_eq!(setup.status, 200, "{setup:?}");
     let body =
-        json!({ "setupToken": begun.text("setupToken"), "code": post.code(before + 1).await });
+        json!({ "setupToken": setup.text("setupToken"), "code": post.code(before + 1).await });
     let done = app
         .send(who, "POST", "/auth/mfa/email-otp/verify-setup", body)
         .await;
@@ -206,10 +210,10 @@ async fn mailed_codes_are_a_second_factor(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let me = app.register("a@x.test").await;
-    let begun = app
+    let setup = app
         .send(&me, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await;
-    let (token, code) = (begun.text("setupToken"), post.code(1).await);
+    let (token, code) = (setup.text("setupToken"), post.code(1).await);
     let body = |code: &str| json!({ "setupToken": token, "code": code });
     app.send(
         &me,
@@ -248,7 +252,7 @@ async fn mailed_codes_are_a_second_factor(store: Store) {
             .await
             .refused(401, "invalid_code");
     }
-    // One after the other: mails that wait together arrive in any order.
+    // Each resend waits for its mail, because mails of one round are sent in any order.
     for arrived in 4..6 {
         assert_eq!(resend().await.status, 200);
         post.code(arrived).await;
@@ -259,17 +263,17 @@ async fn mailed_codes_are_a_second_factor(store: Store) {
     resend().await.refused(401, "invalid_challenge");
     assert_eq!(post.count("email_otp"), 5);
 
-    // A code is of one challenge.
-    let (a, of_a) = (app.challenged("a@x.test").await, post.code(6).await);
+    // A code is valid for one challenge only.
+    let (a, code_a) = (app.challenged("a@x.test").await, post.code(6).await);
     let b = app.challenged("a@x.test").await;
-    let of_b = post.code(7).await;
-    if of_a != of_b {
-        app.verify(&b, &of_a).await.refused(401, "invalid_code");
+    let code_b = post.code(7).await;
+    if code_a != code_b {
+        app.verify(&b, &code_a).await.refused(401, "invalid_code");
     }
-    assert_eq!(app.verify(&a, &of_a).await.status, 200);
-    // And of its time, even where the challenge lasts.
+    assert_eq!(app.verify(&a, &code_a).await.status, 200);
+    // A challenge and its code expire after five minutes.
     app.advance(300).await;
-    app.verify(&b, &of_b)
+    app.verify(&b, &code_b)
         .await
         .refused(401, "invalid_challenge");
     app.with(&me.token, "DELETE", "/auth/mfa/email-otp", None)
@@ -291,13 +295,13 @@ async fn mailed_codes_are_a_second_factor(store: Store) {
     );
 }
 
-async fn mailed_codes_join_an_authenticator_app(store: Store) {
+async fn mailed_codes_can_be_added_to_an_authenticator_app(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     assert!(
-        by_mail(&app, &post, &ada.who).await.is_empty(),
-        "a further method gives no codes"
+        enrol_mailed_codes(&app, &post, &ada.who).await.is_empty(),
+        "an additional factor creates no recovery codes"
     );
     app.advance(30).await;
     let asked = app.try_login("a@x.test").await;
@@ -325,7 +329,7 @@ async fn mailed_codes_join_an_authenticator_app(store: Store) {
     )
     .await
     .refused(400, "method_unavailable");
-    // Each by its name; the one is not taken for the other.
+    // A mailed code is accepted only for the method `emailOtp`.
     let verify = async |method: &str, code: &str| {
         app.post(
             "/auth/mfa/verify",
@@ -338,8 +342,12 @@ async fn mailed_codes_join_an_authenticator_app(store: Store) {
         .await
         .refused(400, "method_unavailable");
     assert_eq!(verify("emailOtp", &mailed).await.status, 200);
-    assert_eq!(post.count("email_otp"), 2, "none went out by itself");
-    // Recovery codes of the first one stay, and go with the last.
+    assert_eq!(
+        post.count("email_otp"),
+        2,
+        "no code is sent without a request"
+    );
+    // The recovery codes stay until the last factor is removed.
     assert_eq!(
         app.verify(&app.challenged("a@x.test").await, &ada.recovery[0])
             .await
@@ -375,7 +383,7 @@ async fn mailed_codes_join_an_authenticator_app(store: Store) {
 
 async fn with_phone(app: &Server, phone: &Phone, who: &SignedIn) -> Reply {
     let sent = phone.count();
-    let begun = app
+    let setup = app
         .send(
             who,
             "POST",
@@ -383,14 +391,14 @@ async fn with_phone(app: &Server, phone: &Phone, who: &SignedIn) -> Reply {
             json!({ "phone": "+4930123456" }),
         )
         .await;
-    assert_eq!(begun.status, 200, "{begun:?}");
+    assert_eq!(setup.status, 200, "{setup:?}");
     let (to, code) = phone.code(sent + 1).await;
     assert_eq!(to, "+4930123456");
     app.send(
         who,
         "POST",
         "/auth/mfa/sms/verify-setup",
-        json!({ "setupToken": begun.text("setupToken"), "code": code }),
+        json!({ "setupToken": setup.text("setupToken"), "code": code }),
     )
     .await
 }
@@ -421,7 +429,7 @@ async fn text_messages_are_a_second_factor(store: Store) {
         .refused(401, "invalid_code");
     let signed_in = app.verify(&asked.text("mfaToken"), &code).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");
-    // A mailed set-up proves no phone.
+    // The set-up token of another method does not complete the set-up of a phone.
     let mail = app
         .send(&me, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await
@@ -430,9 +438,9 @@ async fn text_messages_are_a_second_factor(store: Store) {
     app.send(&me, "POST", "/auth/mfa/sms/verify-setup", body)
         .await
         .refused(401, "invalid_challenge");
-    let fresh = signed_in.signed_in();
+    let session = signed_in.signed_in();
     assert_eq!(
-        app.with(&fresh.token, "DELETE", "/auth/mfa/sms", None)
+        app.with(&session.token, "DELETE", "/auth/mfa/sms", None)
             .await
             .status,
         200
@@ -448,7 +456,7 @@ async fn text_messages_are_limited(store: Store) {
     let app = app_with(&store, &post, |auth| phone.on(auth)).await;
     let me = app.register("a@x.test").await;
     with_phone(&app, &phone, &me).await;
-    // The message of the set-up is one of its session; sign-ins have five of their own.
+    // The message of the set-up counts for its session. Sign-ins have a separate limit of five.
     for sent in 2..=6 {
         app.challenged("a@x.test").await;
         phone.code(sent).await;
@@ -498,7 +506,7 @@ async fn disabled_text_messages_leave_recovery_codes(store: Store) {
     let signed_in = app.verify(&token, &recovery[0]).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");
     // The same applies to a proof by a signed-in user.
-    let ways = app
+    let methods = app
         .send(
             &signed_in.signed_in(),
             "POST",
@@ -507,9 +515,9 @@ async fn disabled_text_messages_leave_recovery_codes(store: Store) {
         )
         .await;
     assert_eq!(
-        (ways.status, &ways.json()["reauthToken"]),
+        (methods.status, &methods.json()["reauthToken"]),
         (200, &json!(null)),
-        "{ways:?}"
+        "{methods:?}"
     );
     assert_eq!(phone.count(), 1);
 }
@@ -563,7 +571,7 @@ async fn a_required_factor_must_be_set_up_first(store: Store) {
     assert_eq!(
         app.get(&me.token, "/__test/protected/user").await.status,
         200,
-        "with the same token"
+        "the same token is sufficient"
     );
     let ada = Enrolled {
         who: me.clone(),
@@ -571,20 +579,20 @@ async fn a_required_factor_must_be_set_up_first(store: Store) {
         secret,
         recovery: Vec::new(),
     };
-    let fresh = app.login_with(&ada).await;
-    app.with(&fresh.token, "DELETE", "/auth/mfa", None)
+    let session = app.login_with(&ada).await;
+    app.with(&session.token, "DELETE", "/auth/mfa", None)
         .await
         .refused(403, "mfa_required");
-    app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None)
+    app.with(&session.token, "DELETE", "/auth/mfa/totp", None)
         .await
         .refused(403, "mfa_required");
-    by_mail(&app, &post, &fresh).await;
+    enrol_mailed_codes(&app, &post, &session).await;
     assert_eq!(
-        app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None)
+        app.with(&session.token, "DELETE", "/auth/mfa/totp", None)
             .await
             .status,
         200,
-        "one is left"
+        "another factor remains"
     );
 }
 
@@ -609,12 +617,12 @@ async fn a_phone_alone_does_not_satisfy_a_required_factor(store: Store) {
         app.get(&me.token, "/__test/protected/user").await.status,
         200
     );
-    let fresh = signed_in.signed_in();
-    app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None)
+    let session = signed_in.signed_in();
+    app.with(&session.token, "DELETE", "/auth/mfa/totp", None)
         .await
         .refused(403, "mfa_required");
     assert_eq!(
-        app.with(&fresh.token, "DELETE", "/auth/mfa/sms", None)
+        app.with(&session.token, "DELETE", "/auth/mfa/sms", None)
             .await
             .status,
         200
@@ -639,7 +647,7 @@ async fn trusted_devices_skip_the_second_factor(store: Store) {
         assert_eq!(done.status, 200, "{done:?}");
         done
     };
-    let on = async |device: &str, password: &str| {
+    let login_on_device = async |device: &str, password: &str| {
         let headers = [
             ("content-type", "application/json"),
             ("x-device-token", device),
@@ -649,30 +657,33 @@ async fn trusted_devices_skip_the_second_factor(store: Store) {
         assert_eq!(reply.status, 200, "{reply:?}");
         reply
     };
-    let asks = |reply: &Reply| reply.json()["mfaRequired"] == json!(true);
+    let requires_factor = |reply: &Reply| reply.json()["mfaRequired"] == json!(true);
     let first = verify(None).await;
     let device = first.text("deviceToken");
-    let trusted = on(&device, GOOD).await;
+    let trusted = login_on_device(&device, GOOD).await;
     assert!(
-        !asks(&trusted) && trusted.text("deviceToken").is_empty(),
+        !requires_factor(&trusted) && trusted.text("deviceToken").is_empty(),
         "{trusted:?}"
     );
-    // It is one factor all the same.
+    // A sign-in on a trusted device counts as one factor.
     app.get(&trusted.signed_in().token, "/__test/protected/mfa")
         .await
         .refused(403, "mfa_required");
     app.get(&trusted.signed_in().token, "/__test/protected/step-up")
         .await
         .refused(403, "step_up_required");
-    // Another device, another user's, and one that is only recognised.
-    assert!(asks(&app.try_login("a@x.test").await));
+    // A second factor is required without a device token, for another user, and on a device that is
+    // recognised but not trusted.
+    assert!(requires_factor(&app.try_login("a@x.test").await));
     let bob = enrolled(&app, "b@x.test").await;
     let headers = [
         ("content-type", "application/json"),
         ("x-device-token", device.as_str()),
     ];
     let body = json!({ "email": "b@x.test", "password": GOOD }).to_string();
-    assert!(asks(&app.raw("POST", "/auth/login", &headers, &body).await));
+    assert!(requires_factor(
+        &app.raw("POST", "/auth/login", &headers, &body).await
+    ));
     let recognised = app
         .verify(&app.challenged("b@x.test").await, &bob.recovery[0])
         .await
@@ -681,15 +692,17 @@ async fn trusted_devices_skip_the_second_factor(store: Store) {
         ("content-type", "application/json"),
         ("x-device-token", recognised.as_str()),
     ];
-    assert!(asks(&app.raw("POST", "/auth/login", &headers, &body).await));
-    // Its time ends.
+    assert!(requires_factor(
+        &app.raw("POST", "/auth/login", &headers, &body).await
+    ));
+    // The trust expires.
     app.advance(3600).await;
-    assert!(asks(&on(&device, GOOD).await));
+    assert!(requires_factor(&login_on_device(&device, GOOD).await));
     // Trust also ends: with a new password, with a changed factor, with a sign-out everywhere, and
     // with a suspension.
     let password = "amber-walrus-17-dune";
     let me = verify(Some(&device)).await.signed_in();
-    assert!(!asks(&on(&device, GOOD).await));
+    assert!(!requires_factor(&login_on_device(&device, GOOD).await));
     assert_eq!(
         app.send(
             &me,
@@ -701,7 +714,7 @@ async fn trusted_devices_skip_the_second_factor(store: Store) {
         .status,
         200
     );
-    assert!(asks(&on(&device, password).await));
+    assert!(requires_factor(&login_on_device(&device, password).await));
     assert_eq!(
         app.send(
             &me,
@@ -714,12 +727,12 @@ async fn trusted_devices_skip_the_second_factor(store: Store) {
         200
     );
     assert!(
-        asks(&on(&device, GOOD).await),
-        "the former password does not bring it back"
+        requires_factor(&login_on_device(&device, GOOD).await),
+        "the former password does not restore the trust"
     );
     let me = verify(Some(&device)).await.signed_in();
-    by_mail(&app, &post, &me).await;
-    assert!(asks(&on(&device, GOOD).await));
+    enrol_mailed_codes(&app, &post, &me).await;
+    assert!(requires_factor(&login_on_device(&device, GOOD).await));
     let me = verify(Some(&device)).await.signed_in();
     assert_eq!(
         app.with(&me.token, "POST", "/auth/sessions/revoke-others", None)
@@ -727,10 +740,10 @@ async fn trusted_devices_skip_the_second_factor(store: Store) {
             .status,
         200
     );
-    assert!(asks(&on(&device, GOOD).await));
+    assert!(requires_factor(&login_on_device(&device, GOOD).await));
     verify(Some(&device)).await;
-    assert!(!asks(&on(&device, GOOD).await));
+    assert!(!requires_factor(&login_on_device(&device, GOOD).await));
     app.change(&me.id, json!({ "suspended": true })).await;
     app.change(&me.id, json!({ "suspended": false })).await;
-    assert!(asks(&on(&device, GOOD).await));
+    assert!(requires_factor(&login_on_device(&device, GOOD).await));
 }

@@ -13,14 +13,14 @@ use crate::server::{GOOD, Store, claims};
 
 cases! {
     every_store:
-        hooks_are_asked_once, what_is_removed_by_a_step_up_with_mail,
-        nothing_secret_is_stored_in_clear;
+        hooks_run_once_per_sign_in, a_step_up_by_mail_removes_factors,
+        no_secret_is_stored_in_plain_text;
     one_store:
-        a_browser_steps_up_with_its_token, a_page_of_another_origin_completes_nothing,
-        cookies_alone_carry_the_session;
+        a_browser_steps_up_with_its_token, a_page_of_another_origin_cannot_complete_a_sign_in,
+        in_cookie_transport_bodies_contain_no_tokens;
 }
 
-async fn a_page_of_another_origin_completes_nothing(store: Store) {
+async fn a_page_of_another_origin_cannot_complete_a_sign_in(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -41,7 +41,7 @@ async fn a_page_of_another_origin_completes_nothing(store: Store) {
         app.raw("POST", "/auth/mfa/verify", &headers, &body)
             .await
             .refused(403, "csrf_failed");
-        app.raw("POST", "/auth/mfa/resend", &headers, &body_of(&token))
+        app.raw("POST", "/auth/mfa/resend", &headers, &resend_body(&token))
             .await
             .refused(403, "csrf_failed");
     }
@@ -66,7 +66,7 @@ async fn a_page_of_another_origin_completes_nothing(store: Store) {
     );
 }
 
-fn body_of(token: &str) -> String {
+fn resend_body(token: &str) -> String {
     json!({ "mfaToken": token }).to_string()
 }
 
@@ -96,36 +96,36 @@ async fn a_browser_steps_up_with_its_token(store: Store) {
     app.raw("POST", "/auth/step-up", &bare, &body)
         .await
         .refused(403, "csrf_failed");
-    let meant = [
+    let with_csrf = [
         bare[0],
         bare[1],
         ("origin", origin.as_str()),
         ("x-csrf-token", csrf.as_str()),
     ];
-    let done = app.raw("POST", "/auth/step-up", &meant, &body).await;
+    let done = app.raw("POST", "/auth/step-up", &with_csrf, &body).await;
     assert_eq!(done.status, 200, "{done:?}");
-    // The CSRF token of before was of the former `sid`.
+    // The earlier CSRF token was bound to the former `sid`.
     assert_ne!(done.cookie_value("csrf_token"), csrf);
     let stale = format!(
         "__Host-token={}; csrf_token={csrf}",
         done.cookie_value("__Host-token")
     );
-    let meant = [
+    let with_csrf = [
         bare[0],
         ("cookie", stale.as_str()),
         ("origin", origin.as_str()),
         ("x-csrf-token", csrf.as_str()),
     ];
-    app.raw("POST", "/auth/step-up", &meant, &body)
+    app.raw("POST", "/auth/step-up", &with_csrf, &body)
         .await
         .refused(403, "csrf_failed");
 }
 
 /// Records the calls of hooks.
 #[derive(Clone, Default)]
-struct Asked(Arc<Mutex<Vec<(&'static str, String)>>>);
+struct RecordingHooks(Arc<Mutex<Vec<(&'static str, String)>>>);
 
-impl AuthHooks for Asked {
+impl AuthHooks for RecordingHooks {
     fn pre_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult> {
         self.0
             .lock()
@@ -147,21 +147,21 @@ impl AuthHooks for Asked {
     }
 }
 
-async fn hooks_are_asked_once(store: Store) {
-    let (post, asked) = (Post::default(), Asked::default());
-    let hooks = asked.clone();
+async fn hooks_run_once_per_sign_in(store: Store) {
+    let (post, calls) = (Post::default(), RecordingHooks::default());
+    let hooks = calls.clone();
     let app = app_with(&store, &post, |auth| auth.hooks(hooks)).await;
     let ada = enrolled(&app, "a@x.test").await;
-    asked.0.lock().unwrap().clear();
+    calls.0.lock().unwrap().clear();
     let token = app.challenged("a@x.test").await;
     assert_eq!(
-        *asked.0.lock().unwrap(),
+        *calls.0.lock().unwrap(),
         [("pre", "password".to_owned())],
-        "there is no session to tell of"
+        "`post_login` runs only when a session is opened"
     );
     let done = app.verify(&token, &ada.recovery[0]).await;
     assert_eq!(
-        *asked.0.lock().unwrap(),
+        *calls.0.lock().unwrap(),
         [
             ("pre", "password".to_owned()),
             ("post", "password pwd+otp+mfa".to_owned())
@@ -175,10 +175,10 @@ async fn hooks_are_asked_once(store: Store) {
         .send(&done.signed_in(), "POST", "/auth/step-up", body)
         .await;
     assert_eq!(claims(&stepped_up.text("token"))["plan"], "pro");
-    assert_eq!(asked.0.lock().unwrap().len(), 2);
+    assert_eq!(calls.0.lock().unwrap().len(), 2);
 }
 
-async fn cookies_alone_carry_the_session(store: Store) {
+async fn in_cookie_transport_bodies_contain_no_tokens(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {
         auth.refresh_tokens().transport(Transport::Cookie)
@@ -192,8 +192,8 @@ async fn cookies_alone_carry_the_session(store: Store) {
         .await;
     assert_eq!(made.text("token"), "");
     let token = made.cookie_value("__Host-token");
-    let begun = app.with(&token, "POST", "/auth/mfa/setup", None).await;
-    let secret = begun.text("secret");
+    let setup = app.with(&token, "POST", "/auth/mfa/setup", None).await;
+    let secret = setup.text("secret");
     let done = app
         .with(
             &token,
@@ -240,8 +240,8 @@ async fn cookies_alone_carry_the_session(store: Store) {
     );
 }
 
-// A code by mail is a step-up for everything but the address that it was sent to.
-async fn what_is_removed_by_a_step_up_with_mail(store: Store) {
+// A code by mail is a valid step-up, except for a change of the address to which it was sent.
+async fn a_step_up_by_mail_removes_factors(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {
         auth.configure(|config| config.auth.email_verification.enabled = true)
@@ -249,52 +249,52 @@ async fn what_is_removed_by_a_step_up_with_mail(store: Store) {
     .await;
     let me = app.register("a@x.test").await;
     app.change(&me.id, json!({ "emailVerified": true })).await;
-    let begun = app
+    let setup = app
         .send(&me, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await;
-    let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
+    let body = json!({ "setupToken": setup.text("setupToken"), "code": post.code(1).await });
     assert_eq!(
         app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body)
             .await
             .status,
         200
     );
-    let fresh = app
+    let session = app
         .verify(&app.challenged("a@x.test").await, &post.code(2).await)
         .await
         .signed_in();
     let other = json!({ "email": "b@x.test" });
-    app.send(&fresh, "POST", "/auth/change-email", other.clone())
+    app.send(&session, "POST", "/auth/change-email", other.clone())
         .await
         .refused(403, "step_up_required");
     let asked = app
-        .send(&fresh, "POST", "/auth/reauth/challenge", json!({}))
+        .send(&session, "POST", "/auth/reauth/challenge", json!({}))
         .await;
     let code = post.code(3).await;
     let proof =
         json!({ "email": "b@x.test", "reauthToken": asked.text("reauthToken"), "code": code });
-    app.send(&fresh, "POST", "/auth/change-email", proof)
+    app.send(&session, "POST", "/auth/change-email", proof)
         .await
         .refused(403, "factor_not_allowed");
     // A refusal consumes no code.
     let body =
         json!({ "method": "emailOtp", "reauthToken": asked.text("reauthToken"), "code": code });
-    let fresh = app
-        .send(&fresh, "POST", "/auth/step-up", body)
+    let session = app
+        .send(&session, "POST", "/auth/step-up", body)
         .await
         .signed_in();
-    app.send(&fresh, "POST", "/auth/change-email", other)
+    app.send(&session, "POST", "/auth/change-email", other)
         .await
         .refused(403, "step_up_required");
     assert_eq!(
-        app.with(&fresh.token, "DELETE", "/auth/mfa/email-otp", None)
+        app.with(&session.token, "DELETE", "/auth/mfa/email-otp", None)
             .await
             .status,
         200
     );
 }
 
-async fn nothing_secret_is_stored_in_clear(store: Store) {
+async fn no_secret_is_stored_in_plain_text(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -306,7 +306,7 @@ async fn nothing_secret_is_stored_in_clear(store: Store) {
     app.send(&ada.who, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await;
     let code = post.code(1).await;
-    // A store that is no file has none to read.
+    // Only a store in a file can be read here.
     let Some(file) = store.file() else { return };
     app.stop().await;
     let bytes: Vec<u8> = ["", "-wal"]
@@ -314,12 +314,12 @@ async fn nothing_secret_is_stored_in_clear(store: Store) {
         .filter_map(|end| std::fs::read(format!("{}{end}", file.display())).ok())
         .flatten()
         .collect();
-    let holds = |text: &str| {
+    let file_contains = |text: &str| {
         bytes
             .windows(text.len())
             .any(|window| window == text.as_bytes())
     };
-    assert!(holds("a@x.test"), "the file is read");
+    assert!(file_contains("a@x.test"), "the file contains the address");
     let plain = ada.recovery[0].replace('-', "");
     for secret in [
         ada.secret.as_str(),
@@ -329,6 +329,6 @@ async fn nothing_secret_is_stored_in_clear(store: Store) {
         &plain,
         &format!("\"{code}\""),
     ] {
-        assert!(!holds(secret), "{secret}");
+        assert!(!file_contains(secret), "{secret}");
     }
 }

@@ -10,7 +10,7 @@ use crate::server::{GOOD, Reply, Server, Store};
 const OTHER: &str = "amber-walrus-17-dune";
 /// The number of wrong codes that a challenge allows by default.
 pub const TRIES: i64 = 5;
-pub const CHALLENGE: i64 = 300;
+pub const CHALLENGE_SECONDS: i64 = 300;
 
 /// A possible next action.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub enum Move {
     StepUp,
     Refresh { again: bool },
     Logout,
-    LeaveOthers,
+    EndOtherSessions,
     Suspend,
     Unsuspend,
     Wait(i64),
@@ -37,28 +37,29 @@ pub enum Answer {
     UsedRecovery,
 }
 
-/// Which of several is meant.
+/// Chooses one of several items.
 pub trait Choose {
-    /// A number below this one.
+    /// Returns a number below `n`.
     fn below(&mut self, n: usize) -> usize;
 }
 
 pub struct Session {
     pub token: String,
     pub refresh: String,
-    pub earlier: Option<String>,
+    pub previous_refresh: Option<String>,
+    /// The time of the last sign-in or step-up.
     pub since: i64,
-    /// The version of the factors for which it has proved one.
+    /// The value of [`Model::factors`] for which the session has proved a factor.
     pub proved: Option<i64>,
 }
 
 pub struct Challenge {
     token: String,
     pub epoch: i64,
-    pub left: i64,
+    pub attempts_left: i64,
     pub since: i64,
-    opened: usize,
-    pub over: bool,
+    sessions_opened: usize,
+    pub ended: bool,
 }
 
 /// The state of a user in the model.
@@ -69,25 +70,25 @@ pub struct Model {
     pub second_password: bool,
     pub suspended: bool,
     pub secret: Option<String>,
-    /// Raised by every change of the factors.
+    /// Incremented by every change of the factors.
     pub factors: i64,
     pub last_step: i64,
     pub unused: Vec<String>,
     pub used: Vec<String>,
-    /// Raised by every change of password or factors.
+    /// Incremented by every change of the password or the factors.
     pub epoch: i64,
     pub sessions: Vec<Session>,
     pub challenges: Vec<Challenge>,
     pub device: Option<String>,
     /// Tokens of sessions that have ended or were renewed.
-    pub dead: Vec<String>,
-    /// How often a challenge may be answered wrongly.
+    pub ended_tokens: Vec<String>,
+    /// The number of wrong answers that end a challenge.
     pub tries: i64,
 }
 
-pub type Walked = Result<(), String>;
+pub type WalkResult = Result<(), String>;
 
-fn check(holds: bool, what: &str, reply: &Reply) -> Walked {
+fn check(holds: bool, what: &str, reply: &Reply) -> WalkResult {
     if holds {
         Ok(())
     } else {
@@ -106,7 +107,7 @@ impl Model {
         let first = Session {
             token: who.token,
             refresh: who.refresh,
-            earlier: None,
+            previous_refresh: None,
             since: app.now_seconds(),
             proved: None,
         };
@@ -123,21 +124,21 @@ impl Model {
         if self.second_password { OTHER } else { GOOD }
     }
 
-    fn kill(&mut self, which: impl Fn(usize) -> bool) {
+    fn end_sessions(&mut self, which: impl Fn(usize) -> bool) {
         let mut at = 0;
-        let dead = &mut self.dead;
+        let ended_tokens = &mut self.ended_tokens;
         self.sessions.retain(|session| {
-            let goes = which(at);
+            let ends = which(at);
             at += 1;
-            if goes {
-                dead.push(session.token.clone());
+            if ends {
+                ended_tokens.push(session.token.clone());
             }
-            !goes
+            !ends
         });
     }
 
-    /// Takes a session that the server gave out.
-    fn opened(&mut self, reply: &Reply, now: i64, proved: Option<i64>) {
+    /// Adds the session of a response to the model.
+    fn add_session(&mut self, reply: &Reply, now: i64, proved: Option<i64>) {
         let who = reply.signed_in();
         if !reply.text("deviceToken").is_empty() {
             self.device = Some(reply.text("deviceToken"));
@@ -145,13 +146,13 @@ impl Model {
         self.sessions.push(Session {
             token: who.token,
             refresh: who.refresh,
-            earlier: None,
+            previous_refresh: None,
             since: now,
             proved,
         });
     }
 
-    pub async fn take(&mut self, app: &Server, dice: &mut dyn Choose, step: Move) -> Walked {
+    pub async fn take(&mut self, app: &Server, dice: &mut dyn Choose, step: Move) -> WalkResult {
         let now = app.now_seconds();
         match step {
             Move::Login { right, on_device } => {
@@ -174,7 +175,7 @@ impl Model {
                 )?;
                 check(
                     !(signed_in && (self.suspended || !right)),
-                    "invariant: a session of nobody",
+                    "invariant: a session of a suspended account or for a wrong password",
                     &reply,
                 )?;
                 match (right, self.suspended, self.secret.is_some()) {
@@ -191,40 +192,44 @@ impl Model {
                         self.challenges.push(Challenge {
                             token,
                             epoch,
-                            left: self.tries,
+                            attempts_left: self.tries,
                             since: now,
-                            opened: 0,
-                            over: false,
+                            sessions_opened: 0,
+                            ended: false,
                         });
                         Ok(())
                     }
                     (_, _, false) => {
                         check(signed_in, "a session", &reply)?;
-                        self.opened(&reply, now, None);
+                        self.add_session(&reply, now, None);
                         Ok(())
                     }
                 }
             }
             Move::Verify(answer) => self.verify(app, dice, answer).await,
             Move::Enrol => {
-                let Some(at) = self.live(dice) else {
+                let Some(at) = self.choose_session(dice) else {
                     return Ok(());
                 };
                 let session = &self.sessions[at];
                 let recent = now - session.since <= 900;
                 let may = self.secret.is_none() || session.proved == Some(self.factors);
-                let begun = app
+                let setup = app
                     .with(&session.token, "POST", "/auth/mfa/setup", None)
                     .await;
                 check(
-                    may || begun.status == 403,
-                    "invariant: enrolling without a factor that was there",
-                    &begun,
+                    may || setup.status == 403,
+                    "invariant: a set-up without proof of the existing factor",
+                    &setup,
                 )?;
                 if !recent || !may {
-                    return check(begun.status == 403, "too old to enrol", &begun);
+                    return check(
+                        setup.status == 403,
+                        "a set-up without a recent sign-in",
+                        &setup,
+                    );
                 }
-                let secret = begun.text("secret");
+                let secret = setup.text("secret");
                 let code = code_at(app, &secret, 0);
                 let done = app
                     .with(
@@ -245,7 +250,8 @@ impl Model {
                 Ok(())
             }
             Move::Remove => {
-                let (Some(at), Some(secret)) = (self.live(dice), self.secret.clone()) else {
+                let (Some(at), Some(secret)) = (self.choose_session(dice), self.secret.clone())
+                else {
                     return Ok(());
                 };
                 let right = now.div_euclid(30) > self.last_step;
@@ -267,7 +273,7 @@ impl Model {
                 Ok(())
             }
             Move::SetPassword => {
-                let Some(at) = self.live(dice) else {
+                let Some(at) = self.choose_session(dice) else {
                     return Ok(());
                 };
                 let next = if self.second_password { GOOD } else { OTHER };
@@ -283,11 +289,11 @@ impl Model {
                 check(reply.status == 200, "another password", &reply)?;
                 self.second_password = !self.second_password;
                 self.epoch += 1;
-                self.kill(|other| other != at);
+                self.end_sessions(|other| other != at);
                 Ok(())
             }
             Move::StepUp => {
-                let Some(at) = self.live(dice) else {
+                let Some(at) = self.choose_session(dice) else {
                     return Ok(());
                 };
                 let (body, right) = match &self.secret {
@@ -322,19 +328,20 @@ impl Model {
                     if self.secret.is_some() {
                         session.proved = Some(self.factors);
                     }
-                    self.dead
+                    self.ended_tokens
                         .push(std::mem::replace(&mut session.token, who.token));
-                    (session.refresh, session.earlier, session.since) = (who.refresh, None, now);
+                    (session.refresh, session.previous_refresh, session.since) =
+                        (who.refresh, None, now);
                 }
                 Ok(())
             }
             Move::Refresh { again } => {
-                let Some(at) = self.live(dice) else {
+                let Some(at) = self.choose_session(dice) else {
                     return Ok(());
                 };
                 let session = &mut self.sessions[at];
-                let refresh = match (&session.earlier, again) {
-                    (Some(earlier), true) => earlier.clone(),
+                let refresh = match (&session.previous_refresh, again) {
+                    (Some(previous), true) => previous.clone(),
                     _ => session.refresh.clone(),
                 };
                 let reused = refresh != session.refresh;
@@ -344,21 +351,22 @@ impl Model {
                 if reused {
                     check(
                         reply.status == 401,
-                        "invariant: a family goes on after reuse",
+                        "invariant: a session continues after a refresh token was used twice",
                         &reply,
                     )?;
-                    self.kill(|other| other == at);
+                    self.end_sessions(|other| other == at);
                     return Ok(());
                 }
                 check(reply.status == 200, "refresh", &reply)?;
                 let who = reply.signed_in();
-                // Both access tokens are of one session: what ends it ends either.
-                session.earlier = Some(std::mem::replace(&mut session.refresh, who.refresh));
+                // Both access tokens belong to one session and end with it.
+                session.previous_refresh =
+                    Some(std::mem::replace(&mut session.refresh, who.refresh));
                 session.token = who.token;
                 Ok(())
             }
             Move::Logout => {
-                let Some(at) = self.live(dice) else {
+                let Some(at) = self.choose_session(dice) else {
                     return Ok(());
                 };
                 let refresh = self.sessions[at].refresh.clone();
@@ -366,18 +374,18 @@ impl Model {
                     .with(&self.sessions[at].token, "POST", "/auth/logout", None)
                     .await;
                 check(reply.status == 200, "logout", &reply)?;
-                self.kill(|other| other == at);
+                self.end_sessions(|other| other == at);
                 let reply = app
                     .post("/auth/refresh", json!({ "refreshToken": refresh }))
                     .await;
                 check(
                     reply.status == 401,
-                    "invariant: an ended family mints a token",
+                    "invariant: an ended session is renewed",
                     &reply,
                 )
             }
-            Move::LeaveOthers => {
-                let Some(at) = self.live(dice) else {
+            Move::EndOtherSessions => {
+                let Some(at) = self.choose_session(dice) else {
                     return Ok(());
                 };
                 let reply = app
@@ -388,23 +396,23 @@ impl Model {
                         None,
                     )
                     .await;
-                check(reply.status == 200, "leaving the others", &reply)?;
-                self.kill(|other| other != at);
+                check(reply.status == 200, "ending the other sessions", &reply)?;
+                self.end_sessions(|other| other != at);
                 Ok(())
             }
             Move::Suspend | Move::Unsuspend => {
                 let suspended = matches!(step, Move::Suspend);
                 app.change(&self.id, json!({ "suspended": suspended }))
                     .await;
-                // Setting the present state changes nothing.
+                // Setting the same state again changes nothing.
                 if std::mem::replace(&mut self.suspended, suspended) == suspended {
                     return Ok(());
                 }
                 for challenge in &mut self.challenges {
-                    challenge.over = true;
+                    challenge.ended = true;
                 }
                 if suspended {
-                    self.kill(|_| true);
+                    self.end_sessions(|_| true);
                 }
                 Ok(())
             }
@@ -415,12 +423,12 @@ impl Model {
         }
     }
 
-    async fn verify(&mut self, app: &Server, dice: &mut dyn Choose, answer: Answer) -> Walked {
+    async fn verify(&mut self, app: &Server, dice: &mut dyn Choose, answer: Answer) -> WalkResult {
         if self.challenges.is_empty() {
             return Ok(());
         }
         let now = app.now_seconds();
-        // The latest more often than others.
+        // The latest challenge is chosen more often than others.
         let at = if dice.below(3) > 0 {
             self.challenges.len() - 1
         } else {
@@ -442,35 +450,39 @@ impl Model {
         let reply = app.post("/auth/mfa/verify", body).await;
         let (epoch, suspended) = (self.epoch, self.suspended);
         let challenge = &mut self.challenges[at];
-        let waits = !challenge.over
+        let is_pending = !challenge.ended
             && challenge.epoch == epoch
-            && now - challenge.since < CHALLENGE
+            && now - challenge.since < CHALLENGE_SECONDS
             && !suspended
-            && challenge.left > 0;
+            && challenge.attempts_left > 0;
         if reply.status == 200 {
-            challenge.opened += 1;
+            challenge.sessions_opened += 1;
             check(
-                challenge.opened == 1,
+                challenge.sessions_opened == 1,
                 "invariant: two sessions of one challenge",
                 &reply,
             )?;
-            check(waits, "invariant: a session of a dead challenge", &reply)?;
+            check(
+                is_pending,
+                "invariant: a session of an ended challenge",
+                &reply,
+            )?;
             check(
                 right,
                 "invariant: a session for a wrong or used code",
                 &reply,
             )?;
         }
-        if !waits {
-            // A suspended account gets the reason only with a valid challenge, and there is no
-            // challenge.
+        if !is_pending {
+            // The suspension is reported only for a pending challenge, and a suspended account has
+            // none.
             return check(
                 reply.status == 401 && reply.text("code") == "invalid_challenge",
-                "a dead challenge",
+                "an ended challenge",
                 &reply,
             );
         }
-        challenge.left -= 1;
+        challenge.attempts_left -= 1;
         if !right {
             return check(
                 reply.status == 401 && reply.text("code") == "invalid_code",
@@ -479,7 +491,7 @@ impl Model {
             );
         }
         check(reply.status == 200, "a right code", &reply)?;
-        challenge.over = true;
+        challenge.ended = true;
         match answer {
             Answer::Recovery => {
                 let used = self.unused.remove(0);
@@ -487,22 +499,22 @@ impl Model {
             }
             _ => self.last_step = now.div_euclid(30),
         }
-        self.opened(&reply, now, Some(self.factors));
+        self.add_session(&reply, now, Some(self.factors));
         Ok(())
     }
 
-    fn live(&self, dice: &mut dyn Choose) -> Option<usize> {
+    fn choose_session(&self, dice: &mut dyn Choose) -> Option<usize> {
         (!self.sessions.is_empty()).then(|| dice.below(self.sessions.len()))
     }
 
-    /// Checks that every token is as valid as the model says; of the invalid ones, only the latest
-    /// are tried.
-    pub async fn held(&self, app: &Server, dead: usize) -> Walked {
+    /// Checks that the server accepts every valid token of the model, and refuses the latest
+    /// `ended` invalid ones.
+    pub async fn check_tokens(&self, app: &Server, ended: usize) -> WalkResult {
         for session in &self.sessions {
             let reply = app.me(&session.token).await;
-            check(reply.status == 200, "a live session", &reply)?;
+            check(reply.status == 200, "a valid session", &reply)?;
         }
-        for token in self.dead.iter().rev().take(dead) {
+        for token in self.ended_tokens.iter().rev().take(ended) {
             let reply = app.me(token).await;
             check(reply.status == 401, "invariant: an ended session", &reply)?;
         }
@@ -510,14 +522,15 @@ impl Model {
     }
 }
 
-/// A server that the model is right about, but for `change`.
+/// A server that behaves like the model, except for `change`.
 pub async fn server(store: &Store, change: impl FnOnce(&mut linchpin_auth::AuthConfig)) -> Server {
     let post = Post::default();
     let settings = |auth: linchpin_auth::Auth| {
         auth.refresh_tokens().configure(|config| {
             config.auth.rate_limit.enabled = false;
             config.auth.session.max_per_user = 1000;
-            // Whatever comes a second time is reuse, and tokens outlive the walk.
+            // A refresh token that is used twice always counts as reuse. Access tokens do not
+            // expire during a walk.
             config.auth.refresh.grace_seconds = 0;
             config.auth.refresh.access_seconds = 86_400;
             change(config);

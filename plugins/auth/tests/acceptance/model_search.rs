@@ -1,30 +1,29 @@
-//! The state machine of sign-ins, everywhere: each state of a small world that is reached by at
-//! most [`DEPTH`] moves, and from each of them every move there is, on a real server. Walks by
-//! chance (`model_walks`) go deeper, and through worlds that are larger.
+//! Exhaustive search of the state machine of sign-ins: it visits each state that is at most
+//! [`DEPTH`] moves away from a new account, and makes every possible move in each of them, on a
+//! real server. The random walks of `model_walks` are longer and have more sessions and challenges.
 //!
-//! The world is one account with at most two sessions, the newest challenge, challenges that
-//! survive one wrong answer, and two recovery codes. A state is what the model says of it without
-//! its secrets ([`State`]); what two of its shapes have in common, they have in common with
-//! whatever is reached from there, so that one of them stands for all. A server cannot be put back
-//! into a state: it is walked there, along moves that are known to lead there. Time passes by the
-//! moves that wait, and by a second where a token is used again.
+//! The search is limited to one account with at most two sessions, its newest challenge, challenges
+//! that end after two wrong answers, and two recovery codes. A [`State`] is the state of the model
+//! without its secrets: models with equal states behave equally, so one of them is enough. A server
+//! cannot be reset to a state. The search reaches a state by known moves, or starts again with a
+//! new account. Time passes by the moves that wait, and by one second before a token is used again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::model::{Answer, CHALLENGE, Choose, Model, Move, Walked, server};
+use crate::model::{Answer, CHALLENGE_SECONDS, Choose, Model, Move, WalkResult, server};
 use crate::server::{Server, Store};
 
-/// How many moves the states are away from signing up.
+/// Maximum number of moves from a new account to a state.
 const DEPTH: usize = 3;
 const TRIES: i64 = 2;
-/// How long a sign-in counts as recent.
+/// Seconds for which a sign-in counts as recent.
 const RECENT: i64 = 900;
-/// More moves than a search takes.
-const ENOUGH: usize = 50_000;
+/// A search never needs this many moves. More of them mean an endless loop.
+const MAX_MOVES: usize = 50_000;
 /// After this number of moves a new account is used, because ended sessions and tokens accumulate.
-const LONG: usize = 400;
+const MAX_MOVES_PER_ACCOUNT: usize = 400;
 
-/// Which one is meant, where there are several.
+/// The choice among several sessions or challenges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Newest,
@@ -40,7 +39,7 @@ impl Choose for End {
     }
 }
 
-/// Every move there is.
+/// All possible moves.
 const MOVES: [(Move, End); 24] = {
     use Answer::{Recovery, Right, UsedRecovery, Wrong};
     use End::{Newest, Oldest};
@@ -81,7 +80,7 @@ const MOVES: [(Move, End); 24] = {
         (Move::Refresh { again: true }, Newest),
         (Move::Logout, Newest),
         (Move::Logout, Oldest),
-        (Move::LeaveOthers, Newest),
+        (Move::EndOtherSessions, Newest),
         (Move::Suspend, Newest),
         (Move::Unsuspend, Newest),
         (Move::Wait(31), Newest),
@@ -90,32 +89,32 @@ const MOVES: [(Move, End); 24] = {
     ]
 };
 
-/// The state of the newest challenge after an answer.
+/// The state of the newest challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Waiting {
+enum ChallengeState {
     None,
-    /// Wait for a number of responses.
-    For(i64),
-    /// It was answered, or voided.
-    Over,
+    /// The challenge allows this number of further answers.
+    Pending(i64),
+    /// The challenge was answered or voided.
+    Ended,
     /// Passwords or factors have changed since.
     Outdated,
     Expired,
-    Spent,
+    NoAttemptsLeft,
 }
 
-/// A state of the world.
+/// A state of the model without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     suspended: bool,
     enrolled: bool,
-    /// Whether a code of the present instant is new.
-    code: bool,
+    /// Whether the current code of the authenticator app is unused.
+    code_unused: bool,
     device: bool,
     /// The sessions, the oldest first: whether each is recent, was refreshed, and has proved an
     /// existing factor.
     sessions: Vec<(bool, bool, bool)>,
-    waiting: Waiting,
+    challenge: ChallengeState,
     unused: usize,
     used: bool,
 }
@@ -123,18 +122,18 @@ struct State {
 impl State {
     fn of(model: &Model, now: i64) -> Self {
         let enrolled = model.secret.is_some();
-        let waiting = match model.challenges.last() {
-            None => Waiting::None,
-            Some(one) if one.over => Waiting::Over,
-            Some(one) if one.epoch != model.epoch => Waiting::Outdated,
-            Some(one) if now - one.since >= CHALLENGE => Waiting::Expired,
-            Some(one) if one.left <= 0 => Waiting::Spent,
-            Some(one) => Waiting::For(one.left),
+        let challenge = match model.challenges.last() {
+            None => ChallengeState::None,
+            Some(one) if one.ended => ChallengeState::Ended,
+            Some(one) if one.epoch != model.epoch => ChallengeState::Outdated,
+            Some(one) if now - one.since >= CHALLENGE_SECONDS => ChallengeState::Expired,
+            Some(one) if one.attempts_left <= 0 => ChallengeState::NoAttemptsLeft,
+            Some(one) => ChallengeState::Pending(one.attempts_left),
         };
         Self {
             suspended: model.suspended,
             enrolled,
-            code: enrolled && now.div_euclid(30) > model.last_step,
+            code_unused: enrolled && now.div_euclid(30) > model.last_step,
             device: model.device.is_some(),
             sessions: model
                 .sessions
@@ -143,34 +142,38 @@ impl State {
                     let proved = enrolled && session.proved == Some(model.factors);
                     (
                         now - session.since <= RECENT,
-                        session.earlier.is_some(),
+                        session.previous_refresh.is_some(),
                         proved,
                     )
                 })
                 .collect(),
-            waiting,
+            challenge,
             unused: model.unused.len(),
             used: !model.used.is_empty(),
         }
     }
 
-    /// Whether a move belongs to the world: it does something, and leaves no third session.
-    fn takes(&self, (step, end): (Move, End)) -> bool {
+    /// Whether a move is part of the search: it has an effect and opens no third session.
+    fn includes(&self, (step, end): (Move, End)) -> bool {
         let room = self.sessions.len() < 2;
         let several = end == End::Newest || self.sessions.len() == 2;
-        let waits = matches!(self.waiting, Waiting::For(_));
+        let is_pending = matches!(self.challenge, ChallengeState::Pending(_));
         match step {
             Move::Login { right, on_device } => {
                 (!on_device || self.device) && (!right || self.suspended || self.enrolled || room)
             }
             Move::Verify(Answer::Right) => {
-                self.enrolled && self.waiting != Waiting::None && (room || !waits || !self.code)
+                self.enrolled
+                    && self.challenge != ChallengeState::None
+                    && (room || !is_pending || !self.code_unused)
             }
-            Move::Verify(Answer::Wrong) => self.enrolled && self.waiting != Waiting::None,
+            Move::Verify(Answer::Wrong) => self.enrolled && self.challenge != ChallengeState::None,
             Move::Verify(Answer::Recovery) => {
-                self.unused > 0 && self.waiting != Waiting::None && (room || !waits)
+                self.unused > 0 && self.challenge != ChallengeState::None && (room || !is_pending)
             }
-            Move::Verify(Answer::UsedRecovery) => self.used && self.waiting != Waiting::None,
+            Move::Verify(Answer::UsedRecovery) => {
+                self.used && self.challenge != ChallengeState::None
+            }
             Move::Remove => self.enrolled && !self.sessions.is_empty(),
             Move::Refresh { again: true } => self
                 .sessions
@@ -181,18 +184,18 @@ impl State {
             | Move::StepUp
             | Move::Refresh { .. }
             | Move::Logout => !self.sessions.is_empty() && several,
-            Move::LeaveOthers => self.sessions.len() == 2,
+            Move::EndOtherSessions => self.sessions.len() == 2,
             Move::Suspend => !self.suspended,
             Move::Unsuspend => self.suspended,
-            Move::Wait(31) => self.enrolled && !self.code,
-            Move::Wait(301) => waits,
+            Move::Wait(31) => self.enrolled && !self.code_unused,
+            Move::Wait(301) => is_pending,
             Move::Wait(_) => self.sessions.iter().any(|(recent, ..)| *recent),
         }
     }
 
     fn moves(&self) -> BTreeSet<usize> {
         (0..MOVES.len())
-            .filter(|at| self.takes(MOVES[*at]))
+            .filter(|at| self.includes(MOVES[*at]))
             .collect()
     }
 }
@@ -204,7 +207,7 @@ struct Map {
     numbers: BTreeMap<State, usize>,
     /// The next state of each explored move.
     taken: Vec<BTreeMap<usize, usize>>,
-    /// Those that were not.
+    /// The moves that are not explored yet.
     open: Vec<BTreeSet<usize>>,
 }
 
@@ -226,8 +229,8 @@ impl Map {
         self.taken[from].insert(step, to);
     }
 
-    /// How many moves each state is away from one, by those that are known.
-    fn away(&self, from: usize) -> Vec<usize> {
+    /// The number of known moves from one state to each state.
+    fn distances(&self, from: usize) -> Vec<usize> {
         let mut out = vec![usize::MAX; self.states.len()];
         out[from] = 0;
         let mut queue = VecDeque::from([from]);
@@ -243,27 +246,28 @@ impl Map {
     }
 
     /// States with unexplored moves, below the maximum depth.
-    fn waiting(&self, deep: usize) -> Vec<usize> {
-        let depth = self.away(0);
+    fn unexplored(&self, max_depth: usize) -> Vec<usize> {
+        let depth = self.distances(0);
         (0..self.states.len())
-            .filter(|at| depth[*at] <= deep && !self.open[*at].is_empty())
+            .filter(|at| depth[*at] <= max_depth && !self.open[*at].is_empty())
             .collect()
     }
 
-    /// The next move on the shortest path to a state with unvisited moves; `None` if there is none.
-    fn next(&self, here: usize, waiting: &[usize]) -> Option<usize> {
-        if waiting.contains(&here) {
+    /// The next move on the shortest path to a state with unexplored moves; `None` without such a
+    /// state.
+    fn next(&self, here: usize, unexplored: &[usize]) -> Option<usize> {
+        if unexplored.contains(&here) {
             return self.open[here].first().copied();
         }
-        // From there to here, against the direction of the moves.
+        // The search runs backwards, from those states to `here`.
         let mut back = vec![Vec::new(); self.states.len()];
         for (from, taken) in self.taken.iter().enumerate() {
             for (step, to) in taken {
                 back[*to].push((from, *step));
             }
         }
-        let mut seen: BTreeSet<usize> = waiting.iter().copied().collect();
-        let mut queue: VecDeque<usize> = waiting.iter().copied().collect();
+        let mut seen: BTreeSet<usize> = unexplored.iter().copied().collect();
+        let mut queue: VecDeque<usize> = unexplored.iter().copied().collect();
         while let Some(at) = queue.pop_front() {
             for (from, step) in &back[at] {
                 if *from == here {
@@ -279,15 +283,15 @@ impl Map {
 }
 
 /// The result of a search.
-struct Seen {
+struct Summary {
     states: usize,
     moves: usize,
-    /// Moves that were walked, those that only led somewhere with them.
+    /// Number of moves that were made, including those that only lead to a state.
     walked: usize,
 }
 
 /// Visits every state; returns the first difference from the model with the moves that led to it.
-async fn search(app: &Server, deep: usize) -> Result<Seen, String> {
+async fn search(app: &Server, max_depth: usize) -> Result<Summary, String> {
     let mut map = Map::default();
     let (mut accounts, mut total) = (0, 0);
     loop {
@@ -296,28 +300,31 @@ async fn search(app: &Server, deep: usize) -> Result<Seen, String> {
         let mut here = map.number(State::of(&model, app.now_seconds()));
         assert_eq!(
             here, 0,
-            "an account is not as the first one was: {:?}",
+            "a new account differs from the first one: {:?}",
             map.states[here]
         );
         let mut path = Vec::new();
         loop {
-            let waiting = map.waiting(deep);
-            if waiting.is_empty() {
-                return Ok(Seen {
+            let unexplored = map.unexplored(max_depth);
+            if unexplored.is_empty() {
+                return Ok(Summary {
                     states: map.states.len(),
                     moves: map.taken.iter().map(BTreeMap::len).sum(),
                     walked: total,
                 });
             }
-            let Some(step) = map.next(here, &waiting).filter(|_| path.len() < LONG) else {
+            let Some(step) = map
+                .next(here, &unexplored)
+                .filter(|_| path.len() < MAX_MOVES_PER_ACCOUNT)
+            else {
                 break;
             };
             path.push(MOVES[step]);
             total += 1;
             assert!(
-                total < ENOUGH,
-                "it goes round in circles: {:?}",
-                map.waiting(deep)
+                total < MAX_MOVES,
+                "the search does not end: {:?}",
+                map.unexplored(max_depth)
                     .iter()
                     .map(|at| &map.states[*at])
                     .collect::<Vec<_>>()
@@ -330,8 +337,8 @@ async fn search(app: &Server, deep: usize) -> Result<Seen, String> {
         }
         if path.is_empty() {
             return Err(format!(
-                "there is no way to {:?}",
-                map.waiting(deep)
+                "no known moves lead to {:?}",
+                map.unexplored(max_depth)
                     .iter()
                     .map(|at| &map.states[*at])
                     .collect::<Vec<_>>()
@@ -340,22 +347,24 @@ async fn search(app: &Server, deep: usize) -> Result<Seen, String> {
     }
 }
 
-async fn walk(app: &Server, model: &mut Model, (step, mut end): (Move, End)) -> Walked {
-    let dead = model.dead.len();
+async fn walk(app: &Server, model: &mut Model, (step, mut end): (Move, End)) -> WalkResult {
+    let ended_before = model.ended_tokens.len();
     if matches!(step, Move::Refresh { again: true }) {
-        // A token that comes back within the instant of its successor is a repetition, and no
-        // reuse.
+        // If a token is used again at the instant of its rotation, it counts as a repetition, not
+        // as reuse.
         app.advance(1).await;
     }
     model.take(app, &mut end, step).await?;
-    let over = model.challenges.len().saturating_sub(1);
-    model.challenges.drain(..over);
-    // Whatever has just ended, and what ended before it.
-    model.held(app, model.dead.len() - dead + 1).await
+    let older = model.challenges.len().saturating_sub(1);
+    model.challenges.drain(..older);
+    // Checks the tokens that this move invalidated, and the one before them.
+    model
+        .check_tokens(app, model.ended_tokens.len() - ended_before + 1)
+        .await
 }
 
-/// A server that is the small world.
-async fn small(change: impl FnOnce(&mut linchpin_auth::AuthConfig)) -> Server {
+/// A server with the limits of this search.
+async fn limited_server(change: impl FnOnce(&mut linchpin_auth::AuthConfig)) -> Server {
     let settings = |config: &mut linchpin_auth::AuthConfig| {
         config.auth.mfa.max_attempts = TRIES.unsigned_abs();
         config.auth.mfa.recovery_codes = 2;
@@ -365,48 +374,48 @@ async fn small(change: impl FnOnce(&mut linchpin_auth::AuthConfig)) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_state_and_move() {
-    let app = small(|_| {}).await;
-    let seen = search(&app, DEPTH)
+async fn the_model_holds_in_every_reachable_state() {
+    let app = limited_server(|_| {}).await;
+    let summary = search(&app, DEPTH)
         .await
         .unwrap_or_else(|what| panic!("{what}"));
     println!(
         "{} states, {} moves, {} walked",
-        seen.states, seen.moves, seen.walked
+        summary.states, summary.moves, summary.walked
     );
     assert!(
-        seen.states > 60 && seen.moves > 300,
+        summary.states > 60 && summary.moves > 300,
         "{} states and {} moves only",
-        seen.states,
-        seen.moves
+        summary.states,
+        summary.moves
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_servers_are_noticed() {
-    let trusting = small(|config| config.auth.mfa.trust_device_seconds = 3600).await;
+async fn servers_with_known_mistakes_are_noticed() {
+    let trusting = limited_server(|config| config.auth.mfa.trust_device_seconds = 3600).await;
     let what = search(&trusting, DEPTH + 1)
         .await
         .err()
-        .expect("it trusts devices");
+        .expect("no difference was found, although the server trusts devices");
     assert!(
         what.contains("invariant: a session without the second factor"),
         "{what}"
     );
-    let patient = small(|config| config.auth.mfa.challenge_seconds = 900).await;
+    let patient = limited_server(|config| config.auth.mfa.challenge_seconds = 900).await;
     let what = search(&patient, DEPTH + 1)
         .await
         .err()
-        .expect("its challenges last");
+        .expect("no difference was found, although challenges last longer");
     assert!(
-        what.contains("invariant: a session of a dead challenge")
-            || what.contains("a dead challenge"),
+        what.contains("invariant: a session of an ended challenge")
+            || what.contains("an ended challenge"),
         "{what}"
     );
-    let lenient = small(|config| config.auth.mfa.max_attempts = 3).await;
+    let lenient = limited_server(|config| config.auth.mfa.max_attempts = 3).await;
     let what = search(&lenient, DEPTH + 1)
         .await
         .err()
-        .expect("its challenges survive more wrong answers");
-    assert!(what.contains("a dead challenge"), "{what}");
+        .expect("no difference was found, although challenges allow more wrong answers");
+    assert!(what.contains("an ended challenge"), "{what}");
 }

@@ -1,21 +1,21 @@
-//! Random walks through the state machine of sign-ins, each answer compared with the model. Walks
-//! on servers that are wrong in a known way show that they can fail.
+//! Random walks through the state machine of sign-ins; each response is compared with the model.
+//! Walks on servers with known mistakes show that the comparison notices them.
 //!
 //! The seeds are 1, 2, 3 and so on, and a failure names its seed. `LINCHPIN_WALKS=500` sets the
 //! number of walks.
 
 use crate::cases;
-use crate::model::{Answer, Choose, Model, Move, TRIES, Walked, server};
+use crate::model::{Answer, Choose, Model, Move, TRIES, WalkResult, server};
 use crate::server::{Server, Store};
 
 cases! {
-    every_store: walks;
+    every_store: random_walks_match_the_model;
     one_store:
         a_server_that_trusts_devices_is_noticed, a_server_whose_challenges_last_is_noticed,
         a_server_without_second_factors_is_noticed;
 }
 
-/// Numbers that can be repeated.
+/// Reproducible pseudo-random numbers.
 struct Dice(u64);
 
 impl Choose for Dice {
@@ -51,7 +51,7 @@ impl Dice {
                 again: self.below(3) == 0,
             },
             21 => Move::Logout,
-            22 => Move::LeaveOthers,
+            22 => Move::EndOtherSessions,
             23 => Move::Suspend,
             24 => Move::Unsuspend,
             _ => Move::Wait([31, 31, 301][self.below(3)]),
@@ -59,38 +59,39 @@ impl Dice {
     }
 }
 
-/// Walks from a seed; the last steps of one that the model does not agree with.
-async fn walk(app: &Server, seed: u64, length: usize) -> Walked {
+/// Makes a random walk with a seed. The error is the first difference from the model, with the
+/// moves that led to it.
+async fn walk(app: &Server, seed: u64, length: usize) -> WalkResult {
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let mut model = Model::of(app, format!("walker-{seed}@x.test"), TRIES).await;
     let mut taken = Vec::new();
     for _ in 0..length {
-        // Half of the walks begin with a factor: the interesting ones.
+        // Half of the walks start with the set-up of a factor.
         let step = if taken.is_empty() && seed.is_multiple_of(2) {
             Move::Enrol
         } else {
             dice.step()
         };
         taken.push(step);
-        // No two things at one instant: which one was the newer would be chance.
+        // Two records of one instant would have a random order.
         app.advance(1).await;
         let walked = match model.take(app, &mut dice, step).await {
-            Ok(()) if taken.len().is_multiple_of(5) => model.held(app, usize::MAX).await,
+            Ok(()) if taken.len().is_multiple_of(5) => model.check_tokens(app, usize::MAX).await,
             done => done,
         };
         walked.map_err(|what| format!("seed {seed}: {what} after {taken:?}"))?;
     }
     model
-        .held(app, usize::MAX)
+        .check_tokens(app, usize::MAX)
         .await
         .map_err(|what| format!("seed {seed}: {what} at the end of {taken:?}"))
 }
 
-async fn walks(store: Store) {
+async fn random_walks_match_the_model(store: Store) {
     let app = server(&store, |_| {}).await;
     let usual = if store.keeps() { 8 } else { 20 };
     let count = std::env::var("LINCHPIN_WALKS").map_or(usual, |text| {
-        text.parse().expect("LINCHPIN_WALKS is no number")
+        text.parse().expect("LINCHPIN_WALKS must be a number")
     });
     for seed in 1..=count {
         if let Err(what) = walk(&app, seed, 40).await {
@@ -99,8 +100,8 @@ async fn walks(store: Store) {
     }
 }
 
-/// A wrong server is noticed by one of some walks, and for this reason.
-async fn noticed(app: &Server, reason: &str) {
+/// Checks that at least one of 60 walks reports the mistake of a server, with this reason.
+async fn check_mistake_is_noticed(app: &Server, reason: &str) {
     let mut found = Vec::new();
     for seed in 1..=60 {
         match walk(app, seed, 60).await {
@@ -114,12 +115,12 @@ async fn noticed(app: &Server, reason: &str) {
 
 async fn a_server_that_trusts_devices_is_noticed(store: Store) {
     let app = server(&store, |config| config.auth.mfa.trust_device_seconds = 3600).await;
-    noticed(&app, "invariant: a session without the second factor").await;
+    check_mistake_is_noticed(&app, "invariant: a session without the second factor").await;
 }
 
 async fn a_server_whose_challenges_last_is_noticed(store: Store) {
     let app = server(&store, |config| config.auth.mfa.challenge_seconds = 900).await;
-    noticed(&app, "invariant: a session of a dead challenge").await;
+    check_mistake_is_noticed(&app, "invariant: a session of an ended challenge").await;
 }
 
 async fn a_server_without_second_factors_is_noticed(store: Store) {

@@ -1,4 +1,4 @@
-//! Sign-in with providers, with npm `oidc-provider` as the issuer.
+//! Sign-in with providers. The issuer is the npm package `oidc-provider`.
 
 mod accounts;
 
@@ -6,26 +6,34 @@ use linchpin_auth::{Auth, ResponseMode};
 use serde_json::json;
 
 use self::accounts::{
-    a_provider_does_not_replace_the_second_factor,
+    a_deleted_account_leaves_no_link, a_provider_does_not_replace_the_second_factor,
     a_provider_does_not_take_over_an_existing_account, an_account_links_a_provider,
-    an_account_of_a_provider_sets_its_first_password, deleted_accounts,
-    the_last_way_to_sign_in_is_not_unlinked, verified_linking_needs_two_verified_addresses,
+    an_account_of_a_provider_sets_its_first_password, the_last_way_to_sign_in_is_not_unlinked,
+    verified_linking_needs_two_verified_addresses,
 };
 use crate::cases;
-use crate::issuer::{APP, Away, Browser, MARK, Peer, decode, enter, landed, parameter};
+use crate::issuer::{
+    APP, Browser, FLOW_COOKIE, Peer, StartedFlow, callback_parameter, decode, enter, parameter,
+};
 use crate::server::{Reply, Server, Store};
 
 cases! {
     every_store:
-        a_sign_in_with_a_provider_starts_with_a_redirect, a_provider_signs_in_by_an_exchange_code, a_native_client_proves_itself_by_its_verifier, an_exchange_code_expires, a_wrong_state_is_refused,
-        a_provider_does_not_take_over_an_existing_account, verified_linking_needs_two_verified_addresses, an_account_links_a_provider, the_last_way_to_sign_in_is_not_unlinked,
-        an_account_of_a_provider_sets_its_first_password, a_provider_does_not_replace_the_second_factor, deleted_accounts;
+        a_sign_in_with_a_provider_starts_with_a_redirect, a_provider_signs_in_by_an_exchange_code,
+        a_native_client_proves_itself_by_its_verifier, an_exchange_code_expires,
+        a_wrong_state_is_refused,
+        a_provider_does_not_take_over_an_existing_account,
+        verified_linking_needs_two_verified_addresses, an_account_links_a_provider,
+        the_last_way_to_sign_in_is_not_unlinked,
+        an_account_of_a_provider_sets_its_first_password,
+        a_provider_does_not_replace_the_second_factor, a_deleted_account_leaves_no_link;
     one_store:
-        return_addresses_are_restricted, rotated_keys_of_a_provider_are_fetched, every_algorithm_and_way_to_prove_the_client,
-        form_post;
+        return_addresses_are_restricted, rotated_keys_of_a_provider_are_fetched,
+        public_key_algorithms_are_accepted_and_hmac_is_refused,
+        a_form_post_is_redirected_to_a_get;
 }
 
-/// An app with the shared peer, at the instant that the peer's clock shows.
+/// An app with the shared issuer. Its clock is set to the time of the issuer.
 pub async fn app(store: &Store) -> Server {
     app_with(store, |auth| auth).await
 }
@@ -49,11 +57,11 @@ async fn a_sign_in_with_a_provider_starts_with_a_redirect(store: Store) {
     );
     let start = app.raw("GET", "/auth/peer", &[], "").await;
     assert_eq!(start.status, 302);
-    let away = Away::of(&start);
+    let flow = StartedFlow::of(&start);
     assert!(
-        away.url.starts_with(&format!("{}/auth?", peer.issuer)),
+        flow.url.starts_with(&format!("{}/auth?", peer.issuer)),
         "{}",
-        away.url
+        flow.url
     );
     let expected = [
         ("response_type", "code"),
@@ -63,16 +71,16 @@ async fn a_sign_in_with_a_provider_starts_with_a_redirect(store: Store) {
         ("code_challenge_method", "S256"),
     ];
     for (name, value) in expected {
-        assert_eq!(away.asked(name), value, "{name}");
+        assert_eq!(flow.url_parameter(name), value, "{name}");
     }
     assert!(
         ["state", "nonce", "code_challenge"]
             .iter()
-            .all(|name| away.asked(name).len() == 43),
+            .all(|name| flow.url_parameter(name).len() == 43),
         "{}",
-        away.url
+        flow.url
     );
-    let cookie = start.cookie(MARK).unwrap();
+    let cookie = start.cookie(FLOW_COOKIE).unwrap();
     for attribute in [
         "HttpOnly",
         "Secure",
@@ -84,7 +92,10 @@ async fn a_sign_in_with_a_provider_starts_with_a_redirect(store: Store) {
     }
     let post = app.raw("POST", "/auth/peer", &[], "").await;
     assert_eq!(post.status, 303);
-    assert_ne!(Away::of(&post).asked("state"), away.asked("state"));
+    assert_ne!(
+        StartedFlow::of(&post).url_parameter("state"),
+        flow.url_parameter("state")
+    );
     let json = app
         .raw(
             "POST",
@@ -108,7 +119,7 @@ async fn a_sign_in_with_a_provider_starts_with_a_redirect(store: Store) {
     assert!(
         json.status == 200
             && json.text("url").starts_with(&peer.issuer)
-            && json.cookie(MARK).is_some(),
+            && json.cookie(FLOW_COOKIE).is_some(),
         "{json:?}"
     );
     for (method, path) in [
@@ -126,10 +137,10 @@ async fn a_sign_in_with_a_provider_starts_with_a_redirect(store: Store) {
     app.raw("GET", "/auth/peer?codeChallenge=short", &[], "")
         .await
         .problem("format", "query:codeChallenge");
-    // A cookie of ours stays over several flows; one that is none of ours does not.
-    let second = Away::again(&app, "/auth/peer", Some(&away)).await;
-    assert_eq!(second.cookie, away.cookie);
-    let made_up = app
+    // A cookie that the app issued is kept for several flows; an invented one is replaced.
+    let second = StartedFlow::again(&app, "/auth/peer", Some(&flow)).await;
+    assert_eq!(second.cookie, flow.cookie);
+    let invented = app
         .raw(
             "GET",
             "/auth/peer",
@@ -137,18 +148,18 @@ async fn a_sign_in_with_a_provider_starts_with_a_redirect(store: Store) {
             "",
         )
         .await;
-    assert_ne!(Away::of(&made_up).cookie, "x");
+    assert_ne!(StartedFlow::of(&invented).cookie, "x");
 }
 
 async fn a_provider_signs_in_by_an_exchange_code(store: Store) {
     let app = app(&store).await;
-    let away = Away::from(&app, "/auth/peer?returnTo=/app").await;
-    let callback = Browser::new().sign_in(&away.url, "ada").await;
-    let back = away.back(&app, &callback).await;
-    let code = landed(&back, "code");
+    let flow = StartedFlow::from(&app, "/auth/peer?returnTo=/app").await;
+    let callback = Browser::new().sign_in(&flow.url, "ada").await;
+    let back = flow.back(&app, &callback).await;
+    let code = callback_parameter(&back, "code");
     assert!(back.header("location").starts_with("/app?code=") && code.len() == 43);
     assert!(back.headers.get("set-cookie").is_none(), "{back:?}");
-    let done = away.exchange(&app, &code).await;
+    let done = flow.exchange(&app, &code).await;
     assert_eq!(
         (
             done.status,
@@ -158,7 +169,7 @@ async fn a_provider_signs_in_by_an_exchange_code(store: Store) {
         (200, json!("ada@peer.test"), json!(false))
     );
     assert!(done.cookie("__Host-token").is_some());
-    away.exchange(&app, &code)
+    flow.exchange(&app, &code)
         .await
         .refused(401, "invalid_code");
     let me = app.me(&done.text("token")).await.json();
@@ -168,7 +179,7 @@ async fn a_provider_signs_in_by_an_exchange_code(store: Store) {
     );
     let sessions = app.get(&done.text("token"), "/auth/sessions").await.json();
     assert_eq!(sessions["sessions"][0]["amr"], json!(["fed"]));
-    // The same person again is the same account.
+    // A second sign-in of the same person uses the same account.
     let again = enter(&app, "peer", "ada").await;
     assert_eq!(again.text("userId"), done.text("userId"));
     let other = enter(&app, "peer", "bob").await;
@@ -190,7 +201,7 @@ async fn a_provider_signs_in_by_an_exchange_code(store: Store) {
     }
 }
 
-/// A client that has no cookies proves by its verifier that it began.
+/// A client without cookies proves by its code verifier that it started the flow.
 async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
     let app = app(&store).await;
     // RFC 7636, appendix B.
@@ -198,15 +209,15 @@ async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
         "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
         "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
     );
-    let go = async || {
-        let away = Away::from(&app, &format!("/auth/peer?codeChallenge={challenge}")).await;
-        // The app sends a challenge of its own to the provider.
-        assert_ne!(away.asked("code_challenge"), challenge);
-        let callback = Browser::new().sign_in(&away.url, "nat").await;
-        let code = landed(&away.back(&app, &callback).await, "code");
-        (away, code)
+    let sign_in = async || {
+        let flow = StartedFlow::from(&app, &format!("/auth/peer?codeChallenge={challenge}")).await;
+        // The challenge sent to the provider is not this one.
+        assert_ne!(flow.url_parameter("code_challenge"), challenge);
+        let callback = Browser::new().sign_in(&flow.url, "nat").await;
+        let code = callback_parameter(&flow.back(&app, &callback).await, "code");
+        (flow, code)
     };
-    let (_, code) = go().await;
+    let (_, code) = sign_in().await;
     let done = app
         .post(
             "/auth/oauth/exchange",
@@ -223,7 +234,7 @@ async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
         &"x".repeat(129),
         &"\u{e9}".repeat(43),
     ] {
-        let (_, code) = go().await;
+        let (_, code) = sign_in().await;
         app.post(
             "/auth/oauth/exchange",
             json!({ "code": code, "codeVerifier": wrong }),
@@ -238,8 +249,8 @@ async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
         .refused(401, "invalid_code");
         app.advance(6).await;
     }
-    let (away, code) = go().await;
-    away.exchange(&app, &code)
+    let (flow, code) = sign_in().await;
+    flow.exchange(&app, &code)
         .await
         .refused(401, "invalid_code");
     app.post(
@@ -255,28 +266,28 @@ async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
 
 async fn an_exchange_code_expires(store: Store) {
     let app = app(&store).await;
-    let go = async || {
-        let away = Away::from(&app, "/auth/peer").await;
-        let callback = Browser::new().sign_in(&away.url, "old").await;
-        let code = landed(&away.back(&app, &callback).await, "code");
-        (away, code)
+    let sign_in = async || {
+        let flow = StartedFlow::from(&app, "/auth/peer").await;
+        let callback = Browser::new().sign_in(&flow.url, "old").await;
+        let code = callback_parameter(&flow.back(&app, &callback).await, "code");
+        (flow, code)
     };
-    let ((away, code), (late, late_code)) = (go().await, go().await);
+    let ((flow, code), (late, late_code)) = (sign_in().await, sign_in().await);
     app.advance(59).await;
-    assert_eq!(away.exchange(&app, &code).await.status, 200);
+    assert_eq!(flow.exchange(&app, &code).await.status, 200);
     app.advance(2).await;
     late.exchange(&app, &late_code)
         .await
         .refused(401, "invalid_code");
-    // In another browser, and in none: refused, and spent.
-    let (own, code) = go().await;
-    let other = Away::from(&app, "/auth/peer").await;
+    // A code from another browser, or without a cookie, is refused and used up.
+    let (own, code) = sign_in().await;
+    let other = StartedFlow::from(&app, "/auth/peer").await;
     other
         .exchange(&app, &code)
         .await
         .refused(401, "invalid_code");
     own.exchange(&app, &code).await.refused(401, "invalid_code");
-    let (own, code) = go().await;
+    let (own, code) = sign_in().await;
     app.post("/auth/oauth/exchange", json!({ "code": code }))
         .await
         .refused(401, "invalid_code");
@@ -295,7 +306,7 @@ async fn a_wrong_state_is_refused(store: Store) {
         reply.refused(400, "invalid_state");
         assert!(reply.headers.get("location").is_none());
     };
-    let away = Away::from(&app, "/auth/peer").await;
+    let flow = StartedFlow::from(&app, "/auth/peer").await;
     for query in [
         "",
         "?code=x",
@@ -304,40 +315,51 @@ async fn a_wrong_state_is_refused(store: Store) {
         &format!("?code=x&state={}", "x".repeat(3000)),
     ] {
         refused(
-            &away
+            &flow
                 .back(&app, &format!("/auth/peer/callback{query}"))
                 .await,
         );
     }
-    let callback = Browser::new().sign_in(&away.url, "sid").await;
+    let callback = Browser::new().sign_in(&flow.url, "sid").await;
     let path = callback.strip_prefix(APP).unwrap();
-    // Another browser, none at all, and the path of another provider: none of them has it, and none
-    // of them spends it.
-    refused(&Away::from(&app, "/auth/peer").await.back(&app, path).await);
+    // Another browser, a request without a cookie, and the path of another provider are refused.
+    // They do not use up the state.
+    refused(
+        &StartedFlow::from(&app, "/auth/peer")
+            .await
+            .back(&app, path)
+            .await,
+    );
     refused(&app.raw("GET", path, &[], "").await);
     refused(
-        &away
+        &flow
             .back(&app, &path.replace("/auth/peer/", "/auth/other/"))
             .await,
     );
-    let twice = format!("{MARK}={}; {MARK}={}", away.cookie, away.cookie);
+    let twice = format!(
+        "{FLOW_COOKIE}={}; {FLOW_COOKIE}={}",
+        flow.cookie, flow.cookie
+    );
     refused(&app.raw("GET", path, &[("cookie", &twice)], "").await);
-    assert_eq!(landed(&away.back(&app, path).await, "code").len(), 43);
-    refused(&away.back(&app, path).await);
-    let late = Away::from(&app, "/auth/peer").await;
+    assert_eq!(
+        callback_parameter(&flow.back(&app, path).await, "code").len(),
+        43
+    );
+    refused(&flow.back(&app, path).await);
+    let late = StartedFlow::from(&app, "/auth/peer").await;
     let callback = Browser::new().sign_in(&late.url, "sid").await;
     app.advance(601).await;
     refused(&late.back(&app, &callback).await);
     // The user refuses at the provider.
-    let away = Away::from(&app, "/auth/peer?returnTo=/app").await;
-    let callback = Browser::new().deny(&away.url).await;
+    let flow = StartedFlow::from(&app, "/auth/peer?returnTo=/app").await;
+    let callback = Browser::new().deny(&flow.url).await;
     assert_eq!(
         parameter(&callback, "error").as_deref(),
         Some("access_denied")
     );
-    let back = away.back(&app, &callback).await;
+    let back = flow.back(&app, &callback).await;
     assert_eq!(back.header("location"), "/app?error=access_denied");
-    refused(&away.back(&app, &callback).await);
+    refused(&flow.back(&app, &callback).await);
 }
 
 async fn return_addresses_are_restricted(store: Store) {
@@ -349,9 +371,9 @@ async fn return_addresses_are_restricted(store: Store) {
     })
     .await;
     let arrive = async |query: &str| {
-        let away = Away::from(&app, &format!("/auth/peer{query}")).await;
-        let callback = Browser::new().sign_in(&away.url, "ret").await;
-        away.back(&app, &callback).await.header("location")
+        let flow = StartedFlow::from(&app, &format!("/auth/peer{query}")).await;
+        let callback = Browser::new().sign_in(&flow.url, "ret").await;
+        flow.back(&app, &callback).await.header("location")
     };
     for (query, expected) in [
         ("", "/home?code="),
@@ -407,15 +429,15 @@ async fn rotated_keys_of_a_provider_are_fetched(store: Store) {
     assert_eq!(enter(&app, "peer", "ada").await.status, 200);
     // At most one fetch per minute: unknown key ids do not make the app fetch keys each time.
     peer.rotate().await;
-    let away = Away::from(&app, "/auth/peer").await;
-    let callback = Browser::new().sign_in(&away.url, "ada").await;
+    let flow = StartedFlow::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&flow.url, "ada").await;
     assert_eq!(
-        landed(&away.back(&app, &callback).await, "error"),
+        callback_parameter(&flow.back(&app, &callback).await, "error"),
         "provider_error"
     );
 }
 
-async fn every_algorithm_and_way_to_prove_the_client(store: Store) {
+async fn public_key_algorithms_are_accepted_and_hmac_is_refused(store: Store) {
     let peer = Peer::shared();
     let client = |id: &'static str| {
         move |mut provider: linchpin_auth::ProviderSection| {
@@ -434,19 +456,22 @@ async fn every_algorithm_and_way_to_prove_the_client(store: Store) {
         .await;
     app.to_the_present().await;
     for id in ["public", "ps", "es", "ed", "hs"] {
-        let away = Away::from(&app, &format!("/auth/{id}")).await;
+        let flow = StartedFlow::from(&app, &format!("/auth/{id}")).await;
         let callback = Browser::new()
-            .sign_in(&away.url, "alg")
+            .sign_in(&flow.url, "alg")
             .await
             .replace("/auth/peer/", &format!("/auth/{id}/"));
-        let back = away.back(&app, &callback).await;
-        // A token under the client's secret proves nothing: who has the secret could have made it.
+        let back = flow.back(&app, &callback).await;
+        // A token that is signed with the client's secret is refused: anyone who has the secret can
+        // create one.
         if id == "hs" {
-            assert_eq!(landed(&back, "error"), "provider_error");
+            assert_eq!(callback_parameter(&back, "error"), "provider_error");
         } else {
-            // They are one issuer, and so one person.
+            // All providers have the same issuer, so it is the same person.
             assert_eq!(
-                away.exchange(&app, &landed(&back, "code")).await.status,
+                flow.exchange(&app, &callback_parameter(&back, "code"))
+                    .await
+                    .status,
                 200,
                 "{id}"
             );
@@ -454,7 +479,7 @@ async fn every_algorithm_and_way_to_prove_the_client(store: Store) {
     }
 }
 
-async fn form_post(store: Store) {
+async fn a_form_post_is_redirected_to_a_get(store: Store) {
     let app = store
         .app_with(|auth| {
             Peer::shared().with(auth, "peer", |mut provider| {
@@ -464,9 +489,9 @@ async fn form_post(store: Store) {
         })
         .await;
     app.to_the_present().await;
-    let away = Away::from(&app, "/auth/peer").await;
-    assert_eq!(away.asked("response_mode"), "form_post");
-    let page = Browser::new().walk(&away.url, Some("form")).await.unwrap();
+    let flow = StartedFlow::from(&app, "/auth/peer").await;
+    assert_eq!(flow.url_parameter("response_mode"), "form_post");
+    let page = Browser::new().walk(&flow.url, Some("form")).await.unwrap();
     let text = String::from_utf8_lossy(&page.body).into_owned();
     assert!(
         text.contains("action=\"https://app.test/auth/peer/callback\""),
@@ -492,7 +517,7 @@ async fn form_post(store: Store) {
         })
         .collect();
     let form = format!("{}&id_token=x&user=%7B%7D", inputs.join("&"));
-    // From the provider's page, without the cookie.
+    // The form is posted from the provider's page, without the cookie.
     let sent = [
         ("content-type", "application/x-www-form-urlencoded"),
         ("origin", "null"),
@@ -510,8 +535,8 @@ async fn form_post(store: Store) {
         decode(&parameter(&to, "iss").unwrap()),
         Peer::shared().issuer
     );
-    let code = landed(&away.back(&app, &to).await, "code");
-    assert_eq!(away.exchange(&app, &code).await.status, 200);
+    let code = callback_parameter(&flow.back(&app, &to).await, "code");
+    assert_eq!(flow.exchange(&app, &code).await.status, 200);
     app.raw(
         "POST",
         "/auth/peer/callback",
@@ -522,8 +547,8 @@ async fn form_post(store: Store) {
     .refused(415, "unsupported_media_type");
 }
 
-/// A number that no other case has: the peer is shared.
-pub fn fresh() -> usize {
+/// Returns a number that no other case uses, because the issuer is shared.
+pub fn unique_number() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     NEXT.fetch_add(1, std::sync::atomic::Ordering::SeqCst)
 }

@@ -1,5 +1,4 @@
-//! Attacks and broken providers: each flow ends at the return address with an error code, without a
-//! sign-in.
+//! Attacks and broken providers: such a flow ends with an error code and without a sign-in.
 
 mod elsewhere;
 mod provider;
@@ -14,27 +13,35 @@ use linchpin_auth::{
 use serde_json::{Value as Json, json};
 
 use self::elsewhere::{
-    back_at_another_host, links_begun_before_a_second_factor, links_that_a_hook_refuses,
-    links_that_a_page_elsewhere_asks_for, links_whose_session_has_ended_meanwhile,
-    parallel_callbacks_and_exchanges, starts_for_somebody_elses_verifier,
+    a_callback_at_another_host_is_refused, links_requested_by_another_origin_are_refused,
+    links_started_before_a_second_factor_need_a_proof, links_whose_session_has_ended_are_refused,
+    parallel_callbacks_and_exchanges_succeed_once, sign_ins_that_a_hook_refuses_link_nothing,
+    starts_with_a_foreign_verifier_are_refused,
 };
 use self::provider::{
-    answers_that_are_none, mix_up, somebody_else_in_userinfo, tokens_that_prove_nothing,
+    another_subject_in_userinfo_is_refused, invalid_id_tokens_are_refused,
+    issuer_mix_up_is_refused, known_keys_stay_valid_if_new_ones_cannot_be_read,
+    malformed_provider_responses_are_refused,
 };
 use crate::cases;
-use crate::issuer::{APP, Away, Browser, landed};
+use crate::issuer::{APP, Browser, StartedFlow, callback_parameter};
 use crate::server::{Reply, Server, Store};
-use crate::standin::{Bad, CLIENT, Manner, SECRET, StandIn};
+use crate::standin::{Bad, Behaviour, CLIENT, SECRET, StandIn};
 
 cases! {
     every_store:
-        parallel_callbacks_and_exchanges, links_whose_session_has_ended_meanwhile,
-        links_begun_before_a_second_factor, suspended_and_unverified, limits,
-        nothing_secret_is_kept_or_told, hooks_are_asked, links_that_a_hook_refuses;
+        parallel_callbacks_and_exchanges_succeed_once, links_whose_session_has_ended_are_refused,
+        links_started_before_a_second_factor_need_a_proof,
+        suspended_and_unverified_accounts_cannot_sign_in, provider_sign_ins_are_limited,
+        no_secret_is_stored_or_returned, hooks_run_in_provider_sign_ins,
+        sign_ins_that_a_hook_refuses_link_nothing;
     one_store:
-        answers_that_are_none, back_at_another_host, links_that_a_page_elsewhere_asks_for, mix_up,
-        settings_are_told_by_key, somebody_else_in_userinfo, starts_for_somebody_elses_verifier,
-        tokens_that_prove_nothing;
+        malformed_provider_responses_are_refused, a_callback_at_another_host_is_refused,
+        known_keys_stay_valid_if_new_ones_cannot_be_read,
+        links_requested_by_another_origin_are_refused, issuer_mix_up_is_refused,
+        wrong_settings_are_reported_by_key, another_subject_in_userinfo_is_refused,
+        starts_with_a_foreign_verifier_are_refused,
+        invalid_id_tokens_are_refused;
 }
 
 /// An app with the provider `stand`.
@@ -57,18 +64,18 @@ async fn app_with(store: &Store, standin: &StandIn, change: impl FnOnce(Auth) ->
     app
 }
 
-/// Goes to the provider and returns.
-async fn arrive(app: &Server) -> (Away, Reply) {
-    let away = Away::from(app, "/auth/stand").await;
-    let callback = Browser::new().sign_in(&away.url, "").await;
-    let back = away.back(app, &callback).await;
-    (away, back)
+/// Signs in at the provider and sends the callback to the app.
+async fn arrive(app: &Server) -> (StartedFlow, Reply) {
+    let flow = StartedFlow::from(app, "/auth/stand").await;
+    let callback = Browser::new().sign_in(&flow.url, "").await;
+    let back = flow.back(app, &callback).await;
+    (flow, back)
 }
 
 #[derive(Default)]
-struct Asked(Arc<Mutex<Vec<String>>>);
+struct RecordingHooks(Arc<Mutex<Vec<String>>>);
 
-impl AuthHooks for Asked {
+impl AuthHooks for RecordingHooks {
     fn pre_register<'a>(&'a self, _: &'a HookCx, input: &'a SignUp) -> BoxFuture<'a, HookResult> {
         Box::pin(async {
             self.0.lock().unwrap().push(format!(
@@ -100,16 +107,16 @@ impl AuthHooks for Asked {
             input.method,
             input.user_id.is_some()
         ));
-        let again = self
+        let is_second_login = self
             .0
             .lock()
             .unwrap()
             .iter()
-            .filter(|asked| asked.starts_with("pre_login"))
+            .filter(|call| call.starts_with("pre_login"))
             .count()
             > 1;
         Box::pin(async move {
-            if again {
+            if is_second_login {
                 Err(HookError::new("words of the app"))
             } else {
                 Ok(())
@@ -130,13 +137,15 @@ impl AuthHooks for Asked {
     }
 }
 
-async fn hooks_are_asked(store: Store) {
+async fn hooks_run_in_provider_sign_ins(store: Store) {
     let standin = StandIn::start().await;
-    let asked = Asked::default();
-    let seen = Arc::clone(&asked.0);
-    let app = app_with(&store, &standin, |auth| auth.hooks(asked)).await;
+    let hooks = RecordingHooks::default();
+    let calls = Arc::clone(&hooks.0);
+    let app = app_with(&store, &standin, |auth| auth.hooks(hooks)).await;
     let claim = |email: &'static str| {
-        move |manner: &mut Manner| drop(manner.claims.insert("email".to_owned(), json!(email)))
+        move |behaviour: &mut Behaviour| {
+            drop(behaviour.claims.insert("email".to_owned(), json!(email)));
+        }
     };
     standin.behave(claim("no@standin.test"));
     assert_eq!(
@@ -149,12 +158,14 @@ async fn hooks_are_asked(store: Store) {
         "/?error=server_error"
     );
     standin.behave(claim("ada@standin.test"));
-    let (away, back) = arrive(&app).await;
-    let first = away.exchange(&app, &landed(&back, "code")).await;
+    let (flow, back) = arrive(&app).await;
+    let first = flow
+        .exchange(&app, &callback_parameter(&back, "code"))
+        .await;
     assert_eq!(crate::server::claims(&first.text("token"))["plan"], "pro");
-    let (away, back) = arrive(&app).await;
+    let (flow, back) = arrive(&app).await;
     assert_eq!(
-        away.exchange(&app, &landed(&back, "code"))
+        flow.exchange(&app, &callback_parameter(&back, "code"))
             .await
             .text("userId"),
         first.text("userId")
@@ -165,18 +176,18 @@ async fn hooks_are_asked(store: Store) {
     );
     // The hook `post_register` runs after the response.
     for _ in 0..500 {
-        if seen
+        if calls
             .lock()
             .unwrap()
             .iter()
-            .any(|asked| asked.starts_with("post_register"))
+            .any(|call| call.starts_with("post_register"))
         {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let mut seen = seen.lock().unwrap().clone();
-    seen.retain(|asked| asked != "post_register oauth true");
+    let mut calls = calls.lock().unwrap().clone();
+    calls.retain(|call| call != "post_register oauth true");
     let expected = [
         "pre_register no@standin.test oauth",
         "pre_register panic@standin.test oauth",
@@ -186,10 +197,10 @@ async fn hooks_are_asked(store: Store) {
         "post_login oauth [\"fed\"]",
         "pre_login oauth true",
     ];
-    assert_eq!(seen, expected);
+    assert_eq!(calls, expected);
 }
 
-async fn suspended_and_unverified(store: Store) {
+async fn suspended_and_unverified_accounts_cannot_sign_in(store: Store) {
     let standin = StandIn::start().await;
     let post = crate::post::Post::default();
     let app = app_with(&store, &standin, |auth| {
@@ -217,12 +228,14 @@ async fn suspended_and_unverified(store: Store) {
             .status,
         200
     );
-    let (away, back) = arrive(&app).await;
-    let done = away.exchange(&app, &landed(&back, "code")).await;
+    let (flow, back) = arrive(&app).await;
+    let done = flow
+        .exchange(&app, &callback_parameter(&back, "code"))
+        .await;
     assert_eq!((done.status, post.count("verify_email")), (200, 1));
-    // Suspended on the way there, and between coming back and the exchange.
+    // The account is suspended between the callback and the exchange, then before the callback.
     let (late, back) = arrive(&app).await;
-    let code = landed(&back, "code");
+    let code = callback_parameter(&back, "code");
     app.change(&done.text("userId"), json!({ "suspended": true }))
         .await;
     late.exchange(&app, &code)
@@ -241,9 +254,9 @@ async fn suspended_and_unverified(store: Store) {
         auth.configure(|config| config.auth.oauth.allow_sign_up = false)
     })
     .await;
-    other.behave(|manner| {
+    other.behave(|behaviour| {
         drop(
-            manner
+            behaviour
                 .claims
                 .insert("email".to_owned(), json!("new@standin.test")),
         );
@@ -252,7 +265,7 @@ async fn suspended_and_unverified(store: Store) {
         arrive(&app).await.1.header("location"),
         "/?error=sign_up_disabled"
     );
-    // An account that is not proved has no provider linked to it where addresses are verified.
+    // If addresses are verified, an account with an unverified address cannot link a provider.
     app.stop().await;
     let app = app_with(&store, &other, |auth| {
         post.on(auth)
@@ -265,7 +278,7 @@ async fn suspended_and_unverified(store: Store) {
         .refused(403, "email_not_verified");
 }
 
-async fn limits(store: Store) {
+async fn provider_sign_ins_are_limited(store: Store) {
     let standin = StandIn::start().await;
     let app = app_with(&store, &standin, |auth| {
         auth.configure(|config| {
@@ -312,19 +325,21 @@ async fn limits(store: Store) {
 }
 
 /// No response, URL or stored record contains a secret, token, address or text of a provider.
-async fn nothing_secret_is_kept_or_told(store: Store) {
+async fn no_secret_is_stored_or_returned(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
-    standin.behave(|manner| {
-        manner.answers.insert("/token".to_owned(), Bad::Error);
+    standin.behave(|behaviour| {
+        behaviour.answers.insert("/token".to_owned(), Bad::Error);
     });
     let (_, refused) = arrive(&app).await;
     standin.behave(|_| {});
-    let (away, back) = arrive(&app).await;
-    let done = away.exchange(&app, &landed(&back, "code")).await;
+    let (flow, back) = arrive(&app).await;
+    let done = flow
+        .exchange(&app, &callback_parameter(&back, "code"))
+        .await;
     app.change(&done.text("userId"), json!({ "roles": ["admin"] }))
         .await;
-    let shown = format!("{:?} {:?}", refused.headers, back.headers);
+    let returned = format!("{:?} {:?}", refused.headers, back.headers);
     for secret in [
         SECRET,
         "the-access-token",
@@ -332,7 +347,7 @@ async fn nothing_secret_is_kept_or_told(store: Store) {
         "words of a provider",
         "subject-1",
     ] {
-        assert!(!shown.contains(secret), "{secret} in {shown}");
+        assert!(!returned.contains(secret), "{secret} in {returned}");
     }
     let activity = app.get(&done.text("token"), "/auth/activity").await;
     let text = String::from_utf8_lossy(&activity.body).into_owned();
@@ -340,15 +355,15 @@ async fn nothing_secret_is_kept_or_told(store: Store) {
         SECRET,
         "the-access-token",
         "subject-1",
-        &landed(&back, "code"),
-        &away.asked("state"),
-        &away.cookie,
+        &callback_parameter(&back, "code"),
+        &flow.url_parameter("state"),
+        &flow.cookie,
     ] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
 }
 
-async fn settings_are_told_by_key(store: Store) {
+async fn wrong_settings_are_reported_by_key(store: Store) {
     let file = json!({ "auth": { "publicUrl": "app.test", "oauth": {
         "postRedirect": "//evil.test",
         "allowedRedirectOrigins": ["*", "https://x.test/path"],
@@ -435,9 +450,9 @@ async fn settings_are_told_by_key(store: Store) {
         })
         .await
         .unwrap();
-    let shown = app.raw("GET", "/auth/providers", &[], "").await.json();
+    let providers = app.raw("GET", "/auth/providers", &[], "").await.json();
     assert_eq!(
-        shown["providers"],
+        providers["providers"],
         json!([{ "id": "github", "name": "GitHub" }, { "id": "my-idp", "name": "my-idp" }])
     );
 }

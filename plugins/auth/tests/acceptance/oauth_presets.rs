@@ -4,14 +4,17 @@ use linchpin_auth::{ProviderSection, SecretText};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
-use crate::issuer::{APP, Away, Browser, landed};
+use crate::issuer::{APP, Browser, StartedFlow, callback_parameter};
 use crate::server::{Reply, Server, Store};
-use crate::standin::{CLIENT, Manner, SECRET, StandIn, key, other_key, public};
+use crate::standin::{Behaviour, CLIENT, SECRET, StandIn, key, other_key, public};
 
 cases! {
     one_store:
-        presets_without_openid, addresses_that_are_not_vouched_for, openid_presets, apple,
-        microsoft, gitlab, real_addresses;
+        presets_without_openid_sign_in, unverified_provider_addresses_are_not_trusted,
+        openid_presets_sign_in,
+        the_apple_preset_signs_its_client_token,
+        the_microsoft_preset_checks_the_tenant, the_gitlab_preset_accepts_a_base_url,
+        presets_have_the_addresses_of_the_providers;
 }
 
 /// An app with a preset at the server.
@@ -35,16 +38,17 @@ async fn app(
     app
 }
 
-async fn arrive(app: &Server, id: &str) -> (Away, Reply) {
-    let away = Away::from(app, &format!("/auth/{id}")).await;
-    let callback = Browser::new().sign_in(&away.url, "").await;
-    let back = away.back(app, &callback).await;
-    (away, back)
+/// Signs in at the provider and sends the callback to the app.
+async fn arrive(app: &Server, id: &str) -> (StartedFlow, Reply) {
+    let flow = StartedFlow::from(app, &format!("/auth/{id}")).await;
+    let callback = Browser::new().sign_in(&flow.url, "").await;
+    let back = flow.back(app, &callback).await;
+    (flow, back)
 }
 
 async fn enter(app: &Server, id: &str) -> Reply {
-    let (away, back) = arrive(app, id).await;
-    let done = away.exchange(app, &landed(&back, "code")).await;
+    let (flow, back) = arrive(app, id).await;
+    let done = flow.exchange(app, &callback_parameter(&back, "code")).await;
     assert_eq!(done.status, 200, "{done:?}");
     done
 }
@@ -77,9 +81,9 @@ fn bitbucket() -> Vec<(&'static str, Json)> {
     ]
 }
 
-fn says(documents: Vec<(&'static str, Json)>) -> impl FnOnce(&mut Manner) {
-    move |manner| {
-        manner.documents.extend(
+fn respond_with(documents: Vec<(&'static str, Json)>) -> impl FnOnce(&mut Behaviour) {
+    move |behaviour| {
+        behaviour.documents.extend(
             documents
                 .into_iter()
                 .map(|(path, document)| (path.to_owned(), document)),
@@ -87,7 +91,7 @@ fn says(documents: Vec<(&'static str, Json)>) -> impl FnOnce(&mut Manner) {
     }
 }
 
-async fn presets_without_openid(store: Store) {
+async fn presets_without_openid_sign_in(store: Store) {
     let standin = StandIn::start().await;
     let me = |path, document: Json| vec![(path, document)];
     for (id, scope, documents) in [
@@ -118,7 +122,7 @@ async fn presets_without_openid(store: Store) {
         ),
         ("bitbucket", "account email", bitbucket()),
     ] {
-        standin.behave(says(documents));
+        standin.behave(respond_with(documents));
         let own = Store::memory();
         let app = app(&own, &standin, id, |provider| {
             if id == "twitter" {
@@ -126,9 +130,12 @@ async fn presets_without_openid(store: Store) {
             }
         })
         .await;
-        let away = Away::from(&app, &format!("/auth/{id}")).await;
+        let flow = StartedFlow::from(&app, &format!("/auth/{id}")).await;
         assert_eq!(
-            (away.asked("scope").as_str(), away.asked("nonce").as_str()),
+            (
+                flow.url_parameter("scope").as_str(),
+                flow.url_parameter("nonce").as_str()
+            ),
             (scope, ""),
             "{id}"
         );
@@ -150,8 +157,8 @@ async fn presets_without_openid(store: Store) {
         app.stop().await;
     }
     assert_eq!(standin.faults(), Vec::<String>::new());
-    // One of them on this store as well.
-    standin.behave(says(github()));
+    // One preset is also tested on the store of this case.
+    standin.behave(respond_with(github()));
     let app = app(&store, &standin, "github", |_| {}).await;
     assert_eq!(
         enter(&app, "github").await.text("email"),
@@ -159,7 +166,7 @@ async fn presets_without_openid(store: Store) {
     );
 }
 
-async fn addresses_that_are_not_vouched_for(store: Store) {
+async fn unverified_provider_addresses_are_not_trusted(store: Store) {
     let standin = StandIn::start().await;
     for (id, documents, expected) in [
         (
@@ -251,11 +258,11 @@ async fn addresses_that_are_not_vouched_for(store: Store) {
             "email_required",
         ),
     ] {
-        standin.behave(says(documents.clone()));
+        standin.behave(respond_with(documents.clone()));
         let own = Store::memory();
         let app = app(&own, &standin, id, |_| {}).await;
         assert_eq!(
-            landed(&arrive(&app, id).await.1, "error"),
+            callback_parameter(&arrive(&app, id).await.1, "error"),
             expected,
             "{id} {documents:?}"
         );
@@ -264,7 +271,7 @@ async fn addresses_that_are_not_vouched_for(store: Store) {
     drop(store);
 }
 
-async fn openid_presets(store: Store) {
+async fn openid_presets_sign_in(store: Store) {
     let standin = StandIn::start().await;
     for (id, path, trusted) in [
         ("google", "", true),
@@ -274,19 +281,22 @@ async fn openid_presets(store: Store) {
     ] {
         let issuer = format!("{}{path}", standin.url);
         let own = issuer.clone();
-        standin.behave(|manner| {
-            manner.claims.insert("iss".to_owned(), json!(own));
-            manner.iss = Some(own);
+        standin.behave(|behaviour| {
+            behaviour.claims.insert("iss".to_owned(), json!(own));
+            behaviour.iss = Some(own);
             if id == "linkedin" {
-                // It leaves the nonce out; one that is another's is refused all the same.
-                manner.without.push("nonce");
+                // LinkedIn leaves the nonce out. A nonce of another flow is still refused.
+                behaviour.without.push("nonce");
             }
         });
         let memory = Store::memory();
         let app = app(&memory, &standin, id, |_| {}).await;
-        let away = Away::from(&app, &format!("/auth/{id}")).await;
+        let flow = StartedFlow::from(&app, &format!("/auth/{id}")).await;
         assert_eq!(
-            (away.asked("scope").as_str(), away.asked("nonce").len()),
+            (
+                flow.url_parameter("scope").as_str(),
+                flow.url_parameter("nonce").len()
+            ),
             ("openid email profile", 43),
             "{id}"
         );
@@ -295,16 +305,21 @@ async fn openid_presets(store: Store) {
             json!(trusted),
             "{id}"
         );
-        standin.behave(|manner| {
-            manner.claims.insert("iss".to_owned(), json!(issuer));
-            manner.iss = Some(issuer);
-            manner.claims.insert("nonce".to_owned(), json!("another"));
+        standin.behave(|behaviour| {
+            behaviour.claims.insert("iss".to_owned(), json!(issuer));
+            behaviour.iss = Some(issuer);
+            behaviour
+                .claims
+                .insert("nonce".to_owned(), json!("another"));
         });
-        assert_eq!(landed(&arrive(&app, id).await.1, "error"), "provider_error");
+        assert_eq!(
+            callback_parameter(&arrive(&app, id).await.1, "error"),
+            "provider_error"
+        );
         app.stop().await;
     }
     assert_eq!(standin.faults(), Vec::<String>::new());
-    standin.behave(|manner| manner.in_body = true);
+    standin.behave(|behaviour| behaviour.in_body = true);
     let app = app(&store, &standin, "google", |_| {}).await;
     assert_eq!(
         enter(&app, "google").await.text("email"),
@@ -312,11 +327,11 @@ async fn openid_presets(store: Store) {
     );
 }
 
-async fn apple(store: Store) {
+async fn the_apple_preset_signs_its_client_token(store: Store) {
     let standin = StandIn::start().await;
-    standin.behave(|manner| {
-        manner.in_body = true;
-        manner
+    standin.behave(|behaviour| {
+        behaviour.in_body = true;
+        behaviour
             .claims
             .insert("email_verified".to_owned(), json!("true"));
     });
@@ -327,15 +342,15 @@ async fn apple(store: Store) {
         provider.private_key = Some(SecretText::new(other_key()));
     })
     .await;
-    let away = Away::from(&app, "/auth/apple").await;
+    let flow = StartedFlow::from(&app, "/auth/apple").await;
     assert_eq!(
         (
-            away.asked("scope").as_str(),
-            away.asked("response_mode").as_str()
+            flow.url_parameter("scope").as_str(),
+            flow.url_parameter("response_mode").as_str()
         ),
         ("name email", "form_post")
     );
-    let callback = Browser::new().sign_in(&away.url, "").await;
+    let callback = Browser::new().sign_in(&flow.url, "").await;
     let form = callback.split_once('?').unwrap().1;
     let posted = app
         .raw(
@@ -349,8 +364,8 @@ async fn apple(store: Store) {
         (posted.status, posted.header("location")),
         (303, callback.clone())
     );
-    let code = landed(&away.back(&app, &posted.header("location")).await, "code");
-    let done = away.exchange(&app, &code).await;
+    let code = callback_parameter(&flow.back(&app, &posted.header("location")).await, "code");
+    let done = flow.exchange(&app, &code).await;
     assert_eq!(
         (done.status, &done.json()["emailVerified"]),
         (200, &json!(true)),
@@ -363,39 +378,39 @@ const TENANT: &str = "72f988bf-86f1-41af-91ab-2d7cd011db47";
 const OTHER: &str = "11111111-2222-4333-8444-555555555555";
 const PERSONAL: &str = "9188040d-6c67-4c5b-b112-36a304b66dad";
 
-async fn microsoft(store: Store) {
+async fn the_microsoft_preset_checks_the_tenant(store: Store) {
     let standin = StandIn::start().await;
     let issuer = |tenant: &str| format!("{}/{tenant}/v2.0", standin.url);
-    let token = |asked: &'static str, tid: Json, iss: String, edov: Json| {
+    let token = |configured: &'static str, tid: Json, iss: String, edov: Json| {
         let (open, keys) = (
-            issuer(if asked.contains('-') {
-                asked
+            issuer(if configured.contains('-') {
+                configured
             } else {
                 "{tenantid}"
             }),
             issuer("{tenantid}"),
         );
-        move |manner: &mut Manner| {
-            manner.metadata.insert("issuer".to_owned(), json!(open));
-            manner.metadata.insert(
+        move |behaviour: &mut Behaviour| {
+            behaviour.metadata.insert("issuer".to_owned(), json!(open));
+            behaviour.metadata.insert(
                 "authorization_response_iss_parameter_supported".to_owned(),
                 json!(false),
             );
             let mut jwk = public(key(), "k1");
             jwk["issuer"] = json!(keys);
-            manner.documents.insert(
+            behaviour.documents.insert(
                 "/jwks".to_owned(),
                 json!({ "keys": [jwk, { "kty": "unheard of" }] }),
             );
-            manner.iss = Some(iss.clone());
-            manner.without.push("email_verified");
+            behaviour.iss = Some(iss.clone());
+            behaviour.without.push("email_verified");
             for (name, value) in [("iss", json!(iss)), ("tid", tid), ("xms_edov", edov)] {
-                manner.claims.insert(name.to_owned(), value);
+                behaviour.claims.insert(name.to_owned(), value);
             }
         }
     };
     let yes = || json!(true);
-    for (asked, tid, of, edov, expected) in [
+    for (configured, tid, issuer_tenant, edov, expected) in [
         ("common", json!(TENANT), TENANT, yes(), "code"),
         ("common", json!(PERSONAL), PERSONAL, json!("1"), "code"),
         // The address is not verified: any tenant can set any address.
@@ -413,7 +428,7 @@ async fn microsoft(store: Store) {
             json!(null),
             "email_not_verified",
         ),
-        // The issuer is that of the tenant which the token names.
+        // The issuer must be the tenant that the token names.
         ("common", json!(OTHER), TENANT, yes(), "provider_error"),
         (
             "common",
@@ -436,50 +451,50 @@ async fn microsoft(store: Store) {
         (TENANT, json!(TENANT), TENANT, yes(), "code"),
         (TENANT, json!(OTHER), OTHER, yes(), "provider_error"),
     ] {
-        standin.behave(token(asked, tid.clone(), issuer(of), edov));
+        standin.behave(token(configured, tid.clone(), issuer(issuer_tenant), edov));
         let own = Store::memory();
         let app = app(&own, &standin, "microsoft", |provider| {
-            provider.tenant = (asked != "common").then(|| asked.to_owned());
+            provider.tenant = (configured != "common").then(|| configured.to_owned());
         })
         .await;
         let (_, back) = arrive(&app, "microsoft").await;
-        let got = landed(&back, if expected == "code" { "code" } else { "error" });
+        let got = callback_parameter(&back, if expected == "code" { "code" } else { "error" });
         assert!(
             expected == "code" || got == expected,
-            "{asked} {tid} {of}: {got}"
+            "{configured} {tid} {issuer_tenant}: {got}"
         );
         app.stop().await;
     }
-    // The keys of one tenant do not sign for another.
-    standin.behave(|manner| {
-        token("common", json!(TENANT), issuer(TENANT), yes())(manner);
+    // A token is refused if its key belongs to another tenant.
+    standin.behave(|behaviour| {
+        token("common", json!(TENANT), issuer(TENANT), yes())(behaviour);
         let mut jwk = public(key(), "k1");
         jwk["issuer"] = json!(issuer(OTHER));
-        manner
+        behaviour
             .documents
             .insert("/jwks".to_owned(), json!({ "keys": [jwk] }));
     });
     let app = app(&store, &standin, "microsoft", |_| {}).await;
     assert_eq!(
-        landed(&arrive(&app, "microsoft").await.1, "error"),
+        callback_parameter(&arrive(&app, "microsoft").await.1, "error"),
         "provider_error"
     );
 }
 
-async fn gitlab(store: Store) {
+async fn the_gitlab_preset_accepts_a_base_url(store: Store) {
     let standin = StandIn::start().await;
     let base = format!("{}/git", standin.url);
     let own = base.clone();
-    let honest = move |manner: &mut Manner| {
-        manner.claims.insert("iss".to_owned(), json!(own));
-        manner.iss = Some(own.clone());
-        manner
+    let honest = move |behaviour: &mut Behaviour| {
+        behaviour.claims.insert("iss".to_owned(), json!(own));
+        behaviour.iss = Some(own.clone());
+        behaviour
             .metadata
             .insert("jwks_uri".to_owned(), json!(format!("{own}/keys/jwks")));
     };
-    standin.behave(|manner| {
-        honest(manner);
-        manner.metadata.insert(
+    standin.behave(|behaviour| {
+        honest(behaviour);
+        behaviour.metadata.insert(
             "token_endpoint".to_owned(),
             json!("https://gitlab.com/oauth/token"),
         );
@@ -492,14 +507,14 @@ async fn gitlab(store: Store) {
     let start = app.raw("GET", "/auth/gitlab", &[], "").await;
     assert_eq!(start.header("location"), "/?error=provider_error");
     app.advance(6).await;
-    standin.behave(|manner| {
-        honest(manner);
-        manner
+    standin.behave(|behaviour| {
+        honest(behaviour);
+        behaviour
             .documents
             .insert("/git/keys/jwks".to_owned(), json!({}));
     });
     assert!(
-        Away::from(&app, "/auth/gitlab")
+        StartedFlow::from(&app, "/auth/gitlab")
             .await
             .url
             .starts_with(&format!("{base}/authorize?"))
@@ -507,7 +522,7 @@ async fn gitlab(store: Store) {
 }
 
 /// The addresses of the real providers.
-async fn real_addresses(store: Store) {
+async fn presets_have_the_addresses_of_the_providers(store: Store) {
     let app = store
         .app_with(|auth| {
             let auth = ["github", "discord", "facebook", "twitter", "bitbucket"]
@@ -527,12 +542,12 @@ async fn real_addresses(store: Store) {
         ("twitter", "https://x.com/i/oauth2/authorize?"),
         ("bitbucket", "https://bitbucket.org/site/oauth2/authorize?"),
     ] {
-        let away = Away::from(&app, &format!("/auth/{id}")).await;
-        assert!(away.url.starts_with(url), "{}", away.url);
+        let flow = StartedFlow::from(&app, &format!("/auth/{id}")).await;
+        assert!(flow.url.starts_with(url), "{}", flow.url);
         assert_eq!(
-            away.asked("redirect_uri"),
+            flow.url_parameter("redirect_uri"),
             format!("https://app.test/base/auth/{id}/callback")
         );
-        assert!(!away.url.contains("secret"), "{}", away.url);
+        assert!(!flow.url.contains("secret"), "{}", flow.url);
     }
 }

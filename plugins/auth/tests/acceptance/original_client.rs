@@ -1,6 +1,6 @@
-//! The client of the system that these routes follow, npm `@lastshotlabs/snapshot`, on a page of a
-//! simulated browser: each of its auth hooks is called against a server, with sessions in cookies
-//! and with tokens.
+//! Tests with the npm package `@lastshotlabs/snapshot`, the client of the system whose routes this
+//! plugin implements. It runs on a page of a simulated browser. Each of its auth hooks is called
+//! against a server, with sessions in cookies and with tokens.
 
 mod account;
 mod differences;
@@ -18,13 +18,13 @@ use serde_json::{Value as Json, json};
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
-/// The folder of what runs in node, where `cargo xtask test` installs it.
+/// The folder of the client. `cargo xtask test` installs its npm packages there.
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/snapshot");
-/// A page of the app on an origin of its own, as its development server has it.
+/// A page of the app on another origin than the server, as with a development server.
 const PAGE: &str = "http://localhost:5173";
 const EMAIL: &str = "ada@example.test";
 
-/// How the client carries its session.
+/// The way in which the client sends its session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Cookie,
@@ -50,7 +50,7 @@ macro_rules! both_modes {
 }
 use both_modes;
 
-/// A page with the client in it.
+/// A page that runs the client.
 struct Page {
     mode: Mode,
     api: String,
@@ -64,7 +64,7 @@ struct Page {
 }
 
 impl Page {
-    /// One on an origin of its own.
+    /// Opens a page on another origin than the server.
     fn open(app: &Server, mode: Mode) -> Self {
         let mut child = Command::new("node")
             .arg("client.mjs")
@@ -72,7 +72,7 @@ impl Page {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("node: cargo xtask test says how it is installed");
+            .expect("node is needed: `cargo xtask test` prints how to install it");
         let (input, output) = (
             child.stdin.take().unwrap(),
             BufReader::new(child.stdout.take().unwrap()),
@@ -90,12 +90,12 @@ impl Page {
             called: BTreeSet::new(),
             hooks: Vec::new(),
         };
-        page.go(PAGE);
+        page.open_at(PAGE);
         page
     }
 
-    /// Another page of the same browser, at this origin.
-    fn go(&mut self, origin: &str) {
+    /// Opens another page in the same browser, at this origin.
+    fn open_at(&mut self, origin: &str) {
         // Members that the client sends and that the server ignores, because it has its own
         // settings.
         let providers = json!({ "work": {
@@ -109,12 +109,12 @@ impl Page {
             "mfa": { "issuer": "The page", "period": 60, "methods": ["totp"] },
             "webauthn": { "rpId": "page.test", "rpName": "The page", "attestation": "direct" },
         });
-        let answer = self.order(&json!({ "open": open }));
+        let answer = self.send_command(&json!({ "open": open }));
         self.hooks = serde_json::from_value(answer["data"].clone())
             .unwrap_or_else(|e| panic!("{e} in {answer}"));
     }
 
-    fn order(&mut self, order: &Json) -> Json {
+    fn send_command(&mut self, order: &Json) -> Json {
         tokio::task::block_in_place(|| {
             writeln!(self.input, "{order}").unwrap();
             let mut line = String::new();
@@ -128,7 +128,7 @@ impl Page {
     /// Calls a hook; returns its result and the state of the client.
     fn call(&mut self, hook: &str, with: Json) -> (Json, Json) {
         self.called.insert(hook.to_owned());
-        let answer = self.order(&json!({ "call": hook, "with": with }));
+        let answer = self.send_command(&json!({ "call": hook, "with": with }));
         assert_eq!(answer.get("error"), None, "{hook}");
         (answer["data"].clone(), answer["state"].clone())
     }
@@ -138,16 +138,16 @@ impl Page {
         self.call(hook, Json::Null).0
     }
 
-    /// Calls a hook whose answer may be shown; the text.
+    /// Calls a hook, checks the message of its result, and returns the result.
     #[track_caller]
-    fn says(&mut self, hook: &str, with: Json, message: &str) -> Json {
+    fn expect_message(&mut self, hook: &str, with: Json, message: &str) -> Json {
         let (data, state) = self.call(hook, with);
         assert_eq!(
             (&data["ok"], &data["message"]),
             (&json!(true), &json!(message)),
             "{hook}"
         );
-        assert_eq!(state["told"], json!([]), "{hook}");
+        assert_eq!(state["callbacks"], json!([]), "{hook}");
         data
     }
 
@@ -155,7 +155,7 @@ impl Page {
     #[track_caller]
     fn refused(&mut self, hook: &str, with: Json, status: u16, code: &str) -> Json {
         self.called.insert(hook.to_owned());
-        let answer = self.order(&json!({ "call": hook, "with": with }));
+        let answer = self.send_command(&json!({ "call": hook, "with": with }));
         let error = &answer["error"];
         assert_eq!(
             (&error["status"], &error["code"]),
@@ -172,10 +172,10 @@ impl Page {
         answer["state"].clone()
     }
 
-    /// An address that the client makes.
+    /// Returns an address that the client builds.
     fn address(&mut self, of: &str, provider: &str, with: &Json) -> String {
         self.called.insert(of.to_owned());
-        self.order(&json!({ "url": of, "of": provider, "with": with }))["data"]
+        self.send_command(&json!({ "url": of, "of": provider, "with": with }))["data"]
             .as_str()
             .unwrap()
             .to_owned()
@@ -183,15 +183,15 @@ impl Page {
 
     /// Opens an address; returns the response to the browser.
     fn visit(&mut self, url: &str) -> Json {
-        self.order(&json!({ "visit": url }))["data"].clone()
+        self.send_command(&json!({ "visit": url }))["data"].clone()
     }
 
-    /// The refresh token that the client keeps.
+    /// The refresh token that the client stores.
     fn stored_refresh(&mut self) -> Json {
-        self.order(&json!({ "stored": "getRefreshToken" }))["data"].clone()
+        self.send_command(&json!({ "stored": "getRefreshToken" }))["data"].clone()
     }
 
-    /// Signs up by the page, and proves the address.
+    /// Signs up by the client, and verifies the address.
     async fn register(&mut self, post: &Post) {
         let (user, state) = self.call("useRegister", json!({ "email": EMAIL, "password": GOOD }));
         assert_eq!(
@@ -199,32 +199,32 @@ impl Page {
             (&json!(EMAIL), &json!(false)),
             "{user}"
         );
-        self.is_signed_in(&state, "/home");
+        self.assert_signed_in(&state, "/home");
         let token = post.token("verify_email", 1).await;
-        self.says(
+        self.expect_message(
             "useVerifyEmail",
             json!({ "token": token }),
             "The address is verified.",
         );
     }
 
-    /// The state of the client after a sign-in.
+    /// Checks the state of the client after a sign-in.
     #[track_caller]
-    fn is_signed_in(&self, state: &Json, path: &str) {
+    fn assert_signed_in(&self, state: &Json, path: &str) {
         let keeps = self.mode == Mode::Token;
-        let expected = json!({ "user": EMAIL, "pending": null, "token": keeps, "refresh": keeps, "path": path, "told": [] });
+        let expected = json!({ "user": EMAIL, "pending": null, "token": keeps, "refresh": keeps, "path": path, "callbacks": [] });
         assert_eq!(*state, expected);
     }
 
-    /// Signs out by the page.
+    /// Signs out by the client.
     fn logout(&mut self) {
         let (_, state) = self.call("useLogout", json!({}));
         assert_eq!(state, signed_out(&["logout"]));
     }
 
-    /// The hooks that were called, all of which it has.
+    /// Checks that exactly these hooks were called.
     #[track_caller]
-    fn has_called(&self, expected: &[&str]) {
+    fn assert_called(&self, expected: &[&str]) {
         let called: Vec<&str> = self.called.iter().map(String::as_str).collect();
         let mut expected = expected.to_vec();
         expected.sort_unstable();
@@ -240,8 +240,8 @@ impl Drop for Page {
 }
 
 /// The state of the client after a sign-out.
-fn signed_out(told: &[&str]) -> Json {
-    json!({ "user": null, "pending": null, "token": false, "refresh": false, "path": "/login", "told": told })
+fn signed_out(callbacks: &[&str]) -> Json {
+    json!({ "user": null, "pending": null, "token": false, "refresh": false, "path": "/login", "callbacks": callbacks })
 }
 
 /// An app with all features that the client supports.
@@ -264,7 +264,7 @@ async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> Server {
 
 /// Every hook of the client that has to do with authentication is called by one of the cases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_hook_is_left_out() {
+async fn every_auth_hook_of_the_client_is_called() {
     let app = app(&Post::default(), |auth| auth).await;
     let page = Page::open(&app, Mode::Cookie);
     let called: BTreeSet<&str> = [
@@ -276,8 +276,8 @@ async fn no_hook_is_left_out() {
     .concat()
     .into_iter()
     .collect();
-    // It is shown beside every answer.
-    let shown = "usePendingMfaChallenge";
+    // The state in every response contains the result of this hook.
+    let state_hook = "usePendingMfaChallenge";
     let subjects = [
         "User",
         "Login",
@@ -295,13 +295,13 @@ async fn no_hook_is_left_out() {
         "WebAuthn",
         "Passkey",
     ];
-    let of_auth = |hook: &&str| subjects.iter().any(|subject| hook.contains(subject));
+    let is_auth_hook = |hook: &&str| subjects.iter().any(|subject| hook.contains(subject));
     let has: BTreeSet<&str> = page
         .hooks
         .iter()
         .map(String::as_str)
-        .filter(of_auth)
-        .filter(|hook| *hook != shown)
+        .filter(is_auth_hook)
+        .filter(|hook| *hook != state_hook)
         .collect();
     let hooks: BTreeSet<&str> = called
         .into_iter()
@@ -309,7 +309,7 @@ async fn no_hook_is_left_out() {
         .collect();
     assert_eq!(hooks, has);
     assert!(
-        page.hooks.iter().any(|hook| hook == shown) && hooks.len() == 33,
+        page.hooks.iter().any(|hook| hook == state_hook) && hooks.len() == 33,
         "{}",
         hooks.len()
     );

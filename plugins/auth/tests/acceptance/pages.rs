@@ -1,4 +1,4 @@
-//! The pages for people, form by form, without a browser: what each does.
+//! The pages for users without a browser: the effect of each form.
 
 use linchpin::Environment;
 use linchpin_auth::{Auth, Transport};
@@ -13,13 +13,17 @@ use crate::server::{GOOD, Store};
 use crate::visitor::{Visitor, hidden, text};
 
 cases! {
-    every_store: signing_up_in_and_out, mails_and_their_codes, sessions_and_passwords;
+    every_store:
+        users_sign_up_in_and_out_by_forms, mailed_codes_work_in_forms,
+        sessions_and_the_password_are_managed_by_forms;
     one_store:
-        leaving_and_staying, limits_are_told, passkeys_by_forms, where_there_are_pages,
-        where_one_goes_back_to;
+        accounts_are_deleted_and_restored_by_forms, pages_report_limits,
+        passkeys_are_managed_by_forms,
+        pages_are_mounted_as_configured,
+        return_targets_of_pages_are_restricted;
 }
 
-async fn signing_up_in_and_out(store: Store) {
+async fn users_sign_up_in_and_out_by_forms(store: Store) {
     let app = store.app().await;
     let mut ada = Visitor::new(&app);
     // A visitor without a session is asked to sign in, and then returns to the page.
@@ -51,11 +55,11 @@ async fn signing_up_in_and_out(store: Store) {
         "{page}"
     );
     assert!(!page.contains("not the password"));
-    let odd = ada.sign_in("no address", "x").await;
+    let malformed = ada.sign_in("no address", "x").await;
     assert!(
-        odd.status == 400 && text(&odd).contains("aria-invalid=\"true\""),
+        malformed.status == 400 && text(&malformed).contains("aria-invalid=\"true\""),
         "{}",
-        text(&odd)
+        text(&malformed)
     );
     let right = ada.sign_in("ada@example.test", GOOD).await;
     assert_eq!(
@@ -68,7 +72,7 @@ async fn signing_up_in_and_out(store: Store) {
         "/auth/ui/security"
     );
     assert_eq!(ada.get("").await.header("location"), "/auth/ui/security");
-    // A second account of the address, and passwords that will not do.
+    // A sign-up with an address in use, or with an invalid password, is refused.
     let mut eve = Visitor::new(&app);
     let taken = eve
         .fill(
@@ -101,10 +105,10 @@ async fn signing_up_in_and_out(store: Store) {
     assert_eq!(empty.status, 400);
 }
 
-async fn where_one_goes_back_to(store: Store) {
+async fn return_targets_of_pages_are_restricted(store: Store) {
     let app = store.app().await;
     Visitor::new(&app).sign_up("ada@example.test").await;
-    for (asked, gone) in [
+    for (asked, target) in [
         ("/app?x=1#y", "/app?x=1#y"),
         ("//evil.test", "/auth/ui/security"),
         ("https://evil.test", "/auth/ui/security"),
@@ -114,7 +118,8 @@ async fn where_one_goes_back_to(store: Store) {
         ("", "/auth/ui/security"),
         ("/auth/ui/sessions", "/auth/ui/sessions"),
         ("/authors", "/authors"),
-        // Routes of the plugin are no return targets: one of them would start a link to a provider.
+        // Routes of the plugin are refused as return targets: one of them would start a link to a
+        // provider.
         ("/auth", "/auth/ui/security"),
         ("/auth/stand/link", "/auth/ui/security"),
         ("/auth/stand/link?x#y", "/auth/ui/security"),
@@ -136,12 +141,12 @@ async fn where_one_goes_back_to(store: Store) {
         let reply = ada.fill("/sign-in", "/sign-in", &fields).await;
         assert_eq!(
             (reply.status, reply.header("location").as_str()),
-            (303, gone),
+            (303, target),
             "{asked}"
         );
         assert!(!reply.headers.contains_key("x"));
     }
-    // It is kept through what happens in between.
+    // The return target is kept by the pages before the sign-in is complete.
     let mut ada = Visitor::new(&app);
     let page = text(&ada.get("/sign-in?returnTo=/auth/stand/link").await);
     assert!(!page.contains("stand"), "{page}");
@@ -166,13 +171,13 @@ async fn where_one_goes_back_to(store: Store) {
     assert_eq!(reply.header("location"), "/home");
 }
 
-async fn mails_and_their_codes(store: Store) {
+async fn mailed_codes_work_in_forms(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| everything(&post, auth)).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
     assert!(text(&ada.get("/security").await).contains("Send confirmation email"));
-    // Confirming, by the code alone.
+    // The address is verified by the token alone.
     let code = post.token("verify_email", 1).await;
     let wrong = ada.fill("/verify", "/verify", &[("token", "x")]).await;
     assert!(
@@ -187,7 +192,7 @@ async fn mails_and_their_codes(store: Store) {
         "/auth/ui/security?done=verified"
     );
     assert!(text(&ada.get("/security").await).contains("Confirmed"));
-    // Forgetting: the answer is the same for everybody.
+    // A forgotten password: the response is the same for known and unknown addresses.
     let mut nobody = Visitor::new(&app);
     for email in ["ada@example.test", "nobody@example.test"] {
         let reply = nobody.fill("/forgot", "/forgot", &[("email", email)]).await;
@@ -227,7 +232,7 @@ async fn mails_and_their_codes(store: Store) {
             .status,
         303
     );
-    // Signing in by a link.
+    // A sign-in by a mailed link.
     let asked = nobody
         .fill(
             "/link?returnTo=/app",
@@ -262,7 +267,7 @@ async fn mails_and_their_codes(store: Store) {
     );
 }
 
-async fn sessions_and_passwords(store: Store) {
+async fn sessions_and_the_password_are_managed_by_forms(store: Store) {
     let app = store.app().await;
     let (mut ada, mut phone, mut third) =
         (Visitor::new(&app), Visitor::new(&app), Visitor::new(&app));
@@ -272,12 +277,12 @@ async fn sessions_and_passwords(store: Store) {
         assert_eq!(other.sign_in("ada@example.test", GOOD).await.status, 303);
     }
     let page = ada.get("/sessions").await;
-    let shown = text(&page);
+    let list = text(&page);
     assert!(
-        shown.contains("Safari on iPhone")
-            && shown.contains("Chrome on Linux")
-            && shown.matches("This device").count() == 1,
-        "{shown}"
+        list.contains("Safari on iPhone")
+            && list.contains("Chrome on Linux")
+            && list.matches("This device").count() == 1,
+        "{list}"
     );
     let mut eve = Visitor::new(&app);
     eve.sign_up("eve@example.test").await;
@@ -290,8 +295,8 @@ async fn sessions_and_passwords(store: Store) {
             .header("location"),
         "/auth/ui/sessions?done=session"
     );
-    let left = [phone.is_signed_in().await, third.is_signed_in().await];
-    assert_eq!(left.iter().filter(|left| **left).count(), 1);
+    let signed_in = [phone.is_signed_in().await, third.is_signed_in().await];
+    assert_eq!(signed_in.iter().filter(|signed_in| **signed_in).count(), 1);
     assert_eq!(
         ada.fill("/sessions", "/sessions/end-others", &[])
             .await
@@ -299,7 +304,7 @@ async fn sessions_and_passwords(store: Store) {
         "/auth/ui/sessions?done=sessions"
     );
     assert!(!phone.is_signed_in().await && !third.is_signed_in().await && ada.is_signed_in().await);
-    // Passwords.
+    // A change of the password.
     assert_eq!(phone.sign_in("ada@example.test", GOOD).await.status, 303);
     let wrong = ada
         .fill(
@@ -339,7 +344,7 @@ async fn sessions_and_passwords(store: Store) {
         (303, "/auth/ui/security?done=password")
     );
     assert!(ada.is_signed_in().await && !phone.is_signed_in().await);
-    // Ending one's own session is signing out.
+    // The end of the current session is a sign-out.
     let page = text(&ada.get("/security").await);
     assert!(page.contains("Security"));
     let mut own = Visitor::new(&app);
@@ -355,7 +360,7 @@ async fn sessions_and_passwords(store: Store) {
     assert!(!own.is_signed_in().await);
 }
 
-async fn passkeys_by_forms(store: Store) {
+async fn passkeys_are_managed_by_forms(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
@@ -374,7 +379,7 @@ async fn passkeys_by_forms(store: Store) {
             .await;
         assert_eq!(reply.status, 401, "{response}");
     }
-    // The newest options count.
+    // Only the newest options are valid.
     let stale = ada
         .fill(
             "/security",
@@ -423,7 +428,7 @@ async fn passkeys_by_forms(store: Store) {
     );
 }
 
-async fn limits_are_told(store: Store) {
+async fn pages_report_limits(store: Store) {
     let app = store.app().await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
@@ -454,7 +459,7 @@ async fn limits_are_told(store: Store) {
     );
 }
 
-async fn where_there_are_pages(store: Store) {
+async fn pages_are_mounted_as_configured(store: Store) {
     let production = |auth: Auth| {
         auth.configure(|config| config.security.issuer = Some("https://app.test".to_owned()))
     };
@@ -467,10 +472,10 @@ async fn where_there_are_pages(store: Store) {
         404
     );
     app.stop().await;
-    let asked =
+    let enabled =
         |auth: Auth| production(auth).configure(|config| config.auth.pages.enabled = Some(true));
     let app = store
-        .try_app_in(Environment::Production, asked)
+        .try_app_in(Environment::Production, enabled)
         .await
         .unwrap();
     assert_eq!(
@@ -478,14 +483,14 @@ async fn where_there_are_pages(store: Store) {
         200
     );
     for first in ["/auth/ui", "/auth/ui/"] {
-        let gone = app.any("GET", first, &[], "").await;
+        let redirect = app.any("GET", first, &[], "").await;
         assert_eq!(
-            (gone.status, gone.header("location").as_str()),
+            (redirect.status, redirect.header("location").as_str()),
             (303, "/auth/ui/sign-in"),
             "{first}"
         );
     }
-    // They are no part of the interface for programs.
+    // The pages are not part of the OpenAPI document.
     let document = app.any("GET", "/openapi.json", &[], "").await;
     assert!(!text(&document).contains("/auth/ui"));
     app.stop().await;
@@ -555,7 +560,7 @@ async fn where_there_are_pages(store: Store) {
     assert_eq!(method.header("allow"), "GET, HEAD, POST, OPTIONS");
 }
 
-async fn leaving_and_staying(store: Store) {
+async fn accounts_are_deleted_and_restored_by_forms(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     let mut ada = Visitor::new(&app);
@@ -578,12 +583,12 @@ async fn leaving_and_staying(store: Store) {
         "{}",
         text(&confirmed)
     );
-    let gone = ada.fill("/delete", "/delete", &[]).await;
+    let deleted = ada.fill("/delete", "/delete", &[]).await;
     assert_eq!(
-        (gone.status, gone.header("location").as_str()),
+        (deleted.status, deleted.header("location").as_str()),
         (303, "/auth/ui/security"),
         "{}",
-        text(&gone)
+        text(&deleted)
     );
     let page = text(&ada.get("/security").await);
     assert!(
@@ -614,12 +619,12 @@ async fn leaving_and_staying(store: Store) {
     bob.sign_up("bob@example.test").await;
     bob.fill("/confirm", "/confirm", &[("password", GOOD)])
         .await;
-    let gone = bob.fill("/delete", "/delete", &[]).await;
+    let deleted = bob.fill("/delete", "/delete", &[]).await;
     assert_eq!(
-        gone.header("location"),
+        deleted.header("location"),
         "/auth/ui/sign-in?done=deleted",
         "{}",
-        text(&gone)
+        text(&deleted)
     );
     assert_eq!(bob.sign_in("bob@example.test", GOOD).await.status, 401);
 }

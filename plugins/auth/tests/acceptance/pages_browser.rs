@@ -1,5 +1,5 @@
-//! The pages in Chromium: with and without scripts, on a large screen and on a phone. Pictures are
-//! stored in the target folder (`tmp/pages`).
+//! The pages in Chromium: with and without scripts, on a large screen and on a phone. With
+//! `LINCHPIN_PICTURES=1`, pictures are stored in the target folder (`tmp/pages`).
 
 use linchpin_auth::{Auth, SameSite};
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::server::{GOOD, Server, Store};
 
 const NEW: &str = "another-lamp-for-otters";
 
-/// An app with everything that has a page, at `http://localhost`.
+/// An app with all features that have pages, at `http://localhost`.
 async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> (Server, String, Store) {
     app_on(Store::memory().at_a_free_port(), post, change).await
 }
@@ -48,7 +48,7 @@ async fn link(post: &Post, kind: &str, least: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_with_a_script() {
+async fn the_pages_work_with_javascript() {
     let post = Post::default();
     let (app, origin, _store) = app(&post, |auth| auth).await;
     let mut browser = Browser::start().await;
@@ -84,13 +84,13 @@ async fn a_person_with_a_script() {
         browser.seen().await
     );
     link(&post, "verify_email", 2).await;
-    // The link in the mail: its token is taken out of the address before anything else.
+    // The link in the mail: the script removes the token from the address at once.
     browser.open(&link(&post, "verify_email", 1).await).await;
     assert_eq!(browser.run("location.hash").await, "");
     browser.picture("verify").await;
     browser.submit("main form", &[]).await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=verified");
-    // A passkey, made and used.
+    // A passkey is added, and signs in.
     browser
         .submit("form[data-passkey=add]", &[("name", "My laptop")])
         .await;
@@ -114,7 +114,7 @@ async fn a_person_with_a_script() {
         "{}",
         browser.seen().await
     );
-    // And taken away.
+    // The passkey is removed.
     browser
         .submit("form[action$='/passkeys/remove']", &[])
         .await;
@@ -144,7 +144,7 @@ async fn a_person_with_a_script() {
         .await;
     browser.picture("sign-in-refused").await;
     assert_eq!(browser.run("document.activeElement.id").await, "identifier");
-    // Forgetting.
+    // A forgotten password.
     browser.open(&at("/forgot")).await;
     browser.picture("forgot").await;
     browser
@@ -163,7 +163,7 @@ async fn a_person_with_a_script() {
         .await;
     assert_eq!(browser.path().await, "/auth/ui/security");
     browser.submit("header form", &[]).await;
-    // A link that signs in.
+    // A sign-in by a mailed link.
     browser.open(&at("/link")).await;
     browser.picture("link").await;
     browser
@@ -174,7 +174,7 @@ async fn a_person_with_a_script() {
     browser.submit("main form", &[]).await;
     assert_eq!(browser.path().await, "/auth/ui/security");
     assert_eq!(browser.complaints().await, Vec::<String>::new());
-    // Nothing that a page says runs as a script: its own policy forbids it.
+    // An injected script does not run: the content security policy of the page forbids it.
     let injected = "(() => { const tag = document.createElement('script'); tag.textContent = 'window.injected = true'; document.body.append(tag); return !!window.injected; })()";
     assert_eq!(browser.run(injected).await, json!(false));
     browser.stop().await;
@@ -182,7 +182,7 @@ async fn a_person_with_a_script() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_with_two_factors() {
+async fn the_pages_work_with_two_factors() {
     let post = Post::default();
     let with_factors = |auth: Auth| {
         auth.configure(|config| {
@@ -244,7 +244,7 @@ async fn a_person_with_two_factors() {
         "{}",
         browser.seen().await
     );
-    // An action that needs a fresh proof continues after it.
+    // An action that needs a recent proof continues after the proof.
     app.advance(301).await;
     browser.open(&at("/confirm")).await;
     browser.picture("confirm").await;
@@ -266,7 +266,7 @@ async fn a_person_with_two_factors() {
 
 /// The provider is another site with its own pages; only browser redirects connect both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_with_a_provider() {
+async fn the_pages_work_with_a_provider() {
     for (script, strict) in [(true, false), (false, false), (true, true)] {
         with_a_provider(script, strict).await;
     }
@@ -318,7 +318,7 @@ async fn with_a_provider(script: bool, strict: bool) {
     browser.arrive("/auth/ui/sessions").await;
     browser.open(&at("/security")).await;
     assert!(browser.seen().await.contains("grace@peer.test"));
-    // Without a password nothing else would be left.
+    // Without a password, the provider is the last way to sign in.
     browser
         .submit("form[action$='/provider/unlink']", &[])
         .await;
@@ -339,7 +339,7 @@ async fn with_a_provider(script: bool, strict: bool) {
         "{}",
         browser.seen().await
     );
-    // Unlinking, after a proof where the sign-in is not of the moment.
+    // After five minutes, unlinking needs a proof.
     app.advance(301).await;
     browser
         .submit("form[action$='/provider/unlink']", &[])
@@ -403,7 +403,7 @@ async fn with_a_provider(script: bool, strict: bool) {
     browser.submit("main form", &[("token", &token)]).await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=email");
     assert!(browser.seen().await.contains("hopper@example.test"));
-    // The end, and the link that calls it off.
+    // The deletion is scheduled, and the mailed link cancels it.
     browser.open(&at("/delete")).await;
     if script && !strict {
         browser.picture("delete").await;
@@ -430,10 +430,10 @@ async fn with_a_provider(script: bool, strict: bool) {
     app.stop().await;
 }
 
-/// The page stays open until its session must be renewed: by the script before a request, and by
-/// the server when a form is sent.
+/// The session expires while a page is open. The script renews it before a request, and the server
+/// renews it when a form is sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_who_was_away() {
+async fn the_pages_renew_an_expired_session() {
     let post = Post::default();
     let renewing = |auth: Auth| {
         auth.refresh_tokens()
@@ -477,7 +477,8 @@ async fn a_person_who_was_away() {
         "{}",
         browser.seen().await
     );
-    // Another site sends them back: their strict cookie stays at home, until a page of ours asks.
+    // Another site sends the browser here. The browser withholds the strict cookie until a page of
+    // the app sends the request.
     app.advance(960).await;
     browser
         .open(&format!(
@@ -502,7 +503,7 @@ async fn a_person_who_was_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_without_a_script() {
+async fn the_pages_work_without_javascript() {
     let post = Post::default();
     let (app, origin, _store) = app(&post, |auth| auth).await;
     let mut browser = Browser::start().await;
@@ -541,7 +542,7 @@ async fn a_person_without_a_script() {
     assert_eq!(browser.path().await, "/auth/ui/security?done=password");
     browser.submit("header form", &[]).await;
     assert_eq!(browser.path().await, "/auth/ui/sign-in?done=signed-out");
-    // The link is pasted where its token is not taken out of it.
+    // Without a script, the user pastes the link into the form.
     browser.open(&at("/forgot")).await;
     browser
         .submit("main form", &[("email", "ada@example.test")])

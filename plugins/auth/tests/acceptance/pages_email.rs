@@ -70,13 +70,13 @@ async fn an_email_change_is_completed_and_undone_by_mailed_links(store: Store) {
     );
     assert_eq!(post.count("verify_new_email"), 0);
     confirm(&mut ada, "/email").await;
-    let odd = ada.fill("/email", "/email", &[("email", "x")]).await;
+    let malformed = ada.fill("/email", "/email", &[("email", "x")]).await;
     assert!(
-        odd.status == 400
-            && text(&odd).contains("aria-invalid=\"true\"")
-            && text(&odd).contains("value=\"x\""),
+        malformed.status == 400
+            && text(&malformed).contains("aria-invalid=\"true\"")
+            && text(&malformed).contains("value=\"x\""),
         "{}",
-        text(&odd)
+        text(&malformed)
     );
     let asked = ada
         .fill("/email", "/email", &[("email", "new@x.test")])
@@ -140,12 +140,12 @@ async fn the_email_page_does_not_reveal_an_address_in_use(store: Store) {
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@x.test").await;
     confirm(&mut ada, "/email").await;
-    let mut seen = Vec::new();
+    let mut replies = Vec::new();
     for email in ["bob@x.test", "free@x.test"] {
         let reply = ada.fill("/email", "/email", &[("email", email)]).await;
-        seen.push((reply.status, reply.header("location")));
+        replies.push((reply.status, reply.header("location")));
     }
-    assert_eq!(seen[0], seen[1]);
+    assert_eq!(replies[0], replies[1]);
     assert_eq!(post.all("existing_account", 1).await[0].to, "bob@x.test");
     assert_eq!(post.all("verify_new_email", 1).await[0].to, "free@x.test");
 }
@@ -180,8 +180,8 @@ async fn a_mailed_code_does_not_confirm_an_email_change(store: Store) {
         .next()
         .unwrap()
         .to_owned();
-    let usual = text(&ada.get("/confirm").await);
-    assert!(usual.contains("Email me a code"), "{usual}");
+    let confirm_page = text(&ada.get("/confirm").await);
+    assert!(confirm_page.contains("Email me a code"), "{confirm_page}");
     let page = text(&ada.get("/confirm?returnTo=/auth/ui/email").await);
     assert!(
         !page.contains("Email me a code") && page.contains("A recovery code."),
@@ -266,13 +266,13 @@ async fn a_user_requests_another_verification_mail(store: Store) {
         page.contains("Confirmed") && !page.contains("Send confirmation email"),
         "{page}"
     );
-    let odd = anybody
+    let malformed = anybody
         .fill("/verify", "/verify/resend", &[("email", "x")])
         .await;
     assert!(
-        odd.status == 400 && text(&odd).contains("No email?"),
+        malformed.status == 400 && text(&malformed).contains("No email?"),
         "{}",
-        text(&odd)
+        text(&malformed)
     );
 }
 

@@ -13,16 +13,18 @@ use crate::visitor::{Visitor, hidden, text};
 
 cases! {
     one_store:
-        an_app_by_forms, mailed_codes_by_forms, an_app_beside_mailed_codes, passkeys_by_forms,
-        nothing_without_a_fresh_proof, nothing_for_who_is_leaving,
-        what_is_switched_off_is_set_up_nowhere;
+        an_authenticator_app_is_set_up_by_forms, mailed_codes_are_enabled_by_forms,
+        an_authenticator_app_and_mailed_codes_are_tried_separately,
+        passkeys_are_a_second_factor_by_forms,
+        changes_of_factors_need_a_recent_proof, an_account_scheduled_for_deletion_adds_no_factor,
+        disabled_factors_have_no_form;
 }
 
 async fn app(store: &Store, post: &Post) -> Server {
     app_with(store, post, with_passkeys).await
 }
 
-/// Sets an authenticator app up by the pages; its secret and its recovery codes.
+/// Sets up an authenticator app by the pages. Returns its secret and the recovery codes.
 async fn set_up(app: &Server, ada: &mut Visitor<'_>) -> (String, Vec<String>) {
     let page = ada.fill("/security", "/factors/app", &[]).await;
     assert_eq!(page.status, 200, "{}", text(&page));
@@ -36,12 +38,12 @@ async fn set_up(app: &Server, ada: &mut Visitor<'_>) -> (String, Vec<String>) {
         text(&page)
     );
     let code = code_at(app, &secret, 0);
-    let bad = wrong(&code);
+    let wrong_code = wrong(&code);
     let refused = ada
         .fill(
             "/security",
             "/factors/app/verify",
-            &[("secret", &secret), ("uri", &uri), ("code", &bad)],
+            &[("secret", &secret), ("uri", &uri), ("code", &wrong_code)],
         )
         .await;
     assert!(
@@ -53,21 +55,21 @@ async fn set_up(app: &Server, ada: &mut Visitor<'_>) -> (String, Vec<String>) {
     let done = ada
         .fill("/security", "/factors/app/verify", &[("code", &code)])
         .await;
-    let shown = text(&done);
+    let body = text(&done);
     assert!(
-        done.status == 200 && shown.contains("Recovery codes"),
-        "{shown}"
+        done.status == 200 && body.contains("Recovery codes"),
+        "{body}"
     );
-    let codes: Vec<String> = shown
+    let codes: Vec<String> = body
         .split("<li>")
         .skip(1)
         .map(|rest| rest.split('<').next().unwrap().to_owned())
         .collect();
-    assert_eq!(codes.len(), 10, "{shown}");
+    assert_eq!(codes.len(), 10, "{body}");
     (secret, codes)
 }
 
-async fn an_app_by_forms(store: Store) {
+async fn an_authenticator_app_is_set_up_by_forms(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let mut ada = Visitor::new(&app);
@@ -77,7 +79,7 @@ async fn an_app_by_forms(store: Store) {
         text(&ada.get("/security").await)
             .contains("Authenticator app <span class=\"badge\">On</span>")
     );
-    // Signing in: the password, then a code.
+    // A sign-in with the password, then a code.
     let mut other = Visitor::new(&app);
     let first = other
         .fill(
@@ -126,7 +128,7 @@ async fn an_app_by_forms(store: Store) {
         "{:?}",
         other.cookies
     );
-    // By a recovery code; and with nothing begun one begins.
+    // A sign-in with a recovery code. Without a pending sign-in, the page redirects to its start.
     let mut third = Visitor::new(&app);
     assert_eq!(
         third.get("/second").await.header("location"),
@@ -138,22 +140,22 @@ async fn an_app_by_forms(store: Store) {
         .await;
     assert_eq!(done.status, 303, "{}", text(&done));
     assert!(text(&third.get("/security").await).contains("9 left."));
-    // When it took too long, one begins anew.
+    // If the challenge has expired, the sign-in must start again.
     let mut late = Visitor::new(&app);
     late.sign_in("ada@example.test", GOOD).await;
     let csrf = late.csrf("/second").await;
     app.advance(301).await;
-    let over = late
+    let expired = late
         .post("/second", &[("csrf", &csrf), ("code", &code)])
         .await;
     assert!(
-        over.status == 401 && text(&over).contains("Please start again"),
+        expired.status == 401 && text(&expired).contains("Please start again"),
         "{}",
-        text(&over)
+        text(&expired)
     );
 }
 
-async fn mailed_codes_by_forms(store: Store) {
+async fn mailed_codes_are_enabled_by_forms(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let mut ada = Visitor::new(&app);
@@ -187,7 +189,7 @@ async fn mailed_codes_by_forms(store: Store) {
         text(&ada.fill("/security", "/factors/sent/verify", &good).await)
             .contains("Recovery codes")
     );
-    // The only method: its code is on its way already.
+    // Codes by mail are the only method, so a code is sent at once.
     let mut other = Visitor::new(&app);
     other.sign_in("ada@example.test", GOOD).await;
     let first = post.code(2).await;
@@ -210,7 +212,7 @@ async fn mailed_codes_by_forms(store: Store) {
             .status,
         303
     );
-    // Confirms the identity with a code that is sent for it.
+    // A step-up with a mailed code.
     app.advance(301).await;
     let asked = other
         .fill(
@@ -248,8 +250,9 @@ async fn mailed_codes_by_forms(store: Store) {
     );
 }
 
-/// A number is of the app or of the message, as the form says: neither costs a try of the other.
-async fn an_app_beside_mailed_codes(store: Store) {
+/// The form says whether a numeric code is from the app or from the message. A wrong code of one
+/// source does not affect the other.
+async fn an_authenticator_app_and_mailed_codes_are_tried_separately(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let mut ada = Visitor::new(&app);
@@ -258,7 +261,7 @@ async fn an_app_beside_mailed_codes(store: Store) {
     let page = ada.fill("/security", "/factors/email", &[]).await;
     let setup = hidden(&page, "setupToken").unwrap_or_else(|| panic!("{}", text(&page)));
     let code = post.code(1).await;
-    let set = ada
+    let enrolled = ada
         .fill(
             "/security",
             "/factors/sent/verify",
@@ -269,8 +272,8 @@ async fn an_app_beside_mailed_codes(store: Store) {
             ],
         )
         .await;
-    assert_eq!(set.status, 303, "{}", text(&set));
-    // While nothing was sent there is nothing to choose; once it was, there is.
+    assert_eq!(enrolled.status, 303, "{}", text(&enrolled));
+    // The form asks for the source only after a code was sent.
     let mut other = Visitor::new(&app);
     other.sign_in("ada@example.test", GOOD).await;
     assert_eq!(
@@ -317,8 +320,7 @@ async fn an_app_beside_mailed_codes(store: Store) {
         )
         .await;
     assert_eq!(done.status, 303, "{}", text(&done));
-    // The same for a confirmation of the identity: the state of the sign-in in the browser does not
-    // affect it.
+    // The same applies to the step-up. It does not depend on the state of the sign-in.
     app.advance(301).await;
     assert_eq!(
         hidden(&third.get("/confirm").await, "from").as_deref(),
@@ -339,7 +341,7 @@ async fn an_app_beside_mailed_codes(store: Store) {
     assert_eq!(done.status, 303, "{}", text(&done));
 }
 
-async fn passkeys_by_forms(store: Store) {
+async fn passkeys_are_a_second_factor_by_forms(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let mut ada = Visitor::new(&app);
@@ -374,10 +376,10 @@ async fn passkeys_by_forms(store: Store) {
     let answer = authenticator
         .assert(&again.json()["webauthnOptions"])
         .to_string();
-    for odd in ["", "x"] {
+    for malformed in ["", "x"] {
         assert_eq!(
             other
-                .fill("/second", "/second/passkey", &[("response", odd)])
+                .fill("/second", "/second/passkey", &[("response", malformed)])
                 .await
                 .status,
             401
@@ -392,7 +394,7 @@ async fn passkeys_by_forms(store: Store) {
         "{}",
         text(&done)
     );
-    // Confirming by it.
+    // A step-up with the passkey.
     let token = other.cookies["__Host-token"].clone();
     let asked = app
         .with(
@@ -419,21 +421,21 @@ async fn passkeys_by_forms(store: Store) {
         text(&done)
     );
     let id = hidden(&other.get("/security").await, "id").unwrap();
-    let gone = other
+    let removed = other
         .fill("/security", "/passkeys/remove", &[("id", &id)])
         .await;
     assert_eq!(
-        gone.header("location"),
+        removed.header("location"),
         "/auth/ui/security?done=passkey-removed",
         "{}",
-        text(&gone)
+        text(&removed)
     );
 }
 
 /// The page for a step-up, with its return address.
 const CONFIRM: &str = "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fsecurity";
 
-async fn nothing_without_a_fresh_proof(store: Store) {
+async fn changes_of_factors_need_a_recent_proof(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let mut ada = Visitor::new(&app);
@@ -484,7 +486,7 @@ async fn nothing_without_a_fresh_proof(store: Store) {
             .status,
         303
     );
-    // A user with a password only confirms with it.
+    // A user who has only a password confirms with the password.
     let mut bob = Visitor::new(&app);
     bob.sign_up("bob@example.test").await;
     assert!(text(&bob.get("/confirm").await).contains("name=\"password\""));
@@ -527,9 +529,9 @@ async fn nothing_without_a_fresh_proof(store: Store) {
     );
 }
 
-/// An account that is scheduled for deletion gets no further sign-in method, also by a set-up that
-/// has begun before.
-async fn nothing_for_who_is_leaving(store: Store) {
+/// An account that is scheduled for deletion gets no further sign-in method, even by a set-up that
+/// was started before.
+async fn an_account_scheduled_for_deletion_adds_no_factor(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let mut ada = Visitor::new(&app);
@@ -548,7 +550,7 @@ async fn nothing_for_who_is_leaving(store: Store) {
     let mailed = post.code(1).await;
     let (options, registration) = app.register_options(&token).await;
     let answer = Authenticator::p256().register(&options).to_string();
-    let gone = app
+    let scheduled = app
         .with(
             &token,
             "DELETE",
@@ -556,7 +558,7 @@ async fn nothing_for_who_is_leaving(store: Store) {
             Some(json!({ "password": GOOD })),
         )
         .await;
-    assert_eq!(gone.status, 202, "{gone:?}");
+    assert_eq!(scheduled.status, 202, "{scheduled:?}");
     let code = code_at(&app, &secret, 0);
     for (path, fields) in [
         ("/factors/app", vec![]),
@@ -585,7 +587,7 @@ async fn nothing_for_who_is_leaving(store: Store) {
     for page in ["/sessions", "/confirm"] {
         assert_eq!(ada.get(page).await.status, 403, "{page}");
     }
-    // Nothing came of it.
+    // The refused forms had no effect.
     assert_eq!(ada.fill("/security", "/keep", &[]).await.status, 303);
     let me = app.me(&token).await.json();
     assert_eq!(
@@ -600,7 +602,7 @@ async fn nothing_for_who_is_leaving(store: Store) {
     );
 }
 
-async fn what_is_switched_off_is_set_up_nowhere(store: Store) {
+async fn disabled_factors_have_no_form(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {
         auth.configure(|config| {

@@ -12,10 +12,12 @@ use crate::server::{GOOD, Store};
 use crate::visitor::{UI, Visitor, form, hidden, text};
 
 cases! {
-    one_store: no_form_without_its_token, a_form_of_another_origin, texts_are_never_markup;
+    one_store:
+        forms_without_their_token_are_refused, a_form_of_another_origin_is_refused,
+        texts_are_never_markup;
 }
 
-/// All forms, and whether the sender must be signed in.
+/// The paths of all forms, and whether the sender is signed in.
 const FORMS: [(&str, bool); 34] = [
     ("/sign-in", false),
     ("/register", false),
@@ -53,7 +55,7 @@ const FORMS: [(&str, bool); 34] = [
     ("/provider/unlink", true),
 ];
 
-/// All that puts a form on a page.
+/// Enables every feature that adds a form to a page.
 pub fn everything(post: &Post, auth: Auth) -> Auth {
     Peer::shared()
         .on(post.on(with_passkeys(auth)))
@@ -65,7 +67,7 @@ pub fn everything(post: &Post, auth: Auth) -> Auth {
         })
 }
 
-async fn no_form_without_its_token(store: Store) {
+async fn forms_without_their_token_are_refused(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| everything(&post, auth)).await;
     let (mut ada, mut eve, mut nobody, mut other) = (
@@ -76,7 +78,7 @@ async fn no_form_without_its_token(store: Store) {
     );
     ada.sign_up("ada@example.test").await;
     eve.sign_up("eve@example.test").await;
-    let (of_eve, of_other) = (eve.csrf("/security").await, other.csrf("/sign-in").await);
+    let (eve_token, other_token) = (eve.csrf("/security").await, other.csrf("/sign-in").await);
     let own = nobody.csrf("/sign-in").await;
     for (path, signed_in) in FORMS {
         let visitor = if signed_in { &mut ada } else { &mut nobody };
@@ -85,8 +87,8 @@ async fn no_form_without_its_token(store: Store) {
             Some(""),
             Some("x"),
             Some("a.b"),
-            Some(of_eve.as_str()),
-            Some(of_other.as_str()),
+            Some(eve_token.as_str()),
+            Some(other_token.as_str()),
         ] {
             let mut fields = vec![
                 ("identifier", "ada@example.test"),
@@ -96,9 +98,9 @@ async fn no_form_without_its_token(store: Store) {
             ];
             fields.extend(csrf.map(|csrf| ("csrf", csrf)));
             let reply = visitor.post(path, &fields).await;
-            // A token of a session, without a session, may be the user's own earlier one: the user
-            // is asked to sign in, and nothing is done.
-            if !signed_in && csrf == Some(of_eve.as_str()) {
+            // Without a session, the token of a session may belong to the user's earlier session.
+            // So the user is asked to sign in, and nothing is done.
+            if !signed_in && csrf == Some(eve_token.as_str()) {
                 assert!(
                     reply.status == 303
                         && reply.header("location").starts_with("/auth/ui/sign-in?"),
@@ -108,7 +110,7 @@ async fn no_form_without_its_token(store: Store) {
             }
             assert_eq!(reply.status, 403, "{path} with {csrf:?}: {}", text(&reply));
         }
-        // A body that is no form or too large is refused too.
+        // A body that is not a form or is too large is refused too.
         let json = [
             ("content-type", "application/json"),
             ("origin", "http://localhost"),
@@ -130,10 +132,14 @@ async fn no_form_without_its_token(store: Store) {
             413
         );
     }
-    // A token that one had before one signed in is none afterwards, and the other way round.
+    // A form token from outside a session is refused in a session. Without a session, the form
+    // token of a session leads to a redirect and signs nobody in.
     assert_eq!(ada.post("/sign-out", &[("csrf", &own)]).await.status, 403);
     assert_eq!(
-        nobody.post("/sign-in", &[("csrf", &of_eve)]).await.status,
+        nobody
+            .post("/sign-in", &[("csrf", &eve_token)])
+            .await
+            .status,
         303
     );
     assert!(!nobody.is_signed_in().await);
@@ -142,7 +148,7 @@ async fn no_form_without_its_token(store: Store) {
         post.count("password_reset") + post.count("magic_link") + post.count("password_changed"),
         0
     );
-    // A browser without cookies holds no form.
+    // A browser without cookies has no valid form token.
     let mut bare = Visitor::new(&app);
     assert_eq!(
         bare.post(
@@ -159,7 +165,7 @@ async fn no_form_without_its_token(store: Store) {
     );
 }
 
-async fn a_form_of_another_origin(store: Store) {
+async fn a_form_of_another_origin_is_refused(store: Store) {
     let app = store.app().await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
@@ -184,16 +190,14 @@ async fn a_form_of_another_origin(store: Store) {
         .status,
         403
     );
-    // The JSON routes ask for their own proof still: the token of a page is none there.
-    let reply = ada
-        .send(
-            "DELETE",
-            "/auth/sessions",
-            &[("origin", &format!("http://{}", app.host()))],
-            "",
-        )
-        .await;
-    reply.refused(403, "csrf_failed");
+    // JSON routes need their own CSRF token. That of a page is no replacement.
+    let origin = format!("http://{}", app.host());
+    for token in [None, Some(("x-csrf-token", csrf.as_str()))] {
+        let mut headers = vec![("origin", origin.as_str())];
+        headers.extend(token);
+        let reply = ada.send("DELETE", "/auth/sessions", &headers, "").await;
+        reply.refused(403, "csrf_failed");
+    }
 }
 
 async fn texts_are_never_markup(store: Store) {
@@ -218,28 +222,28 @@ async fn texts_are_never_markup(store: Store) {
         .await;
     let id = ada.get("/security").await;
     let id = hidden(&id, "id").unwrap();
-    let named = ada
+    let renamed = ada
         .fill(
             "/security",
             "/passkeys/rename",
             &[("id", &id), ("name", "</strong><script>alert(1)")],
         )
         .await;
-    assert_eq!(named.status, 303);
-    let mut seen = Vec::new();
+    assert_eq!(renamed.status, 303);
+    let mut pages = Vec::new();
     for path in ["/security", "/sessions"] {
-        seen.push(text(&ada.get(path).await));
+        pages.push(text(&ada.get(path).await));
     }
     assert!(
-        seen[0].contains("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;")
-            && seen[0].contains("&lt;/strong&gt;&lt;script&gt;"),
+        pages[0].contains("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;")
+            && pages[0].contains("&lt;/strong&gt;&lt;script&gt;"),
         "{}",
-        seen[0]
+        pages[0]
     );
     assert!(
-        seen[1].contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
+        pages[1].contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
         "{}",
-        seen[1]
+        pages[1]
     );
     let mut nobody = Visitor::new(&app);
     for query in [
@@ -247,10 +251,10 @@ async fn texts_are_never_markup(store: Store) {
         "returnTo=/%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
         "returnTo=javascript:alert(1)",
     ] {
-        seen.push(text(&nobody.get(&format!("/sign-in?{query}")).await));
-        seen.push(text(&nobody.get(&format!("/register?{query}")).await));
+        pages.push(text(&nobody.get(&format!("/sign-in?{query}")).await));
+        pages.push(text(&nobody.get(&format!("/register?{query}")).await));
     }
-    let typed = [
+    let fields = [
         ("identifier", HOSTILE),
         ("password", HOSTILE),
         ("email", HOSTILE),
@@ -259,9 +263,9 @@ async fn texts_are_never_markup(store: Store) {
         ("returnTo", HOSTILE),
     ];
     for path in ["/sign-in", "/register", "/passkey"] {
-        seen.push(text(&nobody.fill("/sign-in", path, &typed).await));
+        pages.push(text(&nobody.fill("/sign-in", path, &fields).await));
     }
-    for page in seen {
+    for page in pages {
         assert!(
             !page.contains("<script>") && !page.contains("<img") && !page.contains("\"javascript:"),
             "{page}"

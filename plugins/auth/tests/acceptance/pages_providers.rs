@@ -1,12 +1,12 @@
-//! The pages for sign-in by providers, with npm `oidc-provider` as the issuer: there, back, linking
-//! and unlinking.
+//! The pages for sign-in by providers, linking and unlinking. The issuer is the npm package
+//! `oidc-provider`.
 
 use linchpin_auth::{Auth, SameSite};
 use serde_json::json;
 
 use crate::cases;
 use crate::factor::code_at;
-use crate::issuer::{Browser, MARK, Peer, parameter};
+use crate::issuer::{Browser, FLOW_COOKIE, Peer, parameter};
 use crate::oauth::{app, app_with};
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
@@ -14,25 +14,27 @@ use crate::visitor::{Visitor, text};
 
 cases! {
     every_store:
-        linking_and_unlinking, the_only_way_in_stays, nobody_links_for_somebody_else;
+        providers_are_linked_and_unlinked_by_pages, the_last_sign_in_method_is_not_unlinked,
+        a_link_needs_the_confirmation_of_the_user;
     one_store:
-        a_second_factor_is_asked_for, in_and_back, strict_cookies, what_goes_wrong_is_told,
-        where_no_account_is_made;
+        a_provider_sign_in_requires_the_second_factor, a_provider_sign_in_returns_to_its_target,
+        a_provider_sign_in_works_with_strict_cookies, failed_provider_sign_ins_are_reported,
+        closed_sign_up_creates_no_account;
 }
 
-/// A name that no other case has: the peer is shared.
-fn fresh(name: &str) -> String {
+/// Returns a user name at the issuer that no other case uses, because the issuer is shared.
+fn unique_login(name: &str) -> String {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("page{name}{}", NEXT.fetch_add(1, Ordering::SeqCst))
 }
 
-/// Follows the button of a page to the provider and comes back as this person; where the app sends
-/// them then.
-async fn through(visitor: &mut Visitor<'_>, start: &str, login: &str) -> Reply {
-    let away = visitor.follow(start).await;
-    assert_eq!(away.status, 303, "{}", text(&away));
-    let url = away.header("location");
+/// Follows the button of a page to the provider, signs in there as `login`, and returns the final
+/// response of the app.
+async fn sign_in_by_page(visitor: &mut Visitor<'_>, start: &str, login: &str) -> Reply {
+    let redirect = visitor.follow(start).await;
+    assert_eq!(redirect.status, 303, "{}", text(&redirect));
+    let url = redirect.header("location");
     assert!(url.starts_with(&Peer::shared().issuer), "{url}");
     let callback = Browser::new().sign_in(&url, login).await;
     let back = visitor.sent_back(&callback).await;
@@ -40,30 +42,30 @@ async fn through(visitor: &mut Visitor<'_>, start: &str, login: &str) -> Reply {
     visitor.sent_back(&back.header("location")).await
 }
 
-/// Goes to the provider through the page, signs in there, and returns; the final redirect of the
-/// app.
+/// Links the provider through its page: signs in at the provider as `login` and returns the final
+/// redirect of the app.
 async fn link(visitor: &mut Visitor<'_>, login: &str) -> Reply {
     let page = visitor.follow("/provider/link?id=peer").await;
-    let shown = text(&page);
+    let body = text(&page);
     let to = "/auth/peer/link?returnTo=%2Fauth%2Fui%2Fprovider%2Flinked";
     assert!(
-        page.status == 200 && shown.contains(&format!("href=\"{to}\">Continue to peer")),
-        "{shown}"
+        page.status == 200 && body.contains(&format!("href=\"{to}\">Continue to peer")),
+        "{body}"
     );
-    let away = visitor
+    let redirect = visitor
         .send("GET", to, &[("sec-fetch-site", "same-origin")], "")
         .await;
-    assert_eq!(away.status, 302, "{away:?}");
+    assert_eq!(redirect.status, 302, "{redirect:?}");
     let callback = Browser::new()
-        .sign_in(&away.header("location"), login)
+        .sign_in(&redirect.header("location"), login)
         .await;
     let back = visitor.sent_back(&callback).await;
     visitor.sent_back(&back.header("location")).await
 }
 
-async fn in_and_back(store: Store) {
+async fn a_provider_sign_in_returns_to_its_target(store: Store) {
     let app = app(&store).await;
-    let id = fresh("in");
+    let id = unique_login("in");
     let mut ada = Visitor::new(&app);
     for page in ["/sign-in?returnTo=/app?x=1", "/register?returnTo=/app?x=1"] {
         let page = text(&ada.get(page).await);
@@ -95,7 +97,7 @@ async fn in_and_back(store: Store) {
             text(&asked)
         );
     }
-    let done = through(&mut ada, "/provider?returnTo=/app?x=1&id=peer", &id).await;
+    let done = sign_in_by_page(&mut ada, "/provider?returnTo=/app?x=1&id=peer", &id).await;
     assert_eq!(
         (done.status, done.header("location").as_str()),
         (303, "/app?x=1"),
@@ -107,15 +109,15 @@ async fn in_and_back(store: Store) {
         page.contains(&format!("<strong>{id}@peer.test</strong>")) && page.contains("Unlink peer"),
         "{page}"
     );
-    // A signed-in user is not redirected; after a sign-out, a sign-in works again, without a return
-    // address.
+    // A signed-in user is not redirected to the provider. After a sign-out, a sign-in works again,
+    // also without a return address.
     assert_eq!(
         ada.follow("/provider?id=peer").await.header("location"),
         "/auth/ui/security"
     );
     ada.fill("/security", "/sign-out", &[]).await;
     assert_eq!(
-        through(&mut ada, "/provider?id=peer", &id)
+        sign_in_by_page(&mut ada, "/provider?id=peer", &id)
             .await
             .header("location"),
         "/auth/ui/security"
@@ -123,7 +125,7 @@ async fn in_and_back(store: Store) {
     // Foreign return targets are ignored, and so are too long ones.
     for asked in ["//evil.test".to_owned(), format!("/{}", "%26".repeat(700))] {
         let mut bob = Visitor::new(&app);
-        let done = through(
+        let done = sign_in_by_page(
             &mut bob,
             &format!("/provider?id=peer&returnTo={asked}"),
             &id,
@@ -133,15 +135,15 @@ async fn in_and_back(store: Store) {
     }
 }
 
-async fn what_goes_wrong_is_told(store: Store) {
+async fn failed_provider_sign_ins_are_reported(store: Store) {
     let app = app(&store).await;
-    let id = fresh("wrong");
+    let id = unique_login("wrong");
     Visitor::new(&app).sign_up(&format!("{id}@peer.test")).await;
     let mut ada = Visitor::new(&app);
-    // An account with that address, which is its owner's to link.
-    let gone = through(&mut ada, "/provider?id=peer&returnTo=/app", &id).await;
+    // An account with this address exists; only its owner can link the provider.
+    let failed = sign_in_by_page(&mut ada, "/provider?id=peer&returnTo=/app", &id).await;
     assert_eq!(
-        gone.header("location"),
+        failed.header("location"),
         "/auth/ui/sign-in?returnTo=%2Fapp&failed=account_exists"
     );
     let page = text(
@@ -153,8 +155,8 @@ async fn what_goes_wrong_is_told(store: Store) {
         "{page}"
     );
     // The user cancels at the provider.
-    let away = ada.follow("/provider?id=peer").await;
-    let callback = Browser::new().deny(&away.header("location")).await;
+    let redirect = ada.follow("/provider?id=peer").await;
+    let callback = Browser::new().deny(&redirect.header("location")).await;
     let back = ada.sent_back(&callback).await;
     assert_eq!(
         ada.sent_back(&back.header("location"))
@@ -163,9 +165,9 @@ async fn what_goes_wrong_is_told(store: Store) {
         "/auth/ui/sign-in?failed=access_denied"
     );
     // A code works once, in the browser that started the flow.
-    let away = ada.follow("/provider?id=peer").await;
+    let redirect = ada.follow("/provider?id=peer").await;
     let callback = Browser::new()
-        .sign_in(&away.header("location"), &fresh("new"))
+        .sign_in(&redirect.header("location"), &unique_login("new"))
         .await;
     let landing = ada.sent_back(&callback).await.header("location");
     assert_eq!(parameter(&landing, "code").map(|code| code.len()), Some(43));
@@ -176,7 +178,7 @@ async fn what_goes_wrong_is_told(store: Store) {
         "/auth/ui/sign-in?failed=expired"
     );
     assert!(!eve.is_signed_in().await);
-    // Nor in a browser in which a sibling domain has planted the flow's cookie.
+    // The code is refused too in a browser in which a sibling domain has planted the flow's cookie.
     let mark = "__Secure-oauth_flow";
     eve.cookies
         .insert(mark.to_owned(), ada.cookies[mark].clone());
@@ -199,21 +201,21 @@ async fn what_goes_wrong_is_told(store: Store) {
         ada.sent_back(&landing).await.header("location"),
         "/auth/ui/sign-in?failed=expired"
     );
-    // An unrequested callback.
+    // Unknown providers, and callbacks that nobody requested.
     assert_eq!(ada.follow("/provider?id=nobody").await.status, 404);
     assert_eq!(ada.follow("/provider").await.status, 404);
-    for made_up in [
+    for query in [
         "",
         "?code=",
         "?code=x",
         "?error=%3Cscript%3E",
         "?linked=peer",
     ] {
-        let reply = ada.follow(&format!("/provider/back{made_up}")).await;
+        let reply = ada.follow(&format!("/provider/back{query}")).await;
         let to = reply.header("location");
         assert!(
             reply.status == 303 && to.starts_with("/auth/ui/sign-in?failed="),
-            "{made_up}: {to}"
+            "{query}: {to}"
         );
         let page = text(&ada.get(to.strip_prefix("/auth/ui").unwrap()).await);
         assert!(!page.contains("<script>"), "{page}");
@@ -234,14 +236,14 @@ async fn what_goes_wrong_is_told(store: Store) {
     assert!(!refused.header("retry-after").is_empty());
 }
 
-async fn a_second_factor_is_asked_for(store: Store) {
+async fn a_provider_sign_in_requires_the_second_factor(store: Store) {
     let app = app_with(&store, |auth| {
         auth.configure(|config| config.auth.mfa.enabled = true)
     })
     .await;
-    let id = fresh("mfa");
+    let id = unique_login("mfa");
     let mut ada = Visitor::new(&app);
-    through(&mut ada, "/provider?id=peer", &id).await;
+    sign_in_by_page(&mut ada, "/provider?id=peer", &id).await;
     let page = ada.fill("/security", "/factors/app", &[]).await;
     let secret = crate::visitor::hidden(&page, "secret").unwrap();
     assert_eq!(
@@ -255,7 +257,7 @@ async fn a_second_factor_is_asked_for(store: Store) {
         200
     );
     let mut again = Visitor::new(&app);
-    let asked = through(&mut again, "/provider?id=peer&returnTo=/app", &id).await;
+    let asked = sign_in_by_page(&mut again, "/provider?id=peer&returnTo=/app", &id).await;
     assert_eq!(
         asked.header("location"),
         "/auth/ui/second?returnTo=%2Fapp",
@@ -282,10 +284,10 @@ async fn a_second_factor_is_asked_for(store: Store) {
     assert!(again.is_signed_in().await);
 }
 
-async fn linking_and_unlinking(store: Store) {
+async fn providers_are_linked_and_unlinked_by_pages(store: Store) {
     let post = Post::default();
     let app = app_with(&store, |auth| post.on(auth)).await;
-    let id = fresh("link");
+    let id = unique_login("link");
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@x.test").await;
     let page = text(&ada.get("/security").await);
@@ -343,8 +345,7 @@ async fn linking_and_unlinking(store: Store) {
     );
     assert!(text(&ada.get("/security").await).contains("Not linked"));
     post.only("provider_unlinked", 1).await;
-    // A sign-in that is not recent links nothing, and neither does an account that is to be
-    // deleted.
+    // A link needs a recent sign-in and an account that is not scheduled for deletion.
     app.advance(901).await;
     let stale = ada.follow("/provider/link?id=peer").await;
     assert_eq!(
@@ -366,10 +367,10 @@ async fn linking_and_unlinking(store: Store) {
 }
 
 /// A link prepared by another person ends at a page that asks, and only the user can continue.
-async fn nobody_links_for_somebody_else(store: Store) {
+async fn a_link_needs_the_confirmation_of_the_user(store: Store) {
     let app = app(&store).await;
     Visitor::new(&app).sign_up("ada@x.test").await;
-    for (asked, gone) in [
+    for (asked, target) in [
         ("/auth/peer/link?returnTo=/", "/auth/ui/security"),
         ("/auth/ui/../peer/link", "/auth/ui/security"),
         (
@@ -387,14 +388,14 @@ async fn nobody_links_for_somebody_else(store: Store) {
             ada.fill("/sign-in", "/sign-in", &fields)
                 .await
                 .header("location"),
-            gone,
+            target,
             "{asked}"
         );
         let page = ada.follow("/provider/link?id=peer").await;
         assert!(
             page.status == 200
                 && page.header("location").is_empty()
-                && !ada.cookies.contains_key(MARK),
+                && !ada.cookies.contains_key(FLOW_COOKIE),
             "{page:?}"
         );
     }
@@ -419,11 +420,11 @@ async fn nobody_links_for_somebody_else(store: Store) {
     assert_eq!(ada.follow("/provider/link?id=nobody").await.status, 404);
 }
 
-async fn the_only_way_in_stays(store: Store) {
+async fn the_last_sign_in_method_is_not_unlinked(store: Store) {
     let app = app(&store).await;
-    let id = fresh("only");
+    let id = unique_login("only");
     let mut ada = Visitor::new(&app);
-    through(&mut ada, "/provider?id=peer", &id).await;
+    sign_in_by_page(&mut ada, "/provider?id=peer", &id).await;
     let kept = ada
         .fill("/security", "/provider/unlink", &[("id", "peer")])
         .await;
@@ -453,7 +454,7 @@ async fn the_only_way_in_stays(store: Store) {
         "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fdelete&done=signed-out"
     );
     assert_eq!(
-        through(&mut ada, "/provider?id=peer&returnTo=/auth/ui/delete", &id)
+        sign_in_by_page(&mut ada, "/provider?id=peer&returnTo=/auth/ui/delete", &id)
             .await
             .header("location"),
         "/auth/ui/delete"
@@ -465,14 +466,15 @@ async fn the_only_way_in_stays(store: Store) {
     assert!(text(&ada.get("/security").await).contains("Your account will be deleted"));
 }
 
-/// With strict cookies, a browser from another site sends none, and continues from a page of ours.
-async fn strict_cookies(store: Store) {
+/// A browser withholds strict cookies if another site sent it here. So a page of the app redirects
+/// it.
+async fn a_provider_sign_in_works_with_strict_cookies(store: Store) {
     let app = app_with(&store, |auth| {
         auth.configure(|config| config.auth.cookies.same_site = SameSite::Strict)
     })
     .await;
     let mut ada = Visitor::new(&app);
-    // Another site begins nothing: a provider may send back at once.
+    // Another site cannot start a sign-in, because a provider may redirect back without asking.
     let asked = ada
         .sent_back("/auth/ui/provider?id=peer&returnTo=/app")
         .await;
@@ -483,10 +485,10 @@ async fn strict_cookies(store: Store) {
         "{}",
         text(&asked)
     );
-    let page = through(
+    let page = sign_in_by_page(
         &mut ada,
         "/provider?id=peer&returnTo=/app",
-        &fresh("strict"),
+        &unique_login("strict"),
     )
     .await;
     assert_eq!(
@@ -497,19 +499,19 @@ async fn strict_cookies(store: Store) {
     assert!(text(&page).contains("href=\"/app\"") && ada.is_signed_in().await);
 }
 
-async fn where_no_account_is_made(store: Store) {
+async fn closed_sign_up_creates_no_account(store: Store) {
     let closed = |auth: Auth| auth.configure(|config| config.auth.oauth.allow_sign_up = false);
     let app: Server = app_with(&store, closed).await;
     let mut ada = Visitor::new(&app);
     assert!(text(&ada.get("/sign-in").await).contains("Continue with peer"));
     assert!(!text(&ada.get("/register").await).contains("Continue with peer"));
-    let gone = through(&mut ada, "/provider?id=peer", &fresh("closed")).await;
+    let failed = sign_in_by_page(&mut ada, "/provider?id=peer", &unique_login("closed")).await;
     assert_eq!(
-        gone.header("location"),
+        failed.header("location"),
         "/auth/ui/sign-in?failed=sign_up_disabled"
     );
     app.stop().await;
-    // Without passwords, providers are all there is.
+    // Without passwords, providers are the only way to sign in.
     let app = app_with(&store, |auth| {
         auth.configure(|config| config.auth.password.enabled = false)
     })
@@ -523,7 +525,7 @@ async fn where_no_account_is_made(store: Store) {
         "{page}"
     );
     assert_eq!(ada.get("/register").await.status, 404);
-    through(&mut ada, "/provider?id=peer", &fresh("bare")).await;
+    sign_in_by_page(&mut ada, "/provider?id=peer", &unique_login("bare")).await;
     let token = ada.cookies["__Host-token"].clone();
     assert_eq!(app.me(&token).await.json()["providers"], json!(["peer"]));
 }

@@ -17,16 +17,19 @@ use crate::visitor::{UI, Visitor, form, hidden, text};
 
 cases! {
     every_store:
-        a_session_goes_on, two_windows, strangers_use_up_the_address, forms_that_stayed_open,
-        no_session_to_go_on_with;
+        pages_renew_the_session, two_windows_renew_one_session,
+        a_full_refresh_limit_of_an_address_does_not_lock_users_out,
+        forms_from_before_a_renewal_work,
+        a_refused_renewal_ends_the_session;
     one_store:
-        a_forged_form_renews_nothing, a_link_from_elsewhere, a_planted_token,
-        what_was_asked_and_said_on_the_way, leaving_without_a_renewal;
+        a_forged_form_renews_nothing, strict_cookies_are_missing_on_links_of_other_sites,
+        a_planted_refresh_token_is_ignored,
+        the_requested_page_and_notices_survive_a_renewal, sign_out_works_without_a_renewal;
 }
 
 const TOKEN: &str = "__Host-token";
-/// The redirect for a visitor without a session.
-const ASKED: &str = "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity";
+/// The page to which a visitor without a session is redirected.
+const SIGN_IN: &str = "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity";
 const REFRESH: &str = "__Secure-refresh_token";
 
 /// Sessions that are renewed every quarter of an hour, and an administrator who may read the audit.
@@ -38,8 +41,8 @@ fn with_admin(auth: Auth) -> Auth {
     auth.configure(|config| config.auth.admin_role = Some("admin".into()))
 }
 
-/// How many requests were taken for forged ones.
-async fn forged(app: &Server) -> usize {
+/// The number of audited requests that were refused as forged.
+async fn audited_forgeries(app: &Server) -> usize {
     let root = app.admin("root@example.test").await;
     let audit = app
         .get(&root.token, "/auth/admin/audit?event=auth:csrf.failed")
@@ -48,16 +51,13 @@ async fn forged(app: &Server) -> usize {
     audit.json()["items"].as_array().unwrap().len()
 }
 
-async fn a_session_goes_on(store: Store) {
+async fn pages_renew_the_session(store: Store) {
     let app = store.app_with(renewing).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
     let (first, before) = (ada.cookies[TOKEN].clone(), ada.cookies[REFRESH].clone());
     assert_eq!(ada.get("/security").await.status, 200);
-    assert_eq!(
-        ada.cookies[REFRESH], before,
-        "what is good still is not renewed"
-    );
+    assert_eq!(ada.cookies[REFRESH], before, "a valid token is not renewed");
     app.advance(960).await;
     app.me(&first).await.refused(401, "unauthorized");
     let page = ada.get("/security").await;
@@ -68,8 +68,8 @@ async fn a_session_goes_on(store: Store) {
     );
     assert!(ada.cookies[TOKEN] != first && ada.cookies[REFRESH] == before);
     assert_eq!(app.me(&ada.cookies[TOKEN]).await.status, 200);
-    // A page of the app that sends people here to sign in has them back at once. The browser drops
-    // a token that is over by itself.
+    // If a page of the app redirects here to sign in, the session is renewed and the user returns
+    // at once. The browser has dropped the expired token by itself.
     app.advance(960).await;
     ada.cookies.remove(TOKEN);
     let back = ada.get("/sign-in?returnTo=/app").await;
@@ -91,10 +91,10 @@ async fn a_session_goes_on(store: Store) {
     assert!(!ada.is_signed_in().await);
 }
 
-async fn forms_that_stayed_open(store: Store) {
+async fn forms_from_before_a_renewal_work(store: Store) {
     let app = store.app_with(renewing).await;
     let mut ada = Visitor::new(&app);
-    let of_nobody = ada.csrf("/sign-in").await;
+    let form_without_session = ada.csrf("/sign-in").await;
     ada.sign_up("ada@example.test").await;
     let open = ada.csrf("/security").await;
     app.advance(960).await;
@@ -113,7 +113,7 @@ async fn forms_that_stayed_open(store: Store) {
         "{}",
         text(&wrong)
     );
-    // Nor does it matter that the user has confirmed their identity in between.
+    // The form also works after a step-up in between.
     let proved = ada
         .fill("/confirm", "/confirm", &[("password", GOOD)])
         .await;
@@ -125,18 +125,21 @@ async fn forms_that_stayed_open(store: Store) {
         "{}",
         text(&done)
     );
-    // One that was opened before they signed in leads on, and does nothing.
-    let typed = [
-        ("csrf", of_nobody.as_str()),
+    // A form that was opened before the sign-in redirects and has no effect.
+    let fields = [
+        ("csrf", form_without_session.as_str()),
         ("identifier", "ada@example.test"),
         ("password", GOOD),
     ];
     for path in ["/sign-in", "/register"] {
-        let on = ada
-            .post(path, &[typed[0], typed[1], typed[2], ("returnTo", "/app")])
+        let reply = ada
+            .post(
+                path,
+                &[fields[0], fields[1], fields[2], ("returnTo", "/app")],
+            )
             .await;
         assert_eq!(
-            (on.status, on.header("location").as_str()),
+            (reply.status, reply.header("location").as_str()),
             (303, "/auth/ui/security?failed=overtaken")
         );
     }
@@ -151,30 +154,30 @@ async fn forms_that_stayed_open(store: Store) {
         (asked.status, asked.header("location").as_str()),
         (303, "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity")
     );
-    assert_eq!(forged(&app).await, 0);
+    assert_eq!(audited_forgeries(&app).await, 0);
 }
 
-/// Strict cookies stay at home when another site sends the browser here.
-async fn a_link_from_elsewhere(store: Store) {
+/// A browser withholds strict cookies if another site sent it here.
+async fn strict_cookies_are_missing_on_links_of_other_sites(store: Store) {
     let app = store.app_with(renewing).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
     app.advance(960).await;
-    let at_home = ada.cookies.remove(REFRESH).unwrap();
+    let refresh_token = ada.cookies.remove(REFRESH).unwrap();
     ada.cookies.remove(TOKEN);
     let path = "/sign-in?returnTo=/app%3Fa=b";
-    let on = ada.sent_back(&format!("{UI}{path}")).await;
+    let redirected = ada.sent_back(&format!("{UI}{path}")).await;
     let to = format!("{UI}{path}&again=yes");
     assert_eq!(
-        (on.status, on.header("refresh")),
+        (redirected.status, redirected.header("refresh")),
         (200, format!("0; url={to}")),
         "{}",
-        text(&on)
+        text(&redirected)
     );
     assert!(
-        text(&on).contains("href=\"/auth/ui/sign-in?returnTo=/app%3Fa=b&amp;again=yes\""),
+        text(&redirected).contains("href=\"/auth/ui/sign-in?returnTo=/app%3Fa=b&amp;again=yes\""),
         "{}",
-        text(&on)
+        text(&redirected)
     );
     // There is at most one redirect for a renewal, whatever the browser sends.
     let asked = ada.sent_back(&to).await;
@@ -185,7 +188,7 @@ async fn a_link_from_elsewhere(store: Store) {
         "{}",
         text(&asked)
     );
-    ada.cookies.insert(REFRESH.to_owned(), at_home);
+    ada.cookies.insert(REFRESH.to_owned(), refresh_token);
     let back = ada.follow(&format!("{path}&again=yes")).await;
     assert_eq!(
         (back.status, back.header("location").as_str()),
@@ -198,9 +201,9 @@ async fn a_link_from_elsewhere(store: Store) {
     assert!(asked.header("refresh").is_empty(), "{asked:?}");
 }
 
-async fn no_session_to_go_on_with(store: Store) {
+async fn a_refused_renewal_ends_the_session(store: Store) {
     let app = store.app_with(renewing).await;
-    // A token that came twice ends its session, on a page as on its route.
+    // A token that is used twice ends its session, on a page as on the refresh route.
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
     let copied = ada.cookies[REFRESH].clone();
@@ -217,18 +220,18 @@ async fn no_session_to_go_on_with(store: Store) {
     let open = ada.csrf("/security").await;
     ada.cookies.insert(REFRESH.to_owned(), copied);
     ada.cookies.remove(TOKEN);
-    assert_eq!(ada.get("/security").await.header("location"), ASKED);
+    assert_eq!(ada.get("/security").await.header("location"), SIGN_IN);
     assert!(
         !ada.cookies.contains_key(REFRESH),
-        "what can never be right again is not kept"
+        "a token that can never be valid again is cleared"
     );
     assert_eq!(
         ada.post("/sessions/end-others", &[("csrf", &open)])
             .await
             .header("location"),
-        ASKED
+        SIGN_IN
     );
-    // Nor for a suspended account, or with an invalid token.
+    // The session of a suspended account, or of an invalid token, is not renewed.
     let mut bob = Visitor::new(&app);
     bob.sign_up("bob@example.test").await;
     let (root, me) = (
@@ -244,13 +247,13 @@ async fn no_session_to_go_on_with(store: Store) {
         )
         .await;
     assert_eq!(suspended.status, 200, "{suspended:?}");
-    assert_eq!(bob.get("/security").await.header("location"), ASKED);
+    assert_eq!(bob.get("/security").await.header("location"), SIGN_IN);
     for token in ["x", "v1.a.b", &"v".repeat(5000)] {
         let mut eve = Visitor::new(&app);
         eve.cookies.insert(REFRESH.to_owned(), token.to_owned());
         assert_eq!(
             eve.get("/security").await.header("location"),
-            ASKED,
+            SIGN_IN,
             "{token}"
         );
     }
@@ -265,9 +268,9 @@ async fn no_session_to_go_on_with(store: Store) {
         ada.post("/security/password", &[("csrf", &open), ("password", "x")])
             .await
             .header("location"),
-        ASKED
+        SIGN_IN
     );
-    assert_eq!(forged(&app).await, 0);
+    assert_eq!(audited_forgeries(&app).await, 0);
 }
 
 async fn a_forged_form_renews_nothing(store: Store) {
@@ -275,7 +278,7 @@ async fn a_forged_form_renews_nothing(store: Store) {
     let (mut ada, mut eve) = (Visitor::new(&app), Visitor::new(&app));
     ada.sign_up("ada@example.test").await;
     eve.sign_up("eve@example.test").await;
-    let (own, of_eve, before) = (
+    let (own, eve_form, before) = (
         ada.csrf("/security").await,
         eve.csrf("/security").await,
         ada.cookies[REFRESH].clone(),
@@ -283,7 +286,7 @@ async fn a_forged_form_renews_nothing(store: Store) {
     app.advance(960).await;
     for (origin, csrf) in [
         ("https://evil.test", own.as_str()),
-        ("", of_eve.as_str()),
+        ("", eve_form.as_str()),
         ("", "session.a.b"),
         ("", ""),
     ] {
@@ -319,15 +322,15 @@ async fn a_forged_form_renews_nothing(store: Store) {
     );
     assert_eq!(ada.cookies[REFRESH], before);
     assert_eq!(
-        forged(&app).await,
+        audited_forgeries(&app).await,
         1,
-        "the same is written down once in a while"
+        "equal refusals are audited once in a window"
     );
     assert!(ada.is_signed_in().await);
 }
 
-/// A sibling domain can set cookies, but none that are for this host alone.
-async fn a_planted_token(store: Store) {
+/// A sibling domain can set cookies, but not `__Host-` cookies of this host.
+async fn a_planted_refresh_token_is_ignored(store: Store) {
     let app = store.app_with(renewing).await;
     let (mut ada, mut eve) = (Visitor::new(&app), Visitor::new(&app));
     eve.sign_up("eve@example.test").await;
@@ -367,7 +370,7 @@ async fn a_planted_token(store: Store) {
 }
 
 /// Signing out succeeds even if the session can no longer be renewed.
-async fn leaving_without_a_renewal(store: Store) {
+async fn sign_out_works_without_a_renewal(store: Store) {
     let post = Post::default();
     let verified = |auth: Auth| {
         renewing(post.on(auth)).configure(|config| {
@@ -395,7 +398,7 @@ async fn leaving_without_a_renewal(store: Store) {
         ada.post("/sessions/end-others", &[("csrf", &open)])
             .await
             .header("location"),
-        ASKED
+        SIGN_IN
     );
     let out = ada.post("/sign-out", &[("csrf", &open)]).await;
     assert_eq!(out.status, 303);
@@ -409,7 +412,7 @@ async fn leaving_without_a_renewal(store: Store) {
         .refused(401, "refresh_invalid");
 }
 
-async fn two_windows(store: Store) {
+async fn two_windows_renew_one_session(store: Store) {
     let app = store.app_with(renewing).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
@@ -424,8 +427,8 @@ async fn two_windows(store: Store) {
 
 /// A user who shares an address with an attacker who tries tokens can still sign in and read public
 /// pages.
-async fn strangers_use_up_the_address(store: Store) {
-    let few = |auth: Auth| {
+async fn a_full_refresh_limit_of_an_address_does_not_lock_users_out(store: Store) {
+    let limited = |auth: Auth| {
         renewing(auth).configure(|config| {
             config.auth.rate_limit.buckets.insert(
                 "refreshIp".to_owned(),
@@ -436,7 +439,7 @@ async fn strangers_use_up_the_address(store: Store) {
             );
         })
     };
-    let app = store.app_with(few).await;
+    let app = store.app_with(limited).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
     let open = ada.csrf("/security").await;
@@ -445,13 +448,13 @@ async fn strangers_use_up_the_address(store: Store) {
         .await
         .refused(401, "refresh_invalid");
     let before = ada.cookies.clone();
-    let asked = ada.get("/sign-in").await;
+    let sign_in_page = ada.get("/sign-in").await;
     assert!(
-        asked.status == 200 && hidden(&asked, "csrf").is_some(),
+        sign_in_page.status == 200 && hidden(&sign_in_page, "csrf").is_some(),
         "{}",
-        text(&asked)
+        text(&sign_in_page)
     );
-    assert_eq!(ada.get("/security").await.header("location"), ASKED);
+    assert_eq!(ada.get("/security").await.header("location"), SIGN_IN);
     // The form was not executed, and the page says so.
     let form = ada.post("/sessions/end-others", &[("csrf", &open)]).await;
     assert!(
@@ -461,22 +464,22 @@ async fn strangers_use_up_the_address(store: Store) {
     );
     assert_eq!(
         ada.cookies[REFRESH], before[REFRESH],
-        "what may be right later is kept"
+        "a token that may be valid later is kept"
     );
     app.advance(61).await;
     assert!(ada.is_signed_in().await);
 }
 
-/// A store that answers nothing more about sessions once one of them was written.
+/// A store that refuses all statements on sessions after the first write to one.
 #[derive(Clone, Default)]
-struct Faltering(Arc<AtomicUsize>);
+struct FailingStore(Arc<AtomicUsize>);
 
-impl Faltering {
+impl FailingStore {
     const ARMED: usize = 1;
-    const FALLEN: usize = 2;
+    const FAILED: usize = 2;
 }
 
-impl Watch for Faltering {
+impl Watch for FailingStore {
     fn run<'a>(
         &'a self,
         store: &'a dyn linchpin::store::Store,
@@ -485,13 +488,15 @@ impl Watch for Faltering {
         rows: Rows,
     ) -> Answer<'a> {
         if to.entity.name == "Session" {
-            if self.0.load(Ordering::SeqCst) == Self::FALLEN {
-                return Answer::Ready(Err(Error::unavailable("told to")));
+            if self.0.load(Ordering::SeqCst) == Self::FAILED {
+                return Answer::Ready(Err(Error::unavailable(
+                    "the test makes this statement fail",
+                )));
             }
             if !matches!(to.plan, Plan::Select { .. }) {
                 let _ = self.0.compare_exchange(
                     Self::ARMED,
-                    Self::FALLEN,
+                    Self::FAILED,
                     Ordering::SeqCst,
                     Ordering::SeqCst,
                 );
@@ -504,11 +509,11 @@ impl Watch for Faltering {
 /// The browser keeps the renewed token even if the page fails: its earlier token would be taken for
 /// a stolen one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_fails_behind_a_renewal() {
-    let faltering = Faltering::default();
+async fn a_renewed_token_is_kept_if_the_page_fails() {
+    let failing_store = FailingStore::default();
     let app = Store::memory()
         .on(
-            Around::new(Arc::new(Memory::new()), faltering.clone()),
+            Around::new(Arc::new(Memory::new()), failing_store.clone()),
             renewing,
         )
         .await;
@@ -516,24 +521,24 @@ async fn a_page_that_fails_behind_a_renewal() {
     ada.sign_up("ada@example.test").await;
     let (open, before) = (ada.csrf("/security").await, ada.cookies[REFRESH].clone());
     app.advance(960).await;
-    faltering.0.store(Faltering::ARMED, Ordering::SeqCst);
+    failing_store.0.store(FailingStore::ARMED, Ordering::SeqCst);
     let failed = ada
         .may_fail("/sessions/end-others", &[("csrf", &open)])
         .await;
     assert_eq!(
-        (failed.status, faltering.0.load(Ordering::SeqCst)),
-        (503, Faltering::FALLEN),
+        (failed.status, failing_store.0.load(Ordering::SeqCst)),
+        (503, FailingStore::FAILED),
         "{}",
         text(&failed)
     );
     assert_ne!(ada.cookies[REFRESH], before);
-    faltering.0.store(0, Ordering::SeqCst);
+    failing_store.0.store(0, Ordering::SeqCst);
     // After the time in which the previous token is still accepted.
     app.advance(960).await;
     assert!(ada.is_signed_in().await);
 }
 
-async fn what_was_asked_and_said_on_the_way(store: Store) {
+async fn the_requested_page_and_notices_survive_a_renewal(store: Store) {
     let app = store.app_with(renewing).await;
     let mut ada = Visitor::new(&app);
     // After the sign-in the user returns to the requested page, with its query.
@@ -559,14 +564,14 @@ async fn what_was_asked_and_said_on_the_way(store: Store) {
             .header("location");
         assert_eq!(on, format!("/auth/ui/security?{word}={value}"));
     }
-    let told = text(&ada.get("/security?failed=access_denied").await);
+    let page = text(&ada.get("/security?failed=access_denied").await);
     assert!(
-        told.contains("role=\"alert\">You did not give permission at the provider"),
-        "{told}"
+        page.contains("role=\"alert\">You did not give permission at the provider"),
+        "{page}"
     );
-    // A link from another site to the page that makes accounts finds the session as well, once.
+    // A link from another site to the sign-up page renews the session too, with one redirect.
     app.advance(960).await;
-    let at_home = ada.cookies.remove(REFRESH).unwrap();
+    let refresh_token = ada.cookies.remove(REFRESH).unwrap();
     ada.cookies.remove(TOKEN);
     let on = ada.sent_back(&format!("{UI}/register?returnTo=/app")).await;
     let to = "/register?returnTo=/app&again=yes";
@@ -576,16 +581,16 @@ async fn what_was_asked_and_said_on_the_way(store: Store) {
         "{}",
         text(&on)
     );
-    ada.cookies.insert(REFRESH.to_owned(), at_home);
+    ada.cookies.insert(REFRESH.to_owned(), refresh_token);
     assert_eq!(ada.follow(to).await.header("location"), "/app");
 }
 
-/// Without cookies for the path of the pages, there are no pages unless the app requests them; then
-/// start-up says why not.
+/// If the path of the cookies does not contain the pages, the pages are off. If the app requests
+/// them nevertheless, start-up fails and names the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_that_cookies_do_not_reach() {
+async fn pages_outside_of_the_cookie_path_are_off() {
     let store = Store::memory();
-    for (path, reached) in [
+    for (path, has_pages) in [
         ("/", true),
         ("/auth", true),
         ("/auth/", true),
@@ -593,7 +598,7 @@ async fn pages_that_cookies_do_not_reach() {
         ("/auth/u", false),
         ("/app", false),
     ] {
-        let at = |enabled: Option<bool>| {
+        let with_pages = |enabled: Option<bool>| {
             move |auth: Auth| {
                 auth.configure(move |config| {
                     config.auth.cookies.path = path.to_owned();
@@ -601,25 +606,27 @@ async fn pages_that_cookies_do_not_reach() {
                 })
             }
         };
-        let app = store.app_with(at(None)).await;
+        let app = store.app_with(with_pages(None)).await;
         assert_eq!(
             app.any("GET", &format!("{UI}/sign-in"), &[], "")
                 .await
                 .status,
-            if reached { 200 } else { 404 },
+            if has_pages { 200 } else { 404 },
             "{path}"
         );
         app.stop().await;
-        match store.try_app(at(Some(true))).await {
+        match store.try_app(with_pages(Some(true))).await {
             Ok(app) => {
-                assert!(reached, "{path}");
+                assert!(has_pages, "{path}");
                 app.stop().await;
             }
             Err(error) => {
-                let told = format!("{error:?}");
+                let message = format!("{error:?}");
                 assert!(
-                    !reached && told.contains("auth.cookies.path") && told.contains("/auth/ui"),
-                    "{path}: {told}"
+                    !has_pages
+                        && message.contains("auth.cookies.path")
+                        && message.contains("/auth/ui"),
+                    "{path}: {message}"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! Passkeys in Chromium: options and answers of a real browser.
+//! Passkeys in Chromium: options and responses of a real browser.
 
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
@@ -8,11 +8,14 @@ use crate::chromium::Browser;
 use crate::server::{GOOD, Server, SignedIn, Store};
 
 cases! {
-    every_store: a_copied_authenticator;
-    one_store: a_passkey_is_registered_and_renamed, a_passkey_is_a_second_factor, required_user_verification_is_checked, a_passkey_signs_in_without_an_identifier, a_removed_passkey_signs_nobody_in;
+    every_store: a_copied_authenticator_is_refused;
+    one_store:
+        a_passkey_is_registered_and_renamed, a_passkey_is_a_second_factor,
+        required_user_verification_is_checked, a_passkey_signs_in_without_an_identifier,
+        a_removed_passkey_does_not_sign_in;
 }
 
-/// An app that a browser calls by `localhost`, which it takes for a secure site.
+/// An app at `localhost`, which browsers treat as a secure origin.
 struct Site {
     app: Server,
     browser: Browser,
@@ -34,7 +37,7 @@ impl Site {
             })
             .await;
         let mut browser = Browser::start().await;
-        // Any page of the site has its origin.
+        // Any page of the app has the right origin.
         browser.open(&format!("{origin}/health/live")).await;
         Self {
             app,
@@ -64,9 +67,9 @@ impl Site {
             )
             .await;
         assert_eq!(status, 200, "{options}");
-        let made = self.browser.create(&options["options"]).await;
-        assert!(made["error"].is_null(), "{made}");
-        let body = json!({ "registrationToken": options["registrationToken"], "attestationResponse": made, "name": name });
+        let attestation = self.browser.create(&options["options"]).await;
+        assert!(attestation["error"].is_null(), "{attestation}");
+        let body = json!({ "registrationToken": options["registrationToken"], "attestationResponse": attestation, "name": name });
         let (status, body) = self
             .post("/auth/mfa/webauthn/register", body, Some(&who.token))
             .await;
@@ -79,11 +82,11 @@ impl Site {
             .post("/auth/passkey/login-options", json!({}), None)
             .await;
         assert_eq!(status, 200, "{options}");
-        let used = self.browser.get(&options["options"]).await;
-        assert!(used["error"].is_null(), "{used}");
+        let assertion = self.browser.get(&options["options"]).await;
+        assert!(assertion["error"].is_null(), "{assertion}");
         self.post(
             "/auth/passkey/login",
-            json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": used }),
+            json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": assertion }),
             None,
         )
         .await
@@ -135,7 +138,7 @@ async fn a_passkey_is_registered_and_renamed(store: Store) {
         json!("2026-03-04T05:07:07.008Z"),
         "{listed}"
     );
-    // The browser knows that it has one already.
+    // The browser reports that it already has a passkey of this account.
     let (_, options) = site
         .post(
             "/auth/mfa/webauthn/register-options",
@@ -143,29 +146,28 @@ async fn a_passkey_is_registered_and_renamed(store: Store) {
             Some(&ada.token),
         )
         .await;
-    let made = site.browser.create(&options["options"]).await;
+    let attestation = site.browser.create(&options["options"]).await;
     assert!(
-        made["error"]
+        attestation["error"]
             .as_str()
             .unwrap_or_default()
             .starts_with("InvalidStateError"),
-        "{made}"
+        "{attestation}"
     );
-    // A page of another origin gets no answer from the browser itself, though it is the same
-    // machine. One that is made all the same is for us to refuse: see the ceremonies without a
-    // browser.
+    // The browser refuses a page of another origin on the same machine. The module `ceremonies`
+    // tests that the app refuses responses of other origins, too.
     let other = site.origin.replace("localhost", "a.localhost");
     site.browser.open(&format!("{other}/health/live")).await;
     let (_, options) = site
         .post("/auth/passkey/login-options", json!({}), None)
         .await;
-    let used = site.browser.get(&options["options"]).await;
+    let assertion = site.browser.get(&options["options"]).await;
     assert!(
-        used["error"]
+        assertion["error"]
             .as_str()
             .unwrap_or_default()
             .starts_with("SecurityError"),
-        "{used}"
+        "{assertion}"
     );
     site.close().await;
 }
@@ -180,9 +182,9 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     site.register(&ada, "Laptop").await;
     let challenge = site.app.try_login("ada@example.test").await.json();
     assert_eq!(challenge["mfaMethods"], json!(["webauthn"]), "{challenge}");
-    let used = site.browser.get(&challenge["webauthnOptions"]).await;
-    assert!(used["error"].is_null(), "{used}");
-    let body = json!({ "mfaToken": challenge["mfaToken"], "webauthnResponse": used });
+    let assertion = site.browser.get(&challenge["webauthnOptions"]).await;
+    assert!(assertion["error"].is_null(), "{assertion}");
+    let body = json!({ "mfaToken": challenge["mfaToken"], "webauthnResponse": assertion });
     let (status, body) = site.post("/auth/mfa/verify", body, None).await;
     assert_eq!((status, &body["userId"]), (200, &json!(ada.id)), "{body}");
     assert_eq!(
@@ -195,7 +197,7 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     site.close().await;
 }
 
-/// The flag of the authenticator counts, whatever the browser was asked.
+/// The flag of the authenticator decides, even if the browser got other options.
 async fn required_user_verification_is_checked(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     site.browser.plug_in(false).await;
@@ -207,14 +209,13 @@ async fn required_user_verification_is_checked(store: Store) {
             Some(&ada.token),
         )
         .await;
-    // A page that weakens the requested user verification.
+    // The page weakens the requested user verification.
     options["options"]["authenticatorSelection"]["userVerification"] = json!("discouraged");
     options["options"]["authenticatorSelection"]["residentKey"] = json!("discouraged");
     options["options"]["authenticatorSelection"]["requireResidentKey"] = json!(false);
-    let made = site.browser.create(&options["options"]).await;
-    assert!(made["error"].is_null(), "{made}");
-    let body =
-        json!({ "registrationToken": options["registrationToken"], "attestationResponse": made });
+    let attestation = site.browser.create(&options["options"]).await;
+    assert!(attestation["error"].is_null(), "{attestation}");
+    let body = json!({ "registrationToken": options["registrationToken"], "attestationResponse": attestation });
     let (status, body) = site
         .post("/auth/mfa/webauthn/register", body, Some(&ada.token))
         .await;
@@ -253,8 +254,8 @@ async fn a_passkey_signs_in_without_an_identifier(store: Store) {
     let (_, options) = site
         .post("/auth/passkey/login-options", json!({}), None)
         .await;
-    let used = site.browser.get(&options["options"]).await;
-    let body = json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": used });
+    let assertion = site.browser.get(&options["options"]).await;
+    let body = json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": assertion });
     assert_eq!(
         site.post("/auth/passkey/login", body.clone(), None).await.0,
         200
@@ -265,7 +266,7 @@ async fn a_passkey_signs_in_without_an_identifier(store: Store) {
 }
 
 /// A removed passkey no longer signs in; the browser still has it.
-async fn a_removed_passkey_signs_nobody_in(store: Store) {
+async fn a_removed_passkey_does_not_sign_in(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     site.browser.plug_in(true).await;
     let ada = site.app.register("ada@example.test").await;
@@ -297,8 +298,8 @@ async fn a_removed_passkey_signs_nobody_in(store: Store) {
     site.close().await;
 }
 
-/// An authenticator that counts, and a copy of it.
-async fn a_copied_authenticator(store: Store) {
+/// A copy of an authenticator with a signature counter.
+async fn a_copied_authenticator_is_refused(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     let authenticator = site.browser.plug_in(true).await;
     let ada = site.app.register("ada@example.test").await;

@@ -12,15 +12,15 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases!(
     a_passkey_is_a_second_factor,
-    what_was_asked_is_answered_once,
-    asking_again_sends_nothing,
+    a_passkey_challenge_is_answered_once,
+    a_repeated_passkey_request_sends_no_code,
     a_passkey_without_user_verification_is_one_factor,
-    a_lone_passkey_proves_its_account,
-    step_up_by_passkey,
-    a_removed_passkey_signs_nobody_in,
-    with_the_last_one_the_factor_goes,
-    all_factors_at_once,
-    of_two_who_take_the_last_two_one_is_told,
+    a_single_passkey_proves_its_account,
+    a_passkey_steps_up,
+    a_removed_passkey_does_not_sign_in,
+    removing_the_last_passkey_removes_the_factor,
+    removing_all_factors_removes_passkeys_but_not_the_last_way_in,
+    two_concurrent_removals_mail_one_notice,
 );
 
 const CREDENTIALS: &str = "/auth/mfa/webauthn/credentials";
@@ -59,7 +59,7 @@ async fn a_passkey_is_a_second_factor(store: Store) {
         (&methods["methods"], &methods["recoveryCodesLeft"]),
         (&json!(["webauthn"]), &json!(10))
     );
-    // A second one voids nothing.
+    // A second passkey creates no new recovery codes and sends no second mail about the factor.
     app.register_passkey(&ada.token, &mut Authenticator::ed25519())
         .await;
     post.only("passkey_added", 2).await;
@@ -88,7 +88,7 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     assert_eq!(options["userVerification"], "preferred");
     // The account is known: the browser need not send the user handle.
     let response =
-        authenticator.assert_otherwise(options, |d| (d.user_handle, d.flags) = (None, PRESENT));
+        authenticator.assert_changed(options, |d| (d.user_handle, d.flags) = (None, PRESENT));
     let token = challenge["mfaToken"].as_str().unwrap();
     let done = answer(&app, token, &response).await;
     assert_eq!(
@@ -106,7 +106,7 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     answer(&app, token, &response)
         .await
         .refused(401, "invalid_challenge");
-    // One that verifies its user needs no second factor.
+    // A sign-in with a passkey that verifies its user needs no second factor.
     let (options, token) = app.login_options().await;
     let done = app
         .passkey_login(&token, &authenticator.assert(&options))
@@ -117,18 +117,18 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     );
 }
 
-/// A repeated request for a passkey sends no code, so it does not count against the limit of codes,
-/// or the other way round.
-async fn asking_again_sends_nothing(store: Store) {
+/// A repeated request for a passkey sends no code, so requests for passkeys and for codes are
+/// limited separately.
+async fn a_repeated_passkey_request_sends_no_code(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
     app.register_passkey(&ada.token, &mut authenticator).await;
-    let begun = app
+    let setup = app
         .send(&ada, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await;
-    let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
+    let body = json!({ "setupToken": setup.text("setupToken"), "code": post.code(1).await });
     assert_eq!(
         app.send(&ada, "POST", "/auth/mfa/email-otp/verify-setup", body)
             .await
@@ -164,24 +164,25 @@ async fn asking_again_sends_nothing(store: Store) {
     assert_eq!(done.status, 200, "{done:?}");
 }
 
-async fn what_was_asked_is_answered_once(store: Store) {
+async fn a_passkey_challenge_is_answered_once(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let (ada, eve) = (
         app.register("ada@example.test").await,
         app.register("eve@example.test").await,
     );
-    let (mut of_ada, mut of_eve) = (Authenticator::p256(), Authenticator::p256());
-    app.register_passkey(&ada.token, &mut of_ada).await;
-    app.register_passkey(&eve.token, &mut of_eve).await;
+    let (mut ada_key, mut eve_key) = (Authenticator::p256(), Authenticator::p256());
+    app.register_passkey(&ada.token, &mut ada_key).await;
+    app.register_passkey(&eve.token, &mut eve_key).await;
     let challenge = app.try_login("ada@example.test").await.json();
     let token = challenge["mfaToken"].as_str().unwrap().to_owned();
     let options = challenge["webauthnOptions"].clone();
-    // Another user's passkey is refused; then the right one works with the same challenge.
-    answer(&app, &token, &of_eve.assert(&options))
+    // Another user's passkey is refused. It uses up the options, so the right passkey is refused
+    // too.
+    answer(&app, &token, &eve_key.assert(&options))
         .await
         .refused(401, "invalid_code");
-    answer(&app, &token, &of_ada.assert(&options))
+    answer(&app, &token, &ada_key.assert(&options))
         .await
         .refused(401, "invalid_code");
     let resend = async || {
@@ -197,29 +198,29 @@ async fn what_was_asked_is_answered_once(store: Store) {
     let first = resend().await;
     assert_ne!(first["challenge"], options["challenge"]);
     let second = resend().await;
-    answer(&app, &token, &of_ada.assert(&first))
+    answer(&app, &token, &ada_key.assert(&first))
         .await
         .refused(401, "invalid_code");
-    answer(&app, &token, &of_ada.assert(&second))
+    answer(&app, &token, &ada_key.assert(&second))
         .await
         .refused(401, "invalid_code");
     let third = resend().await;
     assert_eq!(
-        answer(&app, &token, &of_ada.assert(&third)).await.status,
+        answer(&app, &token, &ada_key.assert(&third)).await.status,
         200
     );
     // A challenge for one purpose does not answer another.
     let challenge = app.try_login("ada@example.test").await.json();
     let token = challenge["mfaToken"].as_str().unwrap();
-    let response = of_ada.assert(&challenge["webauthnOptions"]);
+    let response = ada_key.assert(&challenge["webauthnOptions"]);
     app.passkey_login(token, &response)
         .await
         .refused(401, "invalid_challenge");
     let (options, passkey) = app.login_options().await;
-    answer(&app, &passkey, &of_ada.assert(&options))
+    answer(&app, &passkey, &ada_key.assert(&options))
         .await
         .refused(401, "invalid_challenge");
-    for odd in [
+    for malformed in [
         json!(null),
         json!({}),
         json!([]),
@@ -227,12 +228,12 @@ async fn what_was_asked_is_answered_once(store: Store) {
         json!({ "id": 1 }),
     ] {
         let token = app.challenged("ada@example.test").await;
-        let reply = answer(&app, &token, &odd).await;
-        assert!(matches!(reply.status, 400 | 401), "{odd}: {reply:?}");
+        let reply = answer(&app, &token, &malformed).await;
+        assert!(matches!(reply.status, 400 | 401), "{malformed}: {reply:?}");
     }
 }
 
-/// Without user verification a passkey is one factor, and none to itself.
+/// Without user verification a passkey is one factor, and cannot also be the second factor.
 async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
     let post = Post::default();
     let preferred = |auth: Auth| {
@@ -248,17 +249,17 @@ async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
         let (options, token) = app.login_options().await;
         app.passkey_login(&token, &touch.assert(&options)).await
     };
-    // It is the only second factor: there is nothing else to ask for.
+    // The passkey is the only factor, so no other one is required.
     let alone = sign_in(&mut touch).await;
     assert!(!alone.text("token").is_empty(), "{alone:?}");
     app.get(&alone.text("token"), "/__test/protected/mfa")
         .await
         .refused(403, "mfa_required");
-    // Using it again proves nothing more.
-    let held = alone.signed_in();
+    // A second use of the same passkey is not a step-up.
+    let session = alone.signed_in();
     let asked = app
         .send(
-            &held,
+            &session,
             "POST",
             "/auth/reauth/challenge",
             json!({ "method": "webauthn" }),
@@ -267,7 +268,7 @@ async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
         .json();
     let response = touch.assert(&asked["webauthnOptions"]);
     let body = json!({ "method": "webauthn", "reauthToken": asked["reauthToken"], "webauthnResponse": response });
-    app.send(&held, "POST", "/auth/step-up", body)
+    app.send(&session, "POST", "/auth/step-up", body)
         .await
         .refused(403, "factor_not_allowed");
     let (secret, _) = enrol(&app, &ada).await;
@@ -295,7 +296,7 @@ async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
             .status,
         200
     );
-    // Another passkey is a second factor; the same one is not, even by its own options.
+    // Another passkey is a second factor. The same one is not, even if it signs the challenge.
     let other_id = app.register_passkey(&ada.token, &mut other).await;
     let challenge = sign_in(&mut touch).await.json();
     assert_eq!(
@@ -331,7 +332,7 @@ async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
 
 /// An account with one passkey without user verification, and no mail, changes its factors after a
 /// sign-in with it.
-async fn a_lone_passkey_proves_its_account(store: Store) {
+async fn a_single_passkey_proves_its_account(store: Store) {
     let by_name = |auth: Auth| {
         with_passkeys(auth).configure(|config| {
             config.auth.primary_field = linchpin_auth::PrimaryField::Username;
@@ -368,13 +369,13 @@ async fn a_lone_passkey_proves_its_account(store: Store) {
             .await
             .signed_in()
     };
-    // A thief of the passkey has no recovery code: while one is left, the owner proves with it.
-    let mut held = sign_in(&mut touch).await;
-    app.send(&held, "DELETE", "/auth/me", json!({}))
+    // While a recovery code is unused, the proof needs one: a thief of the passkey has none.
+    let mut session = sign_in(&mut touch).await;
+    app.send(&session, "DELETE", "/auth/me", json!({}))
         .await
         .refused(403, "step_up_required");
     app.with(
-        &held.token,
+        &session.token,
         "POST",
         "/auth/mfa/webauthn/register-options",
         None,
@@ -384,17 +385,17 @@ async fn a_lone_passkey_proves_its_account(store: Store) {
     for code in &codes {
         let proved = app
             .send(
-                &held,
+                &session,
                 "POST",
                 "/auth/step-up",
                 json!({ "method": "recovery", "code": code }),
             )
             .await;
         assert_eq!(proved.status, 200, "{proved:?}");
-        held = proved.signed_in();
+        session = proved.signed_in();
     }
     let ada = sign_in(&mut touch).await;
-    // It is one factor, and no step-up.
+    // The sign-in is one factor and not a step-up.
     app.get(&ada.token, "/__test/protected/mfa")
         .await
         .refused(403, "mfa_required");
@@ -406,14 +407,14 @@ async fn a_lone_passkey_proves_its_account(store: Store) {
         .await;
     let path = format!("{CREDENTIALS}/{second}");
     assert_eq!(app.send(&ada, "DELETE", &path, json!({})).await.status, 200);
-    // Not for longer than any sign-in.
+    // The sign-in is a sufficient proof for five minutes.
     app.advance(301).await;
     app.send(&ada, "DELETE", &format!("{CREDENTIALS}/{only}"), json!({}))
         .await
         .refused(403, "step_up_required");
     let ada = sign_in(&mut touch).await;
     let (secret, _) = enrol(&app, &ada).await;
-    // From then on there is something to prove it with.
+    // With an authenticator app, the account needs a proof of it.
     app.send(&ada, "DELETE", "/auth/me", json!({}))
         .await
         .refused(403, "step_up_required");
@@ -429,7 +430,7 @@ async fn a_lone_passkey_proves_its_account(store: Store) {
         .status,
         202
     );
-    // An account with a password needs both to sign in.
+    // If the account has a password, the sign-in with one passkey is not a sufficient proof.
     let mut new = linchpin_auth::NewUser::new("bob-b");
     new.password = Some(linchpin_auth::SecretText::new(GOOD));
     let bob = service.create_user(new).await.unwrap();
@@ -448,7 +449,7 @@ async fn a_lone_passkey_proves_its_account(store: Store) {
     .refused(403, "step_up_required");
 }
 
-async fn step_up_by_passkey(store: Store) {
+async fn a_passkey_steps_up(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = app.register("ada@example.test").await;
@@ -496,14 +497,14 @@ async fn step_up_by_passkey(store: Store) {
         .send(&ada, "POST", "/auth/step-up", step_up(response.clone()))
         .await;
     assert_eq!(done.status, 200, "{done:?}");
-    let fresh = done.signed_in();
+    let stepped_up = done.signed_in();
     assert_eq!(
-        app.get(&fresh.token, "/__test/protected/step-up")
+        app.get(&stepped_up.token, "/__test/protected/step-up")
             .await
             .status,
         200
     );
-    app.send(&fresh, "POST", "/auth/step-up", step_up(response))
+    app.send(&stepped_up, "POST", "/auth/step-up", step_up(response))
         .await
         .refused(401, "invalid_challenge");
 }
@@ -528,14 +529,14 @@ async fn without_password(app: &Server, post: &Post, email: &str) -> SignedIn {
     reply.signed_in()
 }
 
-async fn a_removed_passkey_signs_nobody_in(store: Store) {
+async fn a_removed_passkey_does_not_sign_in(store: Store) {
     let post = Post::default();
     let links = |auth: Auth| {
         post.on(with_passkeys(auth))
             .configure(|config| config.auth.magic_link.enabled = true)
     };
     let app = store.app_with(links).await;
-    // The sole way to sign in stays.
+    // The last way to sign in cannot be removed.
     let eve = without_password(&app, &post, "eve@example.test").await;
     let mut only = Authenticator::p256();
     let id = app.register_passkey(&eve.token, &mut only).await;
@@ -546,7 +547,7 @@ async fn a_removed_passkey_signs_nobody_in(store: Store) {
     app.send(&eve, "DELETE", "/auth/mfa/webauthn", json!({}))
         .await
         .refused(409, "last_credential");
-    // With another one it may go; then that one stays.
+    // If there is another passkey, the first one can be removed; then the other one cannot.
     let second = app
         .register_passkey(&eve.token, &mut Authenticator::p256())
         .await;
@@ -566,7 +567,7 @@ async fn a_removed_passkey_signs_nobody_in(store: Store) {
     app.passkey_login(&token, &only.assert(&options))
         .await
         .refused(401, "webauthn_failed");
-    // With a password: by proof, or after a step-up, or after a sign-in a moment ago.
+    // An account with a password needs a proof, a step-up, or a recent sign-in.
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
     let id = app.register_passkey(&ada.token, &mut authenticator).await;
@@ -625,7 +626,7 @@ async fn a_removed_passkey_signs_nobody_in(store: Store) {
     );
 }
 
-async fn with_the_last_one_the_factor_goes(store: Store) {
+async fn removing_the_last_passkey_removes_the_factor(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = app.register("ada@example.test").await;
@@ -694,7 +695,7 @@ async fn with_the_last_one_the_factor_goes(store: Store) {
         .refused(403, "mfa_required");
 }
 
-async fn all_factors_at_once(store: Store) {
+async fn removing_all_factors_removes_passkeys_but_not_the_last_way_in(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = app.register("ada@example.test").await;
@@ -718,7 +719,7 @@ async fn all_factors_at_once(store: Store) {
             .text("token")
             .is_empty()
     );
-    // The last way to sign in stays.
+    // The last way to sign in cannot be removed.
     let eve = without_password(&app, &post, "eve@example.test").await;
     app.register_passkey(&eve.token, &mut Authenticator::p256())
         .await;
@@ -732,7 +733,7 @@ async fn all_factors_at_once(store: Store) {
     );
 }
 
-async fn of_two_who_take_the_last_two_one_is_told(store: Store) {
+async fn two_concurrent_removals_mail_one_notice(store: Store) {
     let post = Post::default();
     let links = |auth: Auth| {
         post.on(with_passkeys(auth))

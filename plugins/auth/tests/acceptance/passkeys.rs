@@ -1,4 +1,4 @@
-//! Passkeys without a browser: an authenticator that breaks every rule.
+//! Passkeys without a browser: a software authenticator sends valid and invalid responses.
 
 mod ceremonies;
 
@@ -6,7 +6,8 @@ use linchpin_auth::{Auth, UserVerification};
 use serde_json::{Value as Json, json};
 
 use self::ceremonies::{
-    a_registration_keeps_every_rule, an_assertion_keeps_every_rule, every_algorithm,
+    assertions_that_break_a_rule_are_refused, every_algorithm_signs_in,
+    registrations_that_break_a_rule_are_refused,
 };
 use crate::authenticator::{Authenticator, PRESENT, SITE};
 use crate::cases;
@@ -15,12 +16,16 @@ use crate::server::{Reply, Server, SignedIn, Store};
 
 cases! {
     every_store:
-        tokens_are_for_one_purpose, a_counter_gives_copies_away, no_more_than_there_may_be,
-        only_ones_own, recent_and_verified, states_of_accounts, hooks_and_limits,
-        of_twenty_at_once_one_signs_in, any_json_is_answered;
+        tokens_are_for_one_purpose, a_counter_that_goes_back_reveals_a_copy,
+        the_number_of_passkeys_is_limited,
+        users_manage_only_their_own_passkeys, registration_needs_a_recent_and_verified_session,
+        suspended_accounts_cannot_sign_in_with_a_passkey,
+        passkey_sign_ins_run_hooks_and_are_limited,
+        one_of_twenty_concurrent_assertions_signs_in, arbitrary_json_is_refused;
     one_store:
-        a_registration_keeps_every_rule, an_assertion_keeps_every_rule, every_algorithm,
-        what_is_asked_for;
+        registrations_that_break_a_rule_are_refused, assertions_that_break_a_rule_are_refused,
+        every_algorithm_signs_in,
+        registration_options_are_as_configured;
 }
 
 pub fn with_passkeys(auth: Auth) -> Auth {
@@ -36,9 +41,9 @@ const REGISTER: &str = "/auth/mfa/webauthn/register";
 const CREDENTIALS: &str = "/auth/mfa/webauthn/credentials";
 
 impl Server {
-    /// Options, and the token to answer them with.
+    /// Returns registration options and their token.
     pub async fn register_options(&self, token: &str) -> (Json, String) {
-        // The newest one counts, so the test clock is advanced a little.
+        // Only the newest options are valid, so the test clock is advanced by 1 ms.
         self.post("/__test/clock", json!({ "advanceSeconds": 0.001 }))
             .await;
         let reply = self.with(token, "POST", OPTIONS, None).await;
@@ -117,7 +122,7 @@ async fn tokens_are_for_one_purpose(store: Store) {
     ] {
         register(who, token).await.refused(401, "invalid_challenge");
     }
-    // A second session of the same user has not asked.
+    // The token belongs to the session that requested it.
     let other = app.login("ada@example.test").await;
     register(&other, &registration)
         .await
@@ -133,7 +138,8 @@ async fn tokens_are_for_one_purpose(store: Store) {
     app.passkey_login(&passkey, &answer)
         .await
         .refused(401, "invalid_challenge");
-    // Times: two minutes to sign in, five to register; and a newer one ends the earlier.
+    // Tokens expire: after two minutes for a sign-in, after five minutes for a registration. A
+    // newer token ends the earlier one.
     let (options, token) = app.login_options().await;
     app.advance(121).await;
     app.passkey_login(&token, &authenticator.assert(&options))
@@ -151,7 +157,7 @@ async fn tokens_are_for_one_purpose(store: Store) {
         .refused(401, "invalid_challenge");
 }
 
-async fn a_counter_gives_copies_away(store: Store) {
+async fn a_counter_that_goes_back_reveals_a_copy(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
@@ -160,7 +166,7 @@ async fn a_counter_gives_copies_away(store: Store) {
     assert_eq!(app.sign_in_with(&mut authenticator).await.status, 200);
     for stale in [11, 10, 0] {
         let (options, token) = app.login_options().await;
-        let answer = authenticator.assert_otherwise(&options, |d| d.count = stale);
+        let answer = authenticator.assert_changed(&options, |d| d.count = stale);
         app.passkey_login(&token, &answer)
             .await
             .refused(401, "webauthn_failed");
@@ -173,11 +179,11 @@ async fn a_counter_gives_copies_away(store: Store) {
     );
     // The authenticator with the higher count works; a lower count is refused.
     assert_eq!(app.sign_in_with(&mut authenticator).await.status, 200);
-    // An authenticator without a counter is never behind.
-    let mut plain = Authenticator::ed25519();
-    app.register_passkey(&ada.token, &mut plain).await;
+    // An authenticator without a counter always sends 0 and is accepted.
+    let mut uncounted = Authenticator::ed25519();
+    app.register_passkey(&ada.token, &mut uncounted).await;
     for _ in 0..2 {
-        assert_eq!(app.sign_in_with(&mut plain).await.status, 200);
+        assert_eq!(app.sign_in_with(&mut uncounted).await.status, 200);
     }
     let used = app
         .passkeys(&ada.token)
@@ -188,7 +194,7 @@ async fn a_counter_gives_copies_away(store: Store) {
     assert!(used["lastUsedAt"].is_string(), "{used}");
 }
 
-async fn no_more_than_there_may_be(store: Store) {
+async fn the_number_of_passkeys_is_limited(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let ada = app.register("ada@example.test").await;
     for _ in 0..25 {
@@ -201,7 +207,7 @@ async fn no_more_than_there_may_be(store: Store) {
     assert_eq!(app.passkeys(&ada.token).await.len(), 25);
 }
 
-async fn what_is_asked_for(store: Store) {
+async fn registration_options_are_as_configured(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
@@ -247,7 +253,7 @@ async fn what_is_asked_for(store: Store) {
         (&json!(handle), &json!(id))
     );
     assert_ne!(again["challenge"], options["challenge"]);
-    // Everybody gets the same answer.
+    // The response is the same for every identifier.
     for body in [
         json!({}),
         json!({ "identifier": "ada@example.test" }),
@@ -308,7 +314,7 @@ async fn what_is_asked_for(store: Store) {
     );
 }
 
-async fn only_ones_own(store: Store) {
+async fn users_manage_only_their_own_passkeys(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let (ada, eve) = (
         app.register("ada@example.test").await,
@@ -355,7 +361,7 @@ async fn only_ones_own(store: Store) {
     }
 }
 
-async fn recent_and_verified(store: Store) {
+async fn registration_needs_a_recent_and_verified_session(store: Store) {
     let post = Post::default();
     let app = store
         .app_with(|auth| {
@@ -381,14 +387,14 @@ async fn recent_and_verified(store: Store) {
             .status,
         200
     );
-    // A quarter of an hour after the login it is to be proved anew.
+    // A sign-in is recent for 15 minutes.
     app.advance(901).await;
     app.with(&ada.token, "POST", OPTIONS, None)
         .await
         .refused(403, "step_up_required");
 }
 
-async fn states_of_accounts(store: Store) {
+async fn suspended_accounts_cannot_sign_in_with_a_passkey(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
@@ -397,16 +403,16 @@ async fn states_of_accounts(store: Store) {
     app.sign_in_with(&mut authenticator)
         .await
         .refused(403, "account_suspended");
-    // A caller without a proof learns nothing.
+    // The suspension is not reported to a caller without a valid assertion.
     let (options, token) = app.login_options().await;
-    let answer = authenticator.assert_otherwise(&options, |d| d.spoil_signature = true);
+    let answer = authenticator.assert_changed(&options, |d| d.spoil_signature = true);
     app.passkey_login(&token, &answer)
         .await
         .refused(401, "webauthn_failed");
     app.change(&ada.id, json!({ "suspended": false })).await;
     assert_eq!(app.sign_in_with(&mut authenticator).await.status, 200);
     app.stop().await;
-    // One that does not have to verify its user is one factor.
+    // A passkey that does not verify its user is one factor.
     let app = store
         .app_with(|auth| {
             with_passkeys(auth).configure(|config| {
@@ -447,7 +453,7 @@ impl linchpin_auth::AuthHooks for Refusing {
     }
 }
 
-async fn hooks_and_limits(store: Store) {
+async fn passkey_sign_ins_run_hooks_and_are_limited(store: Store) {
     let app = store
         .app_with(|auth| with_passkeys(auth).hooks(Refusing))
         .await;
@@ -456,7 +462,7 @@ async fn hooks_and_limits(store: Store) {
     app.register_passkey(&ada.token, &mut authenticator).await;
     let (options, token) = app.login_options().await;
     let answer = authenticator.assert(&options);
-    // A hook that says no has used nothing up, and nothing is counted.
+    // A sign-in that a hook refuses keeps its token and is not counted.
     for _ in 0..40 {
         app.passkey_login(&token, &answer)
             .await
@@ -487,7 +493,7 @@ async fn hooks_and_limits(store: Store) {
         .refused(403, "csrf_failed");
 }
 
-async fn of_twenty_at_once_one_signs_in(store: Store) {
+async fn one_of_twenty_concurrent_assertions_signs_in(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
@@ -516,12 +522,12 @@ async fn of_twenty_at_once_one_signs_in(store: Store) {
         .len();
     assert_eq!(sessions, 2);
     // An authenticator without a counter works any number of times.
-    let mut plain = Authenticator::p256();
-    app.register_passkey(&ada.token, &mut plain).await;
+    let mut uncounted = Authenticator::p256();
+    app.register_passkey(&ada.token, &mut uncounted).await;
     let mut answers = Vec::new();
     for _ in 0..8 {
         let (options, token) = app.login_options().await;
-        answers.push((token, plain.assert(&options)));
+        answers.push((token, uncounted.assert(&options)));
     }
     let all = answers
         .iter()
@@ -535,7 +541,7 @@ async fn of_twenty_at_once_one_signs_in(store: Store) {
 }
 
 /// Any JSON in place of a response is refused without a server error.
-async fn any_json_is_answered(store: Store) {
+async fn arbitrary_json_is_refused(store: Store) {
     let app = store
         .app_with(|auth| {
             with_passkeys(auth).configure(|config| config.auth.rate_limit.enabled = false)
@@ -546,7 +552,7 @@ async fn any_json_is_answered(store: Store) {
     app.register_passkey(&ada.token, &mut authenticator).await;
     let (options, _) = app.login_options().await;
     let good = authenticator.assert(&options);
-    let mut odd = vec![
+    let mut malformed = vec![
         json!({}),
         json!([]),
         json!("x"),
@@ -580,11 +586,11 @@ async fn any_json_is_answered(store: Store) {
             let mut changed = good.clone();
             *changed.pointer_mut(path).unwrap() = value;
             if changed != good {
-                odd.push(changed);
+                malformed.push(changed);
             }
         }
     }
-    for answer in odd {
+    for answer in malformed {
         let (_, token) = app.login_options().await;
         let reply = app.passkey_login(&token, &answer).await;
         assert!(matches!(reply.status, 400 | 401), "{answer}: {reply:?}");

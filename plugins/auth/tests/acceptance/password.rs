@@ -1,4 +1,4 @@
-//! Passwords: change, forgotten, reset.
+//! Passwords: change and reset.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,15 +12,23 @@ use crate::server::{GOOD, Server, SignedIn, Store};
 
 cases! {
     every_store:
-        a_password_change_needs_the_current_password, wrong_current_passwords_are_limited, a_password_change_may_replace_all_sessions, former_passwords_are_refused,
-        forgotten_passwords_do_not_reveal_accounts, forgotten_passwords_are_limited_silently_per_identifier, a_reset_sets_the_password_and_ends_sessions,
-        a_reset_token_works_once_of_fifty_times, a_refused_reset_keeps_its_token_and_a_newer_one_ends_it;
+        a_password_change_needs_the_current_password, wrong_current_passwords_are_limited,
+        a_password_change_may_replace_all_sessions, former_passwords_are_refused,
+        forgotten_passwords_do_not_reveal_accounts,
+        forgotten_passwords_are_limited_silently_per_identifier,
+        a_reset_sets_the_password_and_ends_sessions,
+        a_reset_token_works_once_in_concurrent_requests,
+        a_refused_reset_keeps_its_token_and_a_newer_one_ends_it;
     one_store: breached_passwords_are_refused;
 }
 
 const NEW: &str = "amber-walrus-17-dune";
 
-async fn set(app: &Server, who: &SignedIn, body: serde_json::Value) -> crate::server::Reply {
+async fn set_password(
+    app: &Server,
+    who: &SignedIn,
+    body: serde_json::Value,
+) -> crate::server::Reply {
     app.with(&who.token, "POST", "/auth/set-password", Some(body))
         .await
 }
@@ -39,11 +47,11 @@ async fn a_password_change_needs_the_current_password(store: Store) {
     let app = store.app_with(|auth| post.on(auth)).await;
     let me = app.register("a@x.test").await;
     let other = app.login("a@x.test").await;
-    set(&app, &me, json!({ "password": NEW }))
+    set_password(&app, &me, json!({ "password": NEW }))
         .await
         .refused(400, "current_password_required");
     for wrong in ["nope-nope-nope", "", &"x".repeat(200)] {
-        set(
+        set_password(
             &app,
             &me,
             json!({ "password": NEW, "currentPassword": wrong }),
@@ -56,7 +64,7 @@ async fn a_password_change_needs_the_current_password(store: Store) {
         ("short", "validation_failed"),
         ("a@x.test1", "password_too_common"),
     ] {
-        set(
+        set_password(
             &app,
             &me,
             json!({ "password": bad, "currentPassword": GOOD }),
@@ -67,10 +75,10 @@ async fn a_password_change_needs_the_current_password(store: Store) {
     assert_eq!(
         app.me(&other.token).await.status,
         200,
-        "nothing has changed yet"
+        "a refused change ends no session"
     );
 
-    let done = set(
+    let done = set_password(
         &app,
         &me,
         json!({ "password": NEW, "currentPassword": GOOD }),
@@ -103,7 +111,7 @@ async fn wrong_current_passwords_are_limited(store: Store) {
     let app = store.app().await;
     let me = app.register("a@x.test").await;
     for _ in 0..10 {
-        set(
+        set_password(
             &app,
             &me,
             json!({ "password": NEW, "currentPassword": "nope-nope-nope" }),
@@ -111,17 +119,17 @@ async fn wrong_current_passwords_are_limited(store: Store) {
         .await
         .refused(401, "invalid_credentials");
     }
-    let full = set(
+    let limited = set_password(
         &app,
         &me,
         json!({ "password": NEW, "currentPassword": GOOD }),
     )
     .await;
-    full.refused(429, "rate_limited");
-    assert_eq!(full.header("retry-after"), "900");
+    limited.refused(429, "rate_limited");
+    assert_eq!(limited.header("retry-after"), "900");
     app.advance(900).await;
     assert_eq!(
-        set(
+        set_password(
             &app,
             &me,
             json!({ "password": NEW, "currentPassword": GOOD })
@@ -141,15 +149,15 @@ async fn a_password_change_may_replace_all_sessions(store: Store) {
     let app = store.app_with(reissue).await;
     let me = app.register("a@x.test").await;
     let other = app.login("a@x.test").await;
-    let done = set(
+    let done = set_password(
         &app,
         &me,
         json!({ "password": NEW, "currentPassword": GOOD }),
     )
     .await;
     assert_eq!((done.status, done.json()["ok"].clone()), (200, json!(true)));
-    let fresh = done.signed_in();
-    assert!(!fresh.token.is_empty() && done.cookie("__Host-token").is_some());
+    let reissued = done.signed_in();
+    assert!(!reissued.token.is_empty() && done.cookie("__Host-token").is_some());
     for old in [&me, &other] {
         app.me(&old.token).await.refused(401, "unauthorized");
         let refresh = app
@@ -160,9 +168,9 @@ async fn a_password_change_may_replace_all_sessions(store: Store) {
             (401, "refresh_invalid")
         );
     }
-    assert_eq!(app.me(&fresh.token).await.status, 200);
+    assert_eq!(app.me(&reissued.token).await.status, 200);
     assert_eq!(
-        app.post("/auth/refresh", json!({ "refreshToken": fresh.refresh }))
+        app.post("/auth/refresh", json!({ "refreshToken": reissued.refresh }))
             .await
             .status,
         200
@@ -177,7 +185,7 @@ async fn former_passwords_are_refused(store: Store) {
     let nth = |n: usize| format!("violet-otter-{n}-lamp");
     let mut current = GOOD.to_owned();
     for n in 1..=4 {
-        let done = set(
+        let done = set_password(
             &app,
             &me,
             json!({ "password": nth(n), "currentPassword": current }),
@@ -186,9 +194,9 @@ async fn former_passwords_are_refused(store: Store) {
         assert_eq!(done.status, 200, "{done:?}");
         current = nth(n);
     }
-    // The current one and the three before it; the fourth is free again.
+    // The current password and the three before it are refused. The one before these is accepted.
     for n in [4, 3, 2, 1] {
-        set(
+        set_password(
             &app,
             &me,
             json!({ "password": nth(n), "currentPassword": current }),
@@ -197,7 +205,7 @@ async fn former_passwords_are_refused(store: Store) {
         .refused(400, "password_reused");
     }
     assert_eq!(
-        set(
+        set_password(
             &app,
             &me,
             json!({ "password": GOOD, "currentPassword": current })
@@ -208,28 +216,30 @@ async fn former_passwords_are_refused(store: Store) {
     );
 }
 
-/// Knows one breached password, and records its calls.
+/// A checker that knows one breached password and records its calls.
 #[derive(Clone, Default)]
 struct Stub {
-    asked: Arc<Mutex<Vec<(String, String)>>>,
+    calls: Arc<Mutex<Vec<(String, String)>>>,
     broken: Arc<Mutex<bool>>,
 }
 
 /// SHA-1 of `seen-in-a-breach-77`.
-const SEEN: &str = "AE113BFA15331702CBAB06B2B788240284BFEE7A";
+const BREACHED_SHA1: &str = "AE113BFA15331702CBAB06B2B788240284BFEE7A";
 
 impl BreachChecker for Stub {
     fn is_breached<'a>(&'a self, prefix: &'a str, suffix: &'a str) -> BoxFuture<'a, Result<bool>> {
-        self.asked
+        self.calls
             .lock()
             .unwrap()
             .push((prefix.to_owned(), suffix.to_owned()));
         let broken = *self.broken.lock().unwrap();
         Box::pin(async move {
             if broken {
-                Err(linchpin::Error::unavailable("told to"))
+                Err(linchpin::Error::unavailable(
+                    "the test makes this check fail",
+                ))
             } else {
-                Ok(format!("{prefix}{suffix}") == SEEN)
+                Ok(format!("{prefix}{suffix}") == BREACHED_SHA1)
             }
         })
     }
@@ -247,18 +257,18 @@ async fn breached_passwords_are_refused(store: Store) {
         }
     };
     let app = store.app_with(with(BreachOnError::Allow)).await;
-    let seen = "seen-in-a-breach-77";
+    let breached = "seen-in-a-breach-77";
     app.post(
         "/auth/register",
-        json!({ "email": "a@x.test", "password": seen }),
+        json!({ "email": "a@x.test", "password": breached }),
     )
     .await
     .refused(400, "password_breached");
     let me = app.register("a@x.test").await;
-    set(
+    set_password(
         &app,
         &me,
-        json!({ "password": seen, "currentPassword": GOOD }),
+        json!({ "password": breached, "currentPassword": GOOD }),
     )
     .await
     .refused(400, "password_breached");
@@ -267,12 +277,12 @@ async fn breached_passwords_are_refused(store: Store) {
     let token = post.token("password_reset", 1).await;
     app.post(
         "/auth/reset-password",
-        json!({ "token": token, "password": seen }),
+        json!({ "token": token, "password": breached }),
     )
     .await
     .refused(400, "password_breached");
     assert!(
-        stub.asked
+        stub.calls
             .lock()
             .unwrap()
             .iter()
@@ -280,7 +290,7 @@ async fn breached_passwords_are_refused(store: Store) {
     );
     *stub.broken.lock().unwrap() = true;
     assert_eq!(
-        set(
+        set_password(
             &app,
             &me,
             json!({ "password": NEW, "currentPassword": GOOD })
@@ -353,12 +363,13 @@ async fn forgotten_passwords_are_limited_silently_per_identifier(store: Store) {
         }
         app.advance(1).await;
     }
+    // The limit per client address, ten requests, is not silent.
     app.post("/auth/forgot-password", json!({ "email": "a@x.test" }))
         .await
         .refused(429, "rate_limited");
-    // All ten have been looked up once two more mails, one after the other, have come: they are in
-    // later rounds of the queue. A lookup after the reset would find no mail that is good, and send
-    // another.
+    // Wait until all ten requests are processed: the next two mails are sent in later rounds of the
+    // queue. Over the limit, a request sends a mail only if no valid link exists. So a request that
+    // is processed after the reset would send a fourth one.
     for n in 1..=2 {
         let other = app.register(&format!("other{n}@x.test")).await;
         let change = json!({ "password": NEW, "currentPassword": GOOD });
@@ -370,7 +381,7 @@ async fn forgotten_passwords_are_limited_silently_per_identifier(store: Store) {
         );
         post.all("password_changed", n).await;
     }
-    // The last one that was mailed is still good.
+    // The latest mailed link is still valid.
     let token = post.token("password_reset", 3).await;
     assert_eq!(
         app.post(
@@ -413,7 +424,10 @@ async fn a_reset_sets_the_password_and_ends_sessions(store: Store) {
             json!({ "ok": true, "message": "The password was set. Sign in with it." })
         )
     );
-    assert!(done.headers.get("set-cookie").is_none(), "signs nobody in");
+    assert!(
+        done.headers.get("set-cookie").is_none(),
+        "a reset opens no session"
+    );
     app.me(&me.token).await.refused(401, "unauthorized");
     assert_eq!(
         (
@@ -456,7 +470,7 @@ async fn a_reset_sets_the_password_and_ends_sessions(store: Store) {
     }
 }
 
-async fn a_reset_token_works_once_of_fifty_times(store: Store) {
+async fn a_reset_token_works_once_in_concurrent_requests(store: Store) {
     let (store, post) = (store.hashing_slowly(), Post::default());
     let limits =
         |auth: linchpin_auth::Auth| auth.configure(|config| config.auth.rate_limit.enabled = false);
@@ -473,7 +487,7 @@ async fn a_reset_token_works_once_of_fifty_times(store: Store) {
     let mut done = Vec::new();
     for (n, reply) in tries.collect::<Vec<_>>().into_iter().enumerate() {
         let reply = reply.await.unwrap();
-        // Calls that find no place in the queue may be repeated; all others have timed out.
+        // Calls are refused if the queue of hashes is full, or if another call used the token.
         assert!(
             matches!(
                 (reply.status, reply.text("code").as_str()),
@@ -510,6 +524,12 @@ async fn a_refused_reset_keeps_its_token_and_a_newer_one_ends_it(store: Store) {
     )
     .await
     .refused(400, "invalid_token");
+    app.post(
+        "/auth/reset-password",
+        json!({ "token": second, "password": "password123" }),
+    )
+    .await
+    .refused(400, "password_too_common");
     assert_eq!(
         app.post(
             "/auth/reset-password",

@@ -9,9 +9,10 @@ use crate::visitor::{UI, Visitor, text};
 
 cases! {
     every_store:
-        leaving_with_two_tokens, leaving_while_renewals_are_refused;
+        sign_out_ends_both_tokens, sign_out_works_while_renewals_are_refused;
     one_store:
-        a_page_that_nobody_waited_for, a_token_for_the_json_route, strict_cookies_and_a_link;
+        an_abandoned_page_keeps_the_refresh_token, a_planted_token_on_the_json_route_is_refused,
+        a_link_of_another_site_needs_a_click_with_strict_cookies;
 }
 
 const TOKEN: &str = "__Host-token";
@@ -22,7 +23,7 @@ fn renewing(auth: Auth) -> Auth {
     auth.refresh_tokens()
 }
 
-/// The request of a script on one of our pages.
+/// The request of a script on a page of the app.
 async fn refresh(app: &Server, who: &mut Visitor<'_>, from_browser: bool) -> crate::server::Reply {
     let (origin, csrf) = (
         format!("http://{}", app.host()),
@@ -35,8 +36,8 @@ async fn refresh(app: &Server, who: &mut Visitor<'_>, from_browser: bool) -> cra
     who.send("POST", "/auth/refresh", &headers, "").await
 }
 
-/// The script of a page sends the cookies; it cannot see whose they are.
-async fn a_token_for_the_json_route(store: Store) {
+/// A script sends all cookies of the browser and cannot see who set them.
+async fn a_planted_token_on_the_json_route_is_refused(store: Store) {
     let app = store.app_with(renewing).await;
     let (mut ada, mut eve) = (Visitor::new(&app), Visitor::new(&app));
     eve.sign_up("eve@example.test").await;
@@ -48,15 +49,12 @@ async fn a_token_for_the_json_route(store: Store) {
     refresh(&app, &mut ada, true)
         .await
         .refused(403, "csrf_failed");
-    assert_eq!(
-        ada.cookies, before,
-        "it brings nothing, and takes nothing away"
-    );
+    assert_eq!(ada.cookies, before, "no cookie is set or cleared");
     // A planted cookie next to the user's own does not prevent the renewal.
     ada.cookies.clear();
     ada.sign_up("ada@example.test").await;
     let own = ada.cookies[REFRESH].clone();
-    let named = own
+    let forged = own
         .rsplit_once('.')
         .map(|(front, body)| format!("{front}.{}{}", &body[..30], "A".repeat(body.len() - 30)))
         .unwrap();
@@ -64,8 +62,8 @@ async fn a_token_for_the_json_route(store: Store) {
     for planted in [
         format!("{}; {REFRESH}={own}", eve.cookies[REFRESH]),
         format!("{own}; {REFRESH}=x"),
-        // One that names the session, which is no secret, and is not of it.
-        format!("{named}; {REFRESH}={own}"),
+        // A forged token with the handle of the session, which is not secret.
+        format!("{forged}; {REFRESH}={own}"),
     ] {
         ada.cookies.insert(REFRESH.to_owned(), planted);
         let renewed = refresh(&app, &mut ada, true).await;
@@ -79,8 +77,8 @@ async fn a_token_for_the_json_route(store: Store) {
         latest = ada.cookies.insert(REFRESH.to_owned(), own.clone()).unwrap();
         assert_ne!(latest, own);
     }
-    // Of two tokens of the session the newer one is used, in any position: the older one would look
-    // stolen.
+    // Of two tokens of the session the newer one is used, in any order: the older one would count
+    // as stolen.
     for older_first in [true, false] {
         app.advance(11).await;
         let (first, second) = if older_first {
@@ -94,7 +92,7 @@ async fn a_token_for_the_json_route(store: Store) {
         assert_eq!(renewed.status, 200, "{renewed:?}");
         latest = ada.cookies[REFRESH].clone();
     }
-    // A program that keeps cookies by hand may send this one alone. A browser does not.
+    // A client that is not a browser may send the refresh cookie without the `__Host-` cookie.
     let mut alone = Visitor::new(&app);
     for name in [REFRESH, CSRF] {
         alone
@@ -102,7 +100,7 @@ async fn a_token_for_the_json_route(store: Store) {
             .insert(name.to_owned(), eve.cookies[name].clone());
     }
     assert_eq!(refresh(&app, &mut alone, false).await.status, 200);
-    // A page elsewhere that has a token brings its session into no browser.
+    // A page of another origin that has a token cannot set the session's cookies in a browser.
     let body = serde_json::json!({ "refreshToken": eve.cookies[REFRESH] }).to_string();
     let headers = [
         ("origin", "https://elsewhere.test"),
@@ -115,17 +113,17 @@ async fn a_token_for_the_json_route(store: Store) {
     );
 }
 
-async fn leaving_with_two_tokens(store: Store) {
+async fn sign_out_ends_both_tokens(store: Store) {
     let app = store.app_with(renewing).await;
-    for (by_page, of_host) in [(true, true), (true, false), (false, true)] {
+    for (by_page, with_host_cookie) in [(true, true), (true, false), (false, true)] {
         let mut ada = Visitor::new(&app);
-        ada.sign_up(&format!("{by_page}{of_host}@example.test"))
+        ada.sign_up(&format!("{by_page}{with_host_cookie}@example.test"))
             .await;
         let (open, own) = (ada.csrf("/security").await, ada.cookies[REFRESH].clone());
         app.advance(960).await;
         ada.cookies
             .insert(REFRESH.to_owned(), format!("x; {REFRESH}={own}"));
-        if !of_host {
+        if !with_host_cookie {
             // A `__Host-` cookie is not sent to another host of the domain.
             ada.cookies.remove("__Host-renews");
         }
@@ -154,8 +152,8 @@ async fn leaving_with_two_tokens(store: Store) {
 }
 
 /// A sign-out works although another client of the same address tries tokens.
-async fn leaving_while_renewals_are_refused(store: Store) {
-    let few = |auth: Auth| {
+async fn sign_out_works_while_renewals_are_refused(store: Store) {
+    let limited = |auth: Auth| {
         renewing(auth).configure(|config| {
             config.auth.rate_limit.buckets.insert(
                 "refreshIp".to_owned(),
@@ -166,7 +164,7 @@ async fn leaving_while_renewals_are_refused(store: Store) {
             );
         })
     };
-    let app = store.app_with(few).await;
+    let app = store.app_with(limited).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
     let (open, own) = (ada.csrf("/security").await, ada.cookies[REFRESH].clone());
@@ -197,7 +195,7 @@ async fn leaving_while_renewals_are_refused(store: Store) {
 }
 
 /// A page that is left before it loads does not invalidate the refresh token.
-async fn a_page_that_nobody_waited_for(store: Store) {
+async fn an_abandoned_page_keeps_the_refresh_token(store: Store) {
     let app = store.app_with(renewing).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
@@ -224,13 +222,15 @@ async fn a_page_that_nobody_waited_for(store: Store) {
     assert_eq!(refresh(&app, &mut ada, true).await.status, 200);
     app.advance(11).await;
     assert_eq!(refresh(&app, &mut ada, true).await.status, 200);
-    // In the second half of its lifetime it is replaced, so that a regular visitor stays signed in.
+    // In the second half of its lifetime the refresh token is rotated, so that a regular user stays
+    // signed in.
     let first = ada.cookies[REFRESH].clone();
     app.advance(16 * 86_400).await;
     assert!(ada.is_signed_in().await && ada.cookies[REFRESH] != first);
     app.advance(20 * 86_400).await;
     assert!(ada.is_signed_in().await);
-    // But not where another site has sent the browser, and may send it away before it is here.
+    // It is not rotated if another site sent the browser here, because that site may navigate the
+    // browser away before the response arrives.
     app.advance(16 * 86_400).await;
     let before = ada.cookies.clone();
     assert_eq!(
@@ -244,8 +244,8 @@ async fn a_page_that_nobody_waited_for(store: Store) {
     assert!(ada.is_signed_in().await);
 }
 
-/// With strict cookies, a link of another site needs a click on a page of the app.
-async fn strict_cookies_and_a_link(store: Store) {
+/// With strict cookies, a user who follows a link of another site must click on a page of the app.
+async fn a_link_of_another_site_needs_a_click_with_strict_cookies(store: Store) {
     let strict = |auth: Auth| {
         renewing(auth).configure(|config| config.auth.cookies.same_site = SameSite::Strict)
     };
@@ -257,25 +257,25 @@ async fn strict_cookies_and_a_link(store: Store) {
         ("/register", "?returnTo=/app"),
         ("/sign-in", "?again=&returnTo=/app"),
     ] {
-        let at_home = std::mem::take(&mut ada.cookies);
-        let on = ada.sent_back(&format!("{UI}{page}{query}")).await;
+        let cookies = std::mem::take(&mut ada.cookies);
+        let redirected = ada.sent_back(&format!("{UI}{page}{query}")).await;
         let to = format!("{page}{query}&again=yes");
         assert_eq!(
-            on.header("refresh"),
+            redirected.header("refresh"),
             format!("0; url={UI}{to}"),
             "{}",
-            text(&on)
+            text(&redirected)
         );
-        ada.cookies = at_home;
-        let shown = ada.follow(&to).await;
+        ada.cookies = cookies;
+        let landing = ada.follow(&to).await;
         assert!(
-            shown.status == 200 && shown.header("refresh").is_empty(),
-            "{shown:?}"
+            landing.status == 200 && landing.header("refresh").is_empty(),
+            "{landing:?}"
         );
         assert!(
-            text(&shown).contains("<a class=\"button\" href=\"/app\">Continue</a>"),
+            text(&landing).contains("<a class=\"button\" href=\"/app\">Continue</a>"),
             "{}",
-            text(&shown)
+            text(&landing)
         );
     }
 }

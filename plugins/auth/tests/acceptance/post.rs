@@ -6,7 +6,7 @@ use std::time::Duration;
 use linchpin::{BoxFuture, Result};
 use linchpin_auth::{Auth, Mail, Mailer};
 
-/// The sent mails.
+/// A mailer that stores the sent mails.
 #[derive(Clone, Default)]
 pub struct Post(Arc<Mutex<Vec<Mail>>>);
 
@@ -51,14 +51,13 @@ impl Post {
         );
     }
 
-    /// Those of a kind, once there are so many: more must not come. What is late by a tenth of a
-    /// second is not seen; where that would hide a mistake, something that is mailed after them is
-    /// waited for instead.
-    pub async fn only(&self, kind: &str, many: usize) -> Vec<Mail> {
-        self.all(kind, many).await;
+    /// Waits for exactly this number of mails of a kind and returns them. A further mail is noticed
+    /// only within 100 ms. If a test needs more certainty, it waits for a later mail instead.
+    pub async fn only(&self, kind: &str, expected: usize) -> Vec<Mail> {
+        self.all(kind, expected).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let now = self.all(kind, many).await;
-        assert_eq!(now.len(), many, "{now:?}");
+        let now = self.all(kind, expected).await;
+        assert_eq!(now.len(), expected, "{now:?}");
         now
     }
 
@@ -76,17 +75,17 @@ impl Post {
                 .all(|mail| mail.text.contains(&mail.vars["link"]))
         );
         link.split_once("#token=")
-            .unwrap_or_else(|| panic!("no token behind # in {link}"))
+            .unwrap_or_else(|| panic!("no token after # in {link}"))
             .1
             .to_owned()
     }
 
-    /// Everything that has been mailed.
+    /// All sent mails.
     pub fn everything(&self) -> Vec<Mail> {
         self.0.lock().unwrap().clone()
     }
 
-    /// How many there are of a kind now.
+    /// The number of sent mails of a kind.
     pub fn count(&self, kind: &str) -> usize {
         self.0
             .lock()

@@ -1,4 +1,4 @@
-//! Two processes of one app: changes in one take effect in the other; and tenants of users.
+//! Changes between two processes of one app, and tenants of users.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,20 +14,20 @@ use crate::server::{Server, Store};
 
 cases!(
     a_bus_carries_changes,
-    a_broken_bus_costs_time_only,
-    tenants,
-    roles_of_a_tenant
+    a_broken_bus_only_delays_changes,
+    the_tenant_comes_from_the_resolver_only,
+    roles_of_a_tenant_apply_to_its_members_only
 );
 
 /// A bus between apps of one test.
 #[derive(Clone)]
-pub struct Wire {
+pub struct TestBus {
     sender: broadcast::Sender<String>,
     listeners: Arc<AtomicUsize>,
     broken: Arc<AtomicBool>,
 }
 
-impl Wire {
+impl TestBus {
     pub fn new() -> Self {
         Self {
             sender: broadcast::channel(64).0,
@@ -36,8 +36,8 @@ impl Wire {
         }
     }
 
-    /// Once so many apps listen.
-    pub async fn connects(&self, apps: usize) {
+    /// Waits until this number of apps listen.
+    pub async fn wait_for_listeners(&self, apps: usize) {
         let mut tries = 0;
         while self.listeners.load(Ordering::SeqCst) < apps {
             tries += 1;
@@ -47,47 +47,50 @@ impl Wire {
     }
 }
 
-impl InvalidationBus for Wire {
+impl InvalidationBus for TestBus {
     fn publish<'a>(&'a self, user: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             if self.broken.load(Ordering::SeqCst) {
-                return Err(linchpin::Error::unavailable("the wire is cut"));
+                return Err(linchpin::Error::unavailable("the test bus is broken"));
             }
             let _ = self.sender.send(user.to_owned());
             Ok(())
         })
     }
 
-    fn listen<'a>(&'a self, heard: &'a (dyn Fn(&str) + Send + Sync)) -> BoxFuture<'a, Result<()>> {
+    fn listen<'a>(
+        &'a self,
+        on_message: &'a (dyn Fn(&str) + Send + Sync),
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let mut receiver = self.sender.subscribe();
             self.listeners.fetch_add(1, Ordering::SeqCst);
             while let Ok(user) = receiver.recv().await {
-                heard(&user);
+                on_message(&user);
             }
             Ok(())
         })
     }
 }
 
-/// With long cache times, so that only the bus can make changes visible: the test clock does not
-/// advance.
-pub fn cached(auth: Auth, bus: Option<Arc<dyn InvalidationBus>>) -> Auth {
+/// Caches sessions for 30 s. The test clock does not advance, so a change becomes visible only by
+/// the bus.
+pub fn with_cache(auth: Auth, bus: Option<Arc<dyn InvalidationBus>>) -> Auth {
     auth.configure(|config| {
         config.auth.session.cache_seconds = 30;
         config.auth.session.bus = bus;
     })
 }
 
-/// Once the other process has heard of it.
-async fn ends(app: &Server, token: &str) {
+/// Waits until the app refuses the token.
+async fn wait_until_refused(app: &Server, token: &str) {
     for _ in 0..3000 {
         if app.me(token).await.status == 401 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the other process never heard of it");
+    panic!("the other process did not get the change");
 }
 
 async fn a_bus_carries_changes(store: Store) {
@@ -101,10 +104,10 @@ async fn a_bus_carries_changes(store: Store) {
             Arc::new(linchpin_auth::PostgresBus::new(&options).unwrap()) as Arc<dyn InvalidationBus>
         };
         let (one, two) = (
-            store.app_with(|auth| cached(auth, Some(bus()))).await,
-            store.app_with(|auth| cached(auth, Some(bus()))).await,
+            store.app_with(|auth| with_cache(auth, Some(bus()))).await,
+            store.app_with(|auth| with_cache(auth, Some(bus()))).await,
         );
-        // The first one listens in its own time: the change is repeated until it does.
+        // The apps start to listen in the background, so the change is repeated until it arrives.
         for n in 0..100 {
             let ada = one.register(&format!("ada{n}@x.test")).await;
             assert_eq!(two.me(&ada.token).await.status, 200);
@@ -121,18 +124,18 @@ async fn a_bus_carries_changes(store: Store) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
-        panic!("the other process never heard of it");
+        panic!("the other process did not get the change");
     }
-    let wire = Wire::new();
+    let test_bus = TestBus::new();
     let (one, two) = (
         store
-            .app_with(|auth| cached(auth, Some(Arc::new(wire.clone()))))
+            .app_with(|auth| with_cache(auth, Some(Arc::new(test_bus.clone()))))
             .await,
         store
-            .app_with(|auth| cached(auth, Some(Arc::new(wire.clone()))))
+            .app_with(|auth| with_cache(auth, Some(Arc::new(test_bus.clone()))))
             .await,
     );
-    wire.connects(2).await;
+    test_bus.wait_for_listeners(2).await;
     let (ada, bob) = (
         one.register("ada@x.test").await,
         one.register("bob@x.test").await,
@@ -141,7 +144,7 @@ async fn a_bus_carries_changes(store: Store) {
         assert_eq!(two.me(token).await.status, 200);
     }
     one.change(&ada.id, json!({ "suspended": true })).await;
-    ends(&two, &ada.token).await;
+    wait_until_refused(&two, &ada.token).await;
     assert_eq!(two.me(&bob.token).await.status, 200);
     two.change(&bob.id, json!({ "roles": ["admin"] })).await;
     for _ in 0..3000 {
@@ -150,21 +153,21 @@ async fn a_bus_carries_changes(store: Store) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the other process never heard of it");
+    panic!("the other process did not get the change");
 }
 
-async fn a_broken_bus_costs_time_only(store: Store) {
+async fn a_broken_bus_only_delays_changes(store: Store) {
     if !store.keeps() {
         return;
     }
-    let wire = Wire::new();
-    wire.broken.store(true, Ordering::SeqCst);
+    let test_bus = TestBus::new();
+    test_bus.broken.store(true, Ordering::SeqCst);
     let (one, two) = (
         store
-            .app_with(|auth| cached(auth, Some(Arc::new(wire.clone()))))
+            .app_with(|auth| with_cache(auth, Some(Arc::new(test_bus.clone()))))
             .await,
         store
-            .app_with(|auth| cached(auth, Some(Arc::new(wire))))
+            .app_with(|auth| with_cache(auth, Some(Arc::new(test_bus))))
             .await,
     );
     let ada = one.register("ada@x.test").await;
@@ -180,23 +183,26 @@ async fn a_broken_bus_costs_time_only(store: Store) {
     two.me(&ada.token).await.refused(401, "unauthorized");
 }
 
-/// Members of one tenant, by account, whether the directory is down, and the roles that it gives.
+/// A directory of members.
 #[derive(Clone, Default)]
-struct Members(
-    Arc<Mutex<Vec<(String, String)>>>,
-    Arc<AtomicBool>,
-    Arc<Mutex<Vec<&'static str>>>,
-);
+struct Members {
+    /// Accounts with their tenants.
+    tenants: Arc<Mutex<Vec<(String, String)>>>,
+    /// Whether requests to the directory fail.
+    fails: Arc<AtomicBool>,
+    /// The roles of every member in its tenant.
+    tenant_roles: Arc<Mutex<Vec<&'static str>>>,
+}
 
 impl TenantResolver for Members {
     fn tenant<'a>(&'a self, cx: &'a TenantCx) -> BoxFuture<'a, Result<Option<String>>> {
         Box::pin(async move {
-            if self.1.load(Ordering::SeqCst) {
+            if self.fails.load(Ordering::SeqCst) {
                 return Err(linchpin::Error::internal("the directory is down"));
             }
             assert!(cx.claims["sub"] == json!(cx.user_id) && cx.roles == ["member"]);
             Ok(self
-                .0
+                .tenants
                 .lock()
                 .unwrap()
                 .iter()
@@ -209,7 +215,7 @@ impl TenantResolver for Members {
         assert_eq!(tenant, "north");
         Box::pin(async {
             Ok(self
-                .2
+                .tenant_roles
                 .lock()
                 .unwrap()
                 .iter()
@@ -219,8 +225,8 @@ impl TenantResolver for Members {
     }
 }
 
-/// Roles of a tenant hold in it only, and a change takes effect when it is announced.
-async fn roles_of_a_tenant(store: Store) {
+/// Roles of a tenant apply to its members only. A change takes effect after `membership_changed`.
+async fn roles_of_a_tenant_apply_to_its_members_only(store: Store) {
     let members = Members::default();
     let resolver = members.clone();
     let with = |auth: Auth| {
@@ -238,8 +244,8 @@ async fn roles_of_a_tenant(store: Store) {
     );
     let roles = async |token: &str| app.get(token, "/__test/actor").await.json()["roles"].clone();
     let set = |user: &str, given: &[&'static str]| {
-        *members.0.lock().unwrap() = vec![(user.to_owned(), "north".to_owned())];
-        *members.2.lock().unwrap() = given.to_vec();
+        *members.tenants.lock().unwrap() = vec![(user.to_owned(), "north".to_owned())];
+        *members.tenant_roles.lock().unwrap() = given.to_vec();
     };
     assert_eq!(
         (roles(&ada.token).await, roles(&bob.token).await),
@@ -249,7 +255,7 @@ async fn roles_of_a_tenant(store: Store) {
     assert_eq!(
         roles(&ada.token).await,
         json!(["member"]),
-        "what is known of a session counts for a while"
+        "the former roles are cached"
     );
     service.membership_changed(&ada.id);
     assert_eq!(
@@ -257,7 +263,7 @@ async fn roles_of_a_tenant(store: Store) {
         (json!(["member", "editor"]), json!(["member"]))
     );
     assert_eq!(app.me(&ada.token).await.json()["tenantId"], "north");
-    // A role in a tenant does not make an administrator.
+    // The resolver may return neither the administrator role nor an undeclared role.
     for given in ["admin", "owner"] {
         set(&ada.id, &[given]);
         service.membership_changed(&ada.id);
@@ -267,7 +273,7 @@ async fn roles_of_a_tenant(store: Store) {
             "{given}"
         );
     }
-    // Out at once.
+    // A former member loses the roles at once.
     set("nobody", &["editor"]);
     service.membership_changed(&ada.id);
     assert_eq!(
@@ -279,7 +285,7 @@ async fn roles_of_a_tenant(store: Store) {
     );
 }
 
-async fn tenants(store: Store) {
+async fn the_tenant_comes_from_the_resolver_only(store: Store) {
     let members = Members::default();
     let resolver = members.clone();
     let app = store
@@ -290,21 +296,21 @@ async fn tenants(store: Store) {
         app.register("bob@x.test").await,
     );
     members
-        .0
+        .tenants
         .lock()
         .unwrap()
         .push((ada.id.clone(), "north".to_owned()));
-    let of = async |token: &str| {
+    let tenant_of = async |token: &str| {
         let actor = app.get(token, "/__test/actor?x=1").await.json();
         let me = app.me(token).await.json();
         assert_eq!(actor["tenantId"], me["tenantId"]);
         me["tenantId"].clone()
     };
     assert_eq!(
-        (of(&ada.token).await, of(&bob.token).await),
+        (tenant_of(&ada.token).await, tenant_of(&bob.token).await),
         (json!("north"), json!(null))
     );
-    // Nothing that a request says changes it.
+    // Nothing in a request changes the tenant.
     let bearer = format!("Bearer {}", bob.token);
     for header in ["x-tenant", "x-tenant-id", "tenant"] {
         let actor = app
@@ -317,12 +323,12 @@ async fn tenants(store: Store) {
             .await;
         assert_eq!(actor.json()["tenantId"], json!(null), "{header}");
     }
-    // A former member is refused as soon as the cache is refreshed.
-    members.0.lock().unwrap().clear();
+    // A former member has no tenant as soon as the cache is refreshed.
+    members.tenants.lock().unwrap().clear();
     app.advance(5).await;
-    assert_eq!(of(&ada.token).await, json!(null));
-    // If the resolver fails, the sign-in fails too.
-    members.1.store(true, Ordering::SeqCst);
+    assert_eq!(tenant_of(&ada.token).await, json!(null));
+    // If the resolver fails, requests with a session fail with 503.
+    members.fails.store(true, Ordering::SeqCst);
     app.advance(5).await;
     assert_eq!(app.get_any(&ada.token, "/auth/me").await.status, 503);
 }

@@ -21,7 +21,7 @@ cases!(
     reuse_during_a_rotation_ends_the_session,
     invalid_refresh_tokens_are_refused,
     custom_claims_survive_a_refresh,
-    in_every_order
+    reuse_of_any_earlier_generation_ends_the_session
 );
 
 async fn app(store: &Store) -> Server {
@@ -67,7 +67,7 @@ async fn the_refresh_cookie_has_strict_attributes(store: Store) {
             json!({ "email": "ada@example.test", "password": GOOD }),
         )
         .await;
-    let set = login.cookie("__Secure-refresh_token").unwrap();
+    let cookie = login.cookie("__Secure-refresh_token").unwrap();
     for attribute in [
         "HttpOnly",
         "Secure",
@@ -76,8 +76,8 @@ async fn the_refresh_cookie_has_strict_attributes(store: Store) {
         "Max-Age=2592000",
     ] {
         assert!(
-            set.split("; ").any(|part| part == attribute),
-            "{attribute} in {set}"
+            cookie.split("; ").any(|part| part == attribute),
+            "{attribute} in {cookie}"
         );
     }
     let (mut token, mut csrf) = (
@@ -147,9 +147,9 @@ async fn a_refresh_token_has_one_successor_within_the_grace_period(store: Store)
     assert!(next.len() == 1 && next[0] != successor, "{next:?}");
 }
 
-/// However many bring one token at once, it has one successor.
+/// Concurrent refreshes with one token return the same successor.
 async fn fifty_concurrent_refreshes_have_one_successor(store: Store) {
-    let often = |auth: Auth| {
+    let high_limit = |auth: Auth| {
         auth.refresh_tokens().configure(|config| {
             config.auth.rate_limit.buckets.insert(
                 "refresh".to_owned(),
@@ -160,7 +160,7 @@ async fn fifty_concurrent_refreshes_have_one_successor(store: Store) {
             );
         })
     };
-    let app = store.app_with(often).await;
+    let app = store.app_with(high_limit).await;
     let ada = app.register("ada@example.test").await;
     let mut token = ada.refresh;
     for _ in 0..3 {
@@ -213,9 +213,13 @@ async fn reuse_of_a_refresh_token_ends_the_session(store: Store) {
     refresh(&app, &ada.refresh)
         .await
         .refused(401, "refresh_invalid");
-    let told = post.all("refresh_reused", 1).await;
+    let mails = post.all("refresh_reused", 1).await;
     assert_eq!(
-        (told.len(), told[0].to.as_str(), told[0].vars["ip"].as_str()),
+        (
+            mails.len(),
+            mails[0].to.as_str(),
+            mails[0].vars["ip"].as_str()
+        ),
         (1, "ada@example.test", "127.0.0.1")
     );
     assert!(
@@ -283,8 +287,8 @@ impl AuthHooks for Plans {
 }
 
 async fn custom_claims_survive_a_refresh(store: Store) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let hooks = Plans(Arc::clone(&asked));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let hooks = Plans(Arc::clone(&calls));
     let app = store
         .app_with(|auth| auth.refresh_tokens().hooks(hooks))
         .await;
@@ -302,11 +306,11 @@ async fn custom_claims_survive_a_refresh(store: Store) {
             "pro"
         );
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
-/// Of four generations, any token before the last two ends the session, in any order.
-async fn in_every_order(store: Store) {
+/// Of four generations of tokens, a use of any but the last two ends the session.
+async fn reuse_of_any_earlier_generation_ends_the_session(store: Store) {
     let app = app(&store).await;
     app.register("ada@example.test").await;
     for replayed in 0..4 {

@@ -1,4 +1,4 @@
-//! Hooks that refuse, and hooks that fail, except at sign-up and deletion.
+//! Hooks that refuse a sign-in or a password, and later hooks that fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,11 +21,11 @@ cases!(
 
 const NEW: &str = "amber-walrus-17-dune";
 
-/// Refuses while it is on.
+/// Refuses sign-ins and changes of the password while its flag is set.
 #[derive(Clone, Default)]
-struct Closed(Arc<AtomicBool>);
+struct RefusingHooks(Arc<AtomicBool>);
 
-impl Closed {
+impl RefusingHooks {
     fn set(&self, on: bool) {
         self.0.store(on, Ordering::SeqCst);
     }
@@ -39,7 +39,7 @@ impl Closed {
     }
 }
 
-impl AuthHooks for Closed {
+impl AuthHooks for RefusingHooks {
     fn pre_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult> {
         Box::pin(async { self.answer() })
     }
@@ -63,38 +63,39 @@ async fn login(app: &Server, password: &str) -> crate::server::Reply {
 
 /// A refusal by a hook does not count as a wrong password, and opens no session.
 async fn hooks_may_refuse_a_sign_in(store: Store) {
-    let closed = Closed::default();
-    let app = store.app_with(|auth| auth.hooks(closed.clone())).await;
+    let hooks = RefusingHooks::default();
+    let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
     let ada = app.register("a@x.test").await;
-    closed.set(true);
+    hooks.set(true);
     for _ in 0..8 {
         let refused = login(&app, GOOD).await;
         refused.refused(400, "hook_rejected");
         assert_eq!(refused.text("error"), "no");
         assert_eq!(refused.headers.get("set-cookie"), None);
     }
-    closed.set(false);
+    hooks.set(false);
     let sessions = app.get(&ada.token, "/auth/sessions").await.json();
     assert_eq!(
         sessions["sessions"].as_array().map(Vec::len),
         Some(1),
         "{sessions}"
     );
-    // Nine wrong ones are still to be had: none of the above was counted as one.
+    // Nine wrong passwords are still allowed: none of the refusals above was counted.
     for _ in 0..9 {
         login(&app, NEW).await.refused(401, "invalid_credentials");
     }
     assert_eq!(login(&app, GOOD).await.status, 200);
 }
 
-/// A refused new password keeps the present one, the sessions and the mailed token.
+/// If a hook refuses a new password, the current password, the sessions and the mailed token stay
+/// valid.
 async fn hooks_may_refuse_a_password(store: Store) {
-    let (post, closed) = (Post::default(), Closed::default());
+    let (post, hooks) = (Post::default(), RefusingHooks::default());
     let app = store
-        .app_with(|auth: Auth| post.on(auth).hooks(closed.clone()))
+        .app_with(|auth: Auth| post.on(auth).hooks(hooks.clone()))
         .await;
     let (ada, other) = (app.register("a@x.test").await, app.login("a@x.test").await);
-    closed.set(true);
+    hooks.set(true);
     let change = json!({ "password": NEW, "currentPassword": GOOD });
     let refused = app
         .with(
@@ -113,8 +114,12 @@ async fn hooks_may_refuse_a_password(store: Store) {
     app.post("/auth/reset-password", reset.clone())
         .await
         .refused(400, "hook_rejected");
-    closed.set(false);
-    assert_eq!(app.me(&other.token).await.status, 200, "its sessions go on");
+    hooks.set(false);
+    assert_eq!(
+        app.me(&other.token).await.status,
+        200,
+        "other sessions stay valid"
+    );
     assert_eq!(
         (
             login(&app, NEW).await.status,

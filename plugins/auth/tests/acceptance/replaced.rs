@@ -1,4 +1,4 @@
-//! The app's own plugin in place of this one.
+//! An app with another authentication plugin instead of this one.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ cases!(
     another_plugin_may_replace_this_one,
     two_plugins_of_accounts_are_refused,
     the_same_policies_hold_with_accounts,
-    roles_that_nobody_can_hold
+    roles_that_nobody_can_hold_are_refused
 );
 
 #[entity(routes(auth = "userAuth", create(auth = none), delete(roles = ["admin"])))]
@@ -34,7 +34,7 @@ pub const READ: Operation<Page>;
 
 static PAGES: Package = package!(name = "pages", entities = [entity(Page, [READ])]);
 
-/// Trusts the name in a header. For tests only.
+/// Uses the name in a header as the user, without a check. For tests only.
 struct ByHeader;
 
 impl ActorResolver for ByHeader {
@@ -52,9 +52,9 @@ impl ActorResolver for ByHeader {
     }
 }
 
-struct Own;
+struct OwnAuth;
 
-impl Plugin for Own {
+impl Plugin for OwnAuth {
     fn name(&self) -> &'static str {
         "own-auth"
     }
@@ -81,8 +81,8 @@ fn pages(store: &Store) -> App {
     .package(&PAGES)
 }
 
-/// The results of policies of an entity and its operations, with any authentication plugin.
-async fn policies(anonymous: &Client, user: &Client, admin: &Client) {
+/// Checks the policies of an entity and its operations, with any authentication plugin.
+async fn check_policies(anonymous: &Client, user: &Client, admin: &Client) {
     let made = anonymous
         .post("/pages", &json!({}))
         .await
@@ -105,7 +105,7 @@ async fn policies(anonymous: &Client, user: &Client, admin: &Client) {
     assert_eq!(admin.delete(&page).await.unwrap().status(), 204);
 }
 
-fn said(started: linchpin::Result<linchpin::Running>) -> String {
+fn start_error(started: linchpin::Result<linchpin::Running>) -> String {
     started
         .err()
         .map(|error| error.to_string())
@@ -113,17 +113,17 @@ fn said(started: linchpin::Result<linchpin::Running>) -> String {
 }
 
 async fn another_plugin_may_replace_this_one(store: Store) {
-    let app = pages(&store).plugin(Own).start().await.unwrap();
+    let app = pages(&store).plugin(OwnAuth).start().await.unwrap();
     let user = Client::new(&app).with_header("x-user", "ada").unwrap();
     let admin = Client::new(&app)
         .with_header("x-user", "root")
         .unwrap()
         .with_header("x-role", "admin")
         .unwrap();
-    policies(&Client::new(&app), &user, &admin).await;
+    check_policies(&Client::new(&app), &user, &admin).await;
     app.stop().await.unwrap();
 
-    let without = said(pages(&store).start().await);
+    let without = start_error(pages(&store).start().await);
     for route in [
         "route `list` of `Page`",
         "route `get` of `Page`",
@@ -138,10 +138,10 @@ async fn another_plugin_may_replace_this_one(store: Store) {
 }
 
 async fn two_plugins_of_accounts_are_refused(store: Store) {
-    let two = said(
+    let two = start_error(
         pages(&store)
             .plugin(Auth::new().roles(["admin"]).default_role("admin"))
-            .plugin(Own)
+            .plugin(OwnAuth)
             .start()
             .await,
     );
@@ -171,30 +171,33 @@ async fn the_same_policies_hold_with_accounts(store: Store) {
     };
     let user = signed_in(NewUser::new("ada@x.test")).await;
     let admin = signed_in(NewUser::new("root@x.test").roles(["admin"])).await;
-    policies(&Client::new(&app), &user, &admin).await;
+    check_policies(&Client::new(&app), &user, &admin).await;
     app.stop().await.unwrap();
 }
 
-/// A role that is in no list is one that no account can hold.
-async fn roles_that_nobody_can_hold(store: Store) {
+/// A policy with an undeclared role is a start-up error, because no account can have the role.
+async fn roles_that_nobody_can_hold_are_refused(store: Store) {
     for (roles, hint) in [
         (Vec::new(), ""),
         (vec!["admins"], "; did you mean `admins`?"),
     ] {
-        let told = said(pages(&store).plugin(Auth::new().roles(roles)).start().await);
+        let error = start_error(pages(&store).plugin(Auth::new().roles(roles)).start().await);
         for route in ["delete", "read"] {
             let what = format!(
                 "needs role `admin`, which no plugin declares: list it in `auth.roles`{hint}"
             );
-            let line = told
+            let line = error
                 .lines()
                 .find(|line| line.contains(&format!("route `{route}` of `Page`")))
                 .unwrap_or_default();
-            assert!(line.ends_with(&what), "{what} in {told}");
+            assert!(line.ends_with(&what), "{what} in {error}");
         }
     }
     let chiefs = pages(&store).guard("/pages/{*rest}", linchpin::http::require_role(["chief"]));
-    let told = said(chiefs.plugin(Auth::new().roles(["admin"])).start().await);
+    let error = start_error(chiefs.plugin(Auth::new().roles(["admin"])).start().await);
     let what = "guard of `/pages/{*rest}` needs role `chief`, which no plugin declares: list it in `auth.roles`";
-    assert!(told.contains(what) && !told.contains("`admin`"), "{told}");
+    assert!(
+        error.contains(what) && !error.contains("`admin`"),
+        "{error}"
+    );
 }

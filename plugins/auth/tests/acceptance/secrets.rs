@@ -9,7 +9,7 @@ use crate::authenticator::Authenticator;
 use crate::cases;
 use crate::events::{Sink, around, logged};
 use crate::factor::{code_of, texts, wrong};
-use crate::issuer::{APP, Away, Browser, landed};
+use crate::issuer::{APP, Browser, StartedFlow, callback_parameter};
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
@@ -17,12 +17,12 @@ use crate::standin::{CLIENT, SECRET, StandIn};
 
 cases!(every_event_about_factors_is_audited);
 
-/// Longer than usual: other cases log numbers at the same time, and six digits are among them by
-/// chance.
-const OF_APP: u64 = 8;
-const OF_MAIL: u64 = 10;
+/// Digits of codes. They are longer than the default, because other cases log numbers at the same
+/// time, and six digits could appear in them by chance.
+const APP_DIGITS: u64 = 8;
+const MAIL_DIGITS: u64 = 10;
 
-/// The members of responses that are secret.
+/// The members of responses that contain secrets.
 const SECRETS: [&str; 12] = [
     "token",
     "refreshToken",
@@ -46,23 +46,23 @@ fn everything(auth: Auth, post: &Post, standin: &StandIn) -> Auth {
         config.auth.public_url = Some(APP.to_owned());
         config.auth.admin_role = Some("admin".into());
         config.auth.mfa.enabled = true;
-        config.auth.mfa.totp.digits = OF_APP;
+        config.auth.mfa.totp.digits = APP_DIGITS;
         config.auth.mfa.email_otp.enabled = true;
-        config.auth.mfa.email_otp.digits = OF_MAIL;
+        config.auth.mfa.email_otp.digits = MAIL_DIGITS;
         config.auth.mfa.trust_device_seconds = 3600;
     })
 }
 
 /// A client that records every secret in requests and responses.
-struct Noting<'a> {
+struct RecordingClient<'a> {
     app: &'a Server,
     /// Secrets that are too long to appear by chance.
     long: BTreeSet<String>,
-    /// Digits.
+    /// Numeric codes.
     codes: BTreeSet<String>,
 }
 
-impl Noting<'_> {
+impl RecordingClient<'_> {
     async fn call(
         &mut self,
         who: Option<&SignedIn>,
@@ -78,7 +78,7 @@ impl Noting<'_> {
         reply
     }
 
-    /// A call that succeeds.
+    /// Makes a call that must succeed.
     async fn done(
         &mut self,
         who: Option<&SignedIn>,
@@ -91,6 +91,7 @@ impl Noting<'_> {
         reply
     }
 
+    /// Records the secrets in the body and the cookies of a response.
     fn note(&mut self, reply: &Reply) {
         self.members(&reply.json());
         for cookie in reply.headers.get_all("set-cookie") {
@@ -99,6 +100,7 @@ impl Noting<'_> {
         }
     }
 
+    /// Records the secrets in a JSON object.
     fn members(&mut self, json: &Json) {
         for (name, value) in json.as_object().into_iter().flatten() {
             match value {
@@ -115,11 +117,12 @@ impl Noting<'_> {
         }
     }
 
-    /// The present code of an authenticator app.
-    fn of_app(&mut self, secret: &str) -> String {
-        self.code(code_of(self.app, secret, 0, OF_APP))
+    /// The current code of an authenticator app.
+    fn app_code(&mut self, secret: &str) -> String {
+        self.code(code_of(self.app, secret, 0, APP_DIGITS))
     }
 
+    /// Records a numeric code, and the wrong code that tests send instead of it.
     fn code(&mut self, code: String) -> String {
         assert!(code.len() >= 8, "{code}");
         self.codes.extend([code.clone(), wrong(&code)]);
@@ -128,40 +131,44 @@ impl Noting<'_> {
 }
 
 /// Uses every kind of proof with one account.
-async fn life(n: &mut Noting<'_>, post: &Post) -> SignedIn {
-    let (app, login) = (n.app, json!({ "email": "ada@x.test", "password": GOOD }));
+async fn use_every_proof(client: &mut RecordingClient<'_>, post: &Post) -> SignedIn {
+    let (app, login) = (
+        client.app,
+        json!({ "email": "ada@x.test", "password": GOOD }),
+    );
     // A provider.
-    let away = Away::from(app, "/auth/stand").await;
-    let callback = Browser::new().sign_in(&away.url, "").await;
-    let code = landed(&away.back(app, &callback).await, "code");
-    n.long.extend([
-        away.asked("state"),
-        away.asked("nonce"),
-        away.cookie.clone(),
+    let flow = StartedFlow::from(app, "/auth/stand").await;
+    let callback = Browser::new().sign_in(&flow.url, "").await;
+    let code = callback_parameter(&flow.back(app, &callback).await, "code");
+    client.long.extend([
+        flow.url_parameter("state"),
+        flow.url_parameter("nonce"),
+        flow.cookie.clone(),
         code.clone(),
     ]);
-    let entered = away.exchange(app, &code).await;
+    let entered = flow.exchange(app, &code).await;
     assert_eq!(entered.status, 200, "{entered:?}");
-    n.note(&entered);
+    client.note(&entered);
     // An authenticator app, and codes by mail.
-    let ada = n
+    let ada = client
         .done(None, "POST", "/auth/register", Some(login.clone()))
         .await
         .signed_in();
-    let secret = n
+    let secret = client
         .done(Some(&ada), "POST", "/auth/mfa/setup", None)
         .await
         .text("secret");
-    let code = n.of_app(&secret);
-    n.call(
-        Some(&ada),
-        "POST",
-        "/auth/mfa/verify-setup",
-        Some(json!({ "code": wrong(&code) })),
-    )
-    .await
-    .refused(401, "invalid_code");
-    let set_up = n
+    let code = client.app_code(&secret);
+    client
+        .call(
+            Some(&ada),
+            "POST",
+            "/auth/mfa/verify-setup",
+            Some(json!({ "code": wrong(&code) })),
+        )
+        .await
+        .refused(401, "invalid_code");
+    let set_up = client
         .done(
             Some(&ada),
             "POST",
@@ -170,7 +177,7 @@ async fn life(n: &mut Noting<'_>, post: &Post) -> SignedIn {
         )
         .await;
     let recovery = texts(&set_up.json()["recoveryCodes"]);
-    let begun = n
+    let setup = client
         .done(
             Some(&ada),
             "POST",
@@ -178,50 +185,54 @@ async fn life(n: &mut Noting<'_>, post: &Post) -> SignedIn {
             Some(json!({})),
         )
         .await;
-    let code = n.code(post.code(1).await);
-    let body = json!({ "setupToken": begun.text("setupToken"), "code": code });
-    n.done(
-        Some(&ada),
-        "POST",
-        "/auth/mfa/email-otp/verify-setup",
-        Some(body),
-    )
-    .await;
-    // Challenges, answered wrong and right.
-    let challenge = n
+    let code = client.code(post.code(1).await);
+    let body = json!({ "setupToken": setup.text("setupToken"), "code": code });
+    client
+        .done(
+            Some(&ada),
+            "POST",
+            "/auth/mfa/email-otp/verify-setup",
+            Some(body),
+        )
+        .await;
+    // Challenges, with wrong and correct answers.
+    let challenge = client
         .done(None, "POST", "/auth/login", Some(login.clone()))
         .await
         .text("mfaToken");
-    n.done(
-        None,
-        "POST",
-        "/auth/mfa/resend",
-        Some(json!({ "mfaToken": challenge, "method": "emailOtp" })),
-    )
-    .await;
-    let code = n.code(post.code(2).await);
-    let answer = |code: &str| json!({ "mfaToken": challenge, "method": "emailOtp", "code": code, "trustDevice": true });
-    n.call(
-        None,
-        "POST",
-        "/auth/mfa/verify",
-        Some(answer(&wrong(&code))),
-    )
-    .await
-    .refused(401, "invalid_code");
-    n.done(None, "POST", "/auth/mfa/verify", Some(answer(&code)))
+    client
+        .done(
+            None,
+            "POST",
+            "/auth/mfa/resend",
+            Some(json!({ "mfaToken": challenge, "method": "emailOtp" })),
+        )
         .await;
-    let challenge = n
+    let code = client.code(post.code(2).await);
+    let answer = |code: &str| json!({ "mfaToken": challenge, "method": "emailOtp", "code": code, "trustDevice": true });
+    client
+        .call(
+            None,
+            "POST",
+            "/auth/mfa/verify",
+            Some(answer(&wrong(&code))),
+        )
+        .await
+        .refused(401, "invalid_code");
+    client
+        .done(None, "POST", "/auth/mfa/verify", Some(answer(&code)))
+        .await;
+    let challenge = client
         .done(None, "POST", "/auth/login", Some(login))
         .await
         .text("mfaToken");
     let answer = json!({ "mfaToken": challenge, "method": "recovery", "code": recovery[0] });
-    let mut ada = n
+    let mut ada = client
         .done(None, "POST", "/auth/mfa/verify", Some(answer))
         .await
         .signed_in();
-    // A step up.
-    let asked = n
+    // A step-up.
+    let asked = client
         .done(
             Some(&ada),
             "POST",
@@ -229,30 +240,32 @@ async fn life(n: &mut Noting<'_>, post: &Post) -> SignedIn {
             Some(json!({ "method": "emailOtp" })),
         )
         .await;
-    let code = n.code(post.code(3).await);
+    let code = client.code(post.code(3).await);
     let answer = |code: &str| json!({ "method": "emailOtp", "reauthToken": asked.text("reauthToken"), "code": code });
-    n.call(
-        Some(&ada),
-        "POST",
-        "/auth/step-up",
-        Some(answer(&wrong(&code))),
-    )
-    .await
-    .refused(401, "invalid_code");
-    ada.token = n
+    client
+        .call(
+            Some(&ada),
+            "POST",
+            "/auth/step-up",
+            Some(answer(&wrong(&code))),
+        )
+        .await
+        .refused(401, "invalid_code");
+    ada.token = client
         .done(Some(&ada), "POST", "/auth/step-up", Some(answer(&code)))
         .await
         .text("token");
-    n.done(
-        Some(&ada),
-        "POST",
-        "/auth/mfa/recovery-codes",
-        Some(json!({})),
-    )
-    .await;
+    client
+        .done(
+            Some(&ada),
+            "POST",
+            "/auth/mfa/recovery-codes",
+            Some(json!({})),
+        )
+        .await;
     // A passkey.
     let mut passkey = Authenticator::p256();
-    let asked = n
+    let asked = client
         .done(
             Some(&ada),
             "POST",
@@ -262,38 +275,43 @@ async fn life(n: &mut Noting<'_>, post: &Post) -> SignedIn {
         .await;
     let answer = passkey.register(&asked.json()["options"]);
     let body = json!({ "registrationToken": asked.text("registrationToken"), "attestationResponse": answer });
-    n.done(
-        Some(&ada),
-        "POST",
-        "/auth/mfa/webauthn/register",
-        Some(body),
-    )
-    .await;
-    let asked = n
+    client
+        .done(
+            Some(&ada),
+            "POST",
+            "/auth/mfa/webauthn/register",
+            Some(body),
+        )
+        .await;
+    let asked = client
         .done(None, "POST", "/auth/passkey/login-options", None)
         .await;
     let answer = passkey.assert(&asked.json()["options"]);
-    n.done(
-        None,
-        "POST",
-        "/auth/passkey/login",
-        Some(json!({ "passkeyToken": asked.text("passkeyToken"), "assertionResponse": answer })),
-    )
-    .await;
-    // The end of it.
+    client
+        .done(
+            None,
+            "POST",
+            "/auth/passkey/login",
+            Some(
+                json!({ "passkeyToken": asked.text("passkeyToken"), "assertionResponse": answer }),
+            ),
+        )
+        .await;
+    // The removal of all second factors, including the passkey.
     app.advance(30).await;
-    let code = n.of_app(&secret);
-    n.done(
-        Some(&ada),
-        "DELETE",
-        "/auth/mfa",
-        Some(json!({ "code": code })),
-    )
-    .await;
+    let code = client.app_code(&secret);
+    client
+        .done(
+            Some(&ada),
+            "DELETE",
+            "/auth/mfa",
+            Some(json!({ "code": code })),
+        )
+        .await;
     ada
 }
 
-/// Their events.
+/// The events of these proofs.
 const EVENTS: [&str; 10] = [
     "auth:mfa.enabled",
     "auth:mfa.disabled",
@@ -315,15 +333,15 @@ async fn every_event_about_factors_is_audited(store: Store) {
         .await;
     app.to_the_present().await;
     let root = app.admin("root@x.test").await;
-    let mut noted = Noting {
+    let mut client = RecordingClient {
         app: &app,
         long: [GOOD, SECRET].map(str::to_owned).into(),
         codes: BTreeSet::new(),
     };
-    let ada = life(&mut noted, &post).await;
-    let Noting {
+    let ada = use_every_proof(&mut client, &post).await;
+    let RecordingClient {
         mut long, codes, ..
-    } = noted;
+    } = client;
     long.remove("");
     assert!(
         long.len() >= 60 && codes.len() >= 10,
@@ -332,13 +350,13 @@ async fn every_event_about_factors_is_audited(store: Store) {
         codes.len()
     );
 
-    let rows = sink.told("auth:mfa.disabled").await;
-    let named: BTreeSet<&str> = rows
+    let rows = sink.wait_for("auth:mfa.disabled").await;
+    let event_names: BTreeSet<&str> = rows
         .iter()
         .filter_map(|row| row["event"].as_str())
         .collect();
     for event in EVENTS {
-        assert!(named.contains(event), "{event} in {named:?}");
+        assert!(event_names.contains(event), "{event} in {event_names:?}");
     }
     let events = format!("{:?}", sink.0.lock().unwrap());
     let text = |reply: Reply| {
@@ -374,22 +392,26 @@ async fn every_event_about_factors_is_audited(store: Store) {
             );
         }
     }
-    // A mailed code is in the one mail that is for it, and nothing else is in any.
+    // A mailed code is in its own mail only, and no mail contains another secret.
     for mail in post.everything() {
         let text = format!("{} {} {}", mail.subject, mail.text, mail.html);
         assert!(
             !long.iter().any(|secret| text.contains(secret.as_str())),
             "{text}"
         );
-        let told = codes
+        let mailed_codes = codes
             .iter()
             .filter(|code| stands_alone(&text, code))
             .count();
-        assert_eq!(told, usize::from(mail.kind.name() == "email_otp"), "{text}");
+        assert_eq!(
+            mailed_codes,
+            usize::from(mail.kind.name() == "email_otp"),
+            "{text}"
+        );
     }
 }
 
-/// Whether digits are somewhere, and not as part of a longer number or word.
+/// Whether the text contains the code as a separate number, not as part of a longer number or word.
 fn stands_alone(text: &str, code: &str) -> bool {
     let word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     text.match_indices(code).any(|(at, _)| {

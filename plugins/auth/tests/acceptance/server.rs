@@ -1,5 +1,4 @@
-//! A fresh app on a free port, and a small client that reads answers the way the cases talk about
-//! them.
+//! A new app on a free port, and a small client with the checks that the cases need.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,11 +21,11 @@ use crate::testbed::{NOTES, TestBed};
 pub const SECRET: &str = "an-acceptance-secret-of-32-bytes!!";
 pub const GOOD: &str = "violet-otter-91-lamp";
 
-/// The store of a case. A second app on it finds the records of the first, except in memory.
+/// The store of a case. Several apps on one store share its records, except in memory.
 pub struct Store {
     url: String,
     clock: Arc<FakeClock>,
-    /// 0: whichever is free.
+    /// The port of the apps; 0 for any free port.
     port: u16,
     /// The cost of password hashes.
     argon2: Argon2Cost,
@@ -62,18 +61,16 @@ impl Store {
         }
     }
 
-    /// Its apps listen on one port, known before they start.
+    /// Makes the apps listen on a fixed port, which is known before they start.
     pub fn at_a_free_port(self) -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        Self { port, ..self }
+        Self {
+            port: crate::ports::free_port(),
+            ..self
+        }
     }
 
-    /// Its apps hash passwords at the cheapest cost that a server accepts, as a case needs in which
-    /// calls race with a hash.
+    /// Makes the apps hash passwords with the minimum cost of production, for cases in which calls
+    /// race with a hash.
     pub fn hashing_slowly(self) -> Self {
         Self {
             argon2: Argon2Cost {
@@ -94,7 +91,7 @@ impl Store {
         self.url != "memory:"
     }
 
-    /// The file that it keeps its records in, if it is one.
+    /// The file of the records, for a store that is a file.
     pub fn file(&self) -> Option<std::path::PathBuf> {
         self.url.strip_prefix("sqlite:").map(Into::into)
     }
@@ -112,7 +109,7 @@ impl Store {
         }
     }
 
-    /// Its address.
+    /// The URL of the store.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -127,13 +124,13 @@ impl Store {
         self.try_app(change).await.unwrap()
     }
 
-    /// The same, which may fail to start.
+    /// Like [`Store::app_with`], for an app that may fail to start.
     pub async fn try_app(&self, change: impl FnOnce(Auth) -> Auth) -> linchpin::Result<Server> {
         self.try_app_in(linchpin::Environment::Development, change)
             .await
     }
 
-    /// An app whose events all go to a sink.
+    /// An app that publishes all events to a sink.
     pub async fn watched(
         &self,
         sink: impl linchpin::EventSink,
@@ -146,8 +143,8 @@ impl Store {
         .unwrap()
     }
 
-    /// An app with a further plugin.
-    pub async fn beside(
+    /// An app with an additional plugin.
+    pub async fn with_plugin(
         &self,
         plugin: impl linchpin::Plugin,
         change: impl FnOnce(Auth) -> Auth,
@@ -159,7 +156,7 @@ impl Store {
         .unwrap()
     }
 
-    /// An app that keeps its records in another store.
+    /// An app that stores its records in another store.
     pub async fn on(
         &self,
         store: impl linchpin::store::Store,
@@ -211,7 +208,7 @@ impl Store {
             ..Env::system()
         };
         let reading = Arc::clone(&self.clock);
-        // Production serves only a database that migrations have made.
+        // Production accepts only a database that migrations have created.
         let url = match environment {
             linchpin::Environment::Production => "memory:",
             linchpin::Environment::Development => self.url.as_str(),
@@ -220,8 +217,8 @@ impl Store {
             .signing_secret(SECRET)
             .port(self.port)
             .database(url)
-            // No case pulls the plug, and hundreds of apps start: a wait for the disk at each
-            // write, or 30 connections at each start, would be most of their time.
+            // No case cuts the power, and hundreds of apps start. Disk syncs at each write, or 30
+            // connections for each app, would take most of the time.
             .durability(linchpin::Durability::Normal)
             .postgres(linchpin::Postgres {
                 scans: Some(2),
@@ -266,11 +263,11 @@ pub struct Server {
     client: Client<HttpConnector, Full<Bytes>>,
     running: linchpin::Running,
     clock: Arc<FakeClock>,
-    /// Its API document, once a route was called.
+    /// The OpenAPI document of the app, after a first call of a route.
     document: OnceCell<Arc<Document>>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -296,7 +293,7 @@ impl Server {
         self.running.adapters()
     }
 
-    /// A value that the app's start provides.
+    /// A value that was provided at start-up.
     pub fn provided<T: Send + Sync + 'static>(&self) -> Arc<T> {
         self.running.adapters().provided::<T>().unwrap()
     }
@@ -314,7 +311,7 @@ impl Server {
         self.clock.now().millis().div_euclid(1000)
     }
 
-    /// Sets the clock to the present: what other programs sign says when.
+    /// Sets the clock to the real time, because tokens of other programs contain it.
     pub async fn to_the_present(&self) {
         let now = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
@@ -346,20 +343,20 @@ impl Server {
         body: &str,
     ) -> Reply {
         let reply = self.any(method, path, headers, body).await;
-        // A method that a path of ours does not have is answered by us, too.
-        let known = || {
+        // The plugin also answers 405 if no route of the path has the method.
+        let is_documented = || {
             reply.status == 405
                 || self
                     .document
                     .get()
-                    .is_some_and(|document| document.knows(method, path))
+                    .is_some_and(|document| document.has_route(method, path))
         };
-        let is_ours = path.starts_with("/auth/") && known();
-        reply.is_well_formed(is_ours);
+        let is_of_plugin = path.starts_with("/auth/") && is_documented();
+        reply.is_well_formed(is_of_plugin);
         reply
     }
 
-    /// A call that may be answered 503.
+    /// A POST whose response may be 503.
     pub async fn raw_any(&self, path: &str, body: Json) -> Reply {
         self.any(
             "POST",
@@ -370,7 +367,7 @@ impl Server {
         .await
     }
 
-    /// A read that may be answered 503.
+    /// A GET whose response may be 503.
     pub async fn get_any(&self, token: &str, path: &str) -> Reply {
         self.any(
             "GET",
@@ -381,7 +378,7 @@ impl Server {
         .await
     }
 
-    /// A call that may be answered 503.
+    /// A call whose response may be 503.
     pub async fn unchecked(
         &self,
         method: &str,
@@ -392,7 +389,8 @@ impl Server {
         self.any(method, path, headers, body).await
     }
 
-    /// A call whose answer may be anything: a page, a redirect.
+    /// A call with any response, such as a page or a redirect. It is only compared with the OpenAPI
+    /// document.
     pub async fn any(
         &self,
         method: &str,
@@ -402,12 +400,12 @@ impl Server {
     ) -> Reply {
         let reply = self.call(method, path, headers, body).await;
         if path.starts_with("/auth/") {
-            let said =
+            let fetch_document =
                 async || Document::of(&self.call("GET", "/openapi.json", &[], "").await.body);
             self.document
-                .get_or_init(said)
+                .get_or_init(fetch_document)
                 .await
-                .hold(method, path, &reply);
+                .compare(method, path, &reply);
         }
         reply
     }
@@ -441,7 +439,7 @@ impl Server {
         .await
     }
 
-    /// With an access token.
+    /// A call with an access token.
     pub async fn with(&self, token: &str, method: &str, path: &str, body: Option<Json>) -> Reply {
         let bearer = format!("Bearer {token}");
         let mut headers = vec![("authorization", bearer.as_str())];
@@ -533,7 +531,7 @@ impl Reply {
         }
     }
 
-    /// Status and code of a refusal.
+    /// Checks the status and code of a refusal.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str) {
         assert_eq!(
@@ -548,7 +546,7 @@ impl Reply {
         );
     }
 
-    /// 400 with this detail.
+    /// Checks for 400 `validation_failed` with this detail.
     #[track_caller]
     pub fn problem(&self, code: &str, path: &str) {
         self.refused(400, "validation_failed");
@@ -564,7 +562,7 @@ impl Reply {
         );
     }
 
-    /// The `Set-Cookie` of a name.
+    /// The `Set-Cookie` header of a cookie.
     pub fn cookie(&self, name: &str) -> Option<String> {
         let begins = format!("{name}=");
         self.headers
@@ -575,7 +573,7 @@ impl Reply {
             .map(str::to_owned)
     }
 
-    /// The cookies that a browser would send back.
+    /// The value of a cookie that the response sets.
     pub fn cookie_value(&self, name: &str) -> String {
         let set = self
             .cookie(name)
@@ -587,8 +585,8 @@ impl Reply {
             .to_owned()
     }
 
-    /// Checks of every response.
-    fn is_well_formed(&self, is_ours: bool) {
+    /// Checks that apply to every response.
+    fn is_well_formed(&self, is_of_plugin: bool) {
         assert!(self.status < 500, "{self:?}");
         assert!(!self.header("x-request-id").is_empty(), "{self:?}");
         if self.status >= 400 {
@@ -599,7 +597,7 @@ impl Reply {
             );
             assert_eq!(body["requestId"], self.header("x-request-id"));
         }
-        if is_ours {
+        if is_of_plugin {
             assert_eq!(
                 (
                     self.header("cache-control").as_str(),

@@ -1,4 +1,4 @@
-//! Access of the app's own code to accounts.
+//! Access of the app's code to accounts, by `AuthService`.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
 cases!(
-    what_the_app_may_read,
-    what_the_app_keeps,
-    sessions_of_the_app,
-    what_keeps_owners_out,
-    whom_the_app_turns_away,
-    gone_accounts
+    the_service_reads_accounts_sessions_and_the_audit,
+    app_metadata_is_invisible_to_users,
+    the_service_opens_sessions,
+    the_service_opens_no_session_for_a_restricted_account,
+    the_service_obeys_a_refusal_of_pre_login,
+    accounts_that_are_due_for_deletion_are_not_returned
 );
 
 fn service(app: &Server) -> Arc<AuthService> {
     app.provided::<AuthService>()
 }
 
-/// Code can read everything that administrators can read by routes.
-async fn what_the_app_may_read(store: Store) {
+/// The service returns everything that administrators can read by routes.
+async fn the_service_reads_accounts_sessions_and_the_audit(store: Store) {
     let app = store.app().await;
     let service = service(&app);
     for name in ["a", "b", "c"] {
@@ -147,7 +147,7 @@ async fn what_the_app_may_read(store: Store) {
         .to_owned();
     assert!(
         service.revoke_session(&ada.id, &own).await.is_err(),
-        "it is not of that account"
+        "the session belongs to another account"
     );
     service.revoke_session(&bob.id, &own).await.unwrap();
     app.me(&bob.token).await.refused(401, "unauthorized");
@@ -161,12 +161,12 @@ async fn what_the_app_may_read(store: Store) {
     );
     assert!(service.sessions(&ada.id).await.unwrap().is_empty());
 
-    let of_ada = AuditQuery {
+    let ada_query = AuditQuery {
         user_id: Some(ada.id.clone()),
         ..Default::default()
     };
     let events: Vec<String> = service
-        .audit(of_ada.clone())
+        .audit(ada_query.clone())
         .await
         .unwrap()
         .items
@@ -181,7 +181,7 @@ async fn what_the_app_may_read(store: Store) {
     let made = service
         .audit(AuditQuery {
             event: Some("auth:user.created".into()),
-            ..of_ada.clone()
+            ..ada_query.clone()
         })
         .await
         .unwrap()
@@ -194,7 +194,7 @@ async fn what_the_app_may_read(store: Store) {
         service
             .audit(AuditQuery {
                 to: Some(made[0].at),
-                ..of_ada.clone()
+                ..ada_query.clone()
             })
             .await
             .unwrap()
@@ -206,7 +206,7 @@ async fn what_the_app_may_read(store: Store) {
             .audit(AuditQuery {
                 from: Some(made[0].at),
                 limit: Some(1),
-                ..of_ada
+                ..ada_query
             })
             .await
             .unwrap()
@@ -217,7 +217,7 @@ async fn what_the_app_may_read(store: Store) {
 }
 
 /// The app's own data of an account is invisible to users.
-async fn what_the_app_keeps(store: Store) {
+async fn app_metadata_is_invisible_to_users(store: Store) {
     let app = store.app().await;
     let service = service(&app);
     let mut new = NewUser::new("ada@x.test").password(GOOD);
@@ -258,9 +258,9 @@ async fn what_the_app_keeps(store: Store) {
     assert!(service.set_app_metadata("nobody", None).await.is_err());
 }
 
-/// A session that code opens is one like any other: listed, ended, and under the account's roles.
-/// It signs in no device.
-async fn sessions_of_the_app(store: Store) {
+/// A session that the service opens is listed, can be ended, and has the account's roles, like any
+/// other session. It does not count as a sign-in of a device.
+async fn the_service_opens_sessions(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     let service = service(&app);
@@ -289,7 +289,7 @@ async fn sessions_of_the_app(store: Store) {
         .await
         .refused(403, "step_up_required");
 
-    // The owner's first device is no new one, for all that the app has done; the second is.
+    // Only the owner's second device is mailed as new. The session of the service does not count.
     app.login("ada@x.test").await;
     let ada = app.login("ada@x.test").await;
     let sessions = app.get(&ada.token, "/auth/sessions").await.json();
@@ -304,7 +304,7 @@ async fn sessions_of_the_app(store: Store) {
     app.me(token.expose()).await.refused(401, "unauthorized");
 }
 
-async fn what_keeps_owners_out(store: Store) {
+async fn the_service_opens_no_session_for_a_restricted_account(store: Store) {
     let post = Post::default();
     let app = store
         .app_with(|auth| {
@@ -337,10 +337,10 @@ async fn what_keeps_owners_out(store: Store) {
     );
 }
 
-/// Refuses every sign-in.
-struct Banning;
+/// Refuses every sign-in by the service.
+struct BanningHooks;
 
-impl AuthHooks for Banning {
+impl AuthHooks for BanningHooks {
     fn pre_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult> {
         let banned = input.method == "service" && input.user_id.is_some();
         Box::pin(async move {
@@ -353,9 +353,9 @@ impl AuthHooks for Banning {
     }
 }
 
-/// Whom `pre_login` turns away, the app's own code does not let in either.
-async fn whom_the_app_turns_away(store: Store) {
-    let app = store.app_with(|auth| auth.hooks(Banning)).await;
+/// The service opens no session if `pre_login` refuses it.
+async fn the_service_obeys_a_refusal_of_pre_login(store: Store) {
+    let app = store.app_with(|auth| auth.hooks(BanningHooks)).await;
     let ada = app.register("ada@x.test").await;
     let refused = service(&app).sign_in(&ada.id).await.unwrap_err();
     assert_eq!(
@@ -370,8 +370,8 @@ async fn whom_the_app_turns_away(store: Store) {
     );
 }
 
-/// An account whose deletion is due is gone for code as well, whether or not it has been removed.
-async fn gone_accounts(store: Store) {
+/// The service does not return an account whose deletion is due, even if it is not removed yet.
+async fn accounts_that_are_due_for_deletion_are_not_returned(store: Store) {
     let app = store.app().await;
     let service = service(&app);
     let ada = app.register("ada@x.test").await;

@@ -1,4 +1,4 @@
-//! The session check, and its failures, as the store sees them.
+//! The store accesses of the session check, and failures of the store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,21 +13,21 @@ use crate::cases;
 use crate::server::{Server, SignedIn, Store};
 
 cases!(
-    what_is_known_is_not_asked_for,
+    checked_sessions_are_cached,
     activity_is_written_once_a_minute,
-    what_cannot_be_checked_is_refused
+    a_session_that_cannot_be_checked_is_refused
 );
 
-/// Writes down what is asked of sessions and their users. It takes its time over sessions, or
-/// refuses to say.
+/// Records the statements on sessions and users. Reads of sessions take 30 ms, or fail while
+/// `fails` is set.
 #[derive(Default)]
-struct Seen {
+struct StatementLog {
     log: Mutex<Vec<String>>,
-    down: AtomicBool,
+    fails: AtomicBool,
 }
 
-impl Seen {
-    fn taken(&self) -> Vec<String> {
+impl StatementLog {
+    fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.log.lock().unwrap())
     }
 
@@ -41,7 +41,7 @@ impl Seen {
     }
 }
 
-impl Watch for Arc<Seen> {
+impl Watch for Arc<StatementLog> {
     fn run<'a>(
         &'a self,
         store: &'a dyn linchpin::store::Store,
@@ -51,7 +51,7 @@ impl Watch for Arc<Seen> {
     ) -> Answer<'a> {
         let entity = to.entity.name;
         let what = match &to.plan {
-            // A job that looks what is due: no request does.
+            // Only background jobs read due records in an order; requests never do.
             Plan::Select { order, .. } if !order.is_empty() => return store.run(to, args, rows),
             Plan::Select { .. } => "select",
             Plan::Delete { .. } => return store.run(to, args, rows),
@@ -64,8 +64,8 @@ impl Watch for Arc<Seen> {
         if (entity, what) != ("Session", "select") {
             return store.run(to, args, rows);
         }
-        if self.down.load(Ordering::SeqCst) {
-            return Answer::Ready(Err(Error::unavailable("told to")));
+        if self.fails.load(Ordering::SeqCst) {
+            return Answer::Ready(Err(Error::unavailable("the test makes this read fail")));
         }
         Answer::Later(Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(30)).await;
@@ -74,114 +74,115 @@ impl Watch for Arc<Seen> {
     }
 }
 
-async fn watched(store: &Store, cache_seconds: u64) -> (Server, Arc<Seen>) {
-    let seen = Arc::<Seen>::default();
-    let around = Around::new(store.opened(), Arc::clone(&seen));
+async fn watched(store: &Store, cache_seconds: u64) -> (Server, Arc<StatementLog>) {
+    let log = Arc::<StatementLog>::default();
+    let around = Around::new(store.opened(), Arc::clone(&log));
     (
         store
             .on(around, |auth| {
                 auth.configure(|config| config.auth.session.cache_seconds = cache_seconds)
             })
             .await,
-        seen,
+        log,
     )
 }
 
 const GUARDED: &str = "/__test/protected/user";
 const OPEN: &str = "/__test/actor";
 
-async fn many(app: &Server, who: &SignedIn, n: usize) {
+async fn send_many(app: &Server, who: &SignedIn, n: usize) {
     for reply in futures_util::future::join_all((0..n).map(|_| app.get(&who.token, GUARDED))).await
     {
         assert_eq!(reply.status, 200, "{reply:?}");
     }
 }
 
-async fn what_is_known_is_not_asked_for(store: Store) {
+async fn checked_sessions_are_cached(store: Store) {
     const ONCE: [&str; 2] = ["Session select", "User select"];
-    let (app, seen) = watched(&store, 5).await;
+    let (app, log) = watched(&store, 5).await;
     let ada = app.register("ada@x.test").await;
     app.raw("GET", GUARDED, &[], "")
         .await
         .refused(401, "unauthorized");
-    // Within a minute of the last activity, so that nothing is written.
+    // These requests are within a minute of the last activity, so nothing is written.
     for _ in 0..2 {
-        seen.taken();
-        // Twenty who ask at once are one who asks.
-        many(&app, &ada, 20).await;
-        assert_eq!(seen.taken(), ONCE);
+        log.take();
+        // Twenty concurrent requests cause one read.
+        send_many(&app, &ada, 20).await;
+        assert_eq!(log.take(), ONCE);
         app.advance(4).await;
-        many(&app, &ada, 20).await;
-        assert_eq!(seen.taken(), [""; 0], "it is known");
+        send_many(&app, &ada, 20).await;
+        assert_eq!(log.take(), [""; 0], "the result is cached");
         app.advance(1).await;
     }
-    // A change of the account is seen at once, however fresh what is known of it is.
-    many(&app, &ada, 1).await;
+    // A change of the account takes effect at once, in spite of the cached result.
+    send_many(&app, &ada, 1).await;
     app.change(&ada.id, json!({ "roles": ["admin"] })).await;
-    seen.taken();
+    log.take();
     assert_eq!(
         app.get(&ada.token, "/__test/protected/admin").await.status,
         200
     );
-    assert_eq!(seen.taken(), ONCE);
+    assert_eq!(log.take(), ONCE);
     app.stop().await;
 
-    let (app, seen) = watched(&store, 0).await;
+    let (app, log) = watched(&store, 0).await;
     let bob = app.register("bob@x.test").await;
     for _ in 0..3 {
-        seen.taken();
-        many(&app, &bob, 1).await;
-        assert_eq!(seen.taken(), ONCE);
+        log.take();
+        send_many(&app, &bob, 1).await;
+        assert_eq!(log.take(), ONCE);
     }
 }
 
 async fn activity_is_written_once_a_minute(store: Store) {
     for (cache_seconds, email) in [(5, "ada@x.test"), (0, "bob@x.test")] {
-        let (app, seen) = watched(&store, cache_seconds).await;
+        let (app, log) = watched(&store, cache_seconds).await;
         let who = app.register(email).await;
-        let written = async |times: usize| {
+        let assert_writes = async |times: usize| {
             for _ in 0..3000 {
-                if seen.count("Session write") >= times {
+                if log.count("Session write") >= times {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            // One too many would come about now.
+            // Waits for a further write, which would be one too many.
             tokio::time::sleep(Duration::from_millis(100)).await;
-            assert_eq!(seen.count("Session write"), times);
+            assert_eq!(log.count("Session write"), times);
         };
-        let begun = app.now_seconds();
-        seen.taken();
-        let ten = async || {
+        let started_at = app.now_seconds();
+        log.take();
+        let ten_requests = async || {
             for _ in 0..10 {
-                many(&app, &who, 1).await;
+                send_many(&app, &who, 1).await;
                 app.advance(5).await;
             }
         };
-        ten().await;
+        ten_requests().await;
         app.advance(9).await;
-        many(&app, &who, 1).await;
-        written(0).await;
+        send_many(&app, &who, 1).await;
+        assert_writes(0).await;
         app.advance(1).await;
-        ten().await;
+        ten_requests().await;
         app.advance(9).await;
-        many(&app, &who, 1).await;
-        written(1).await;
+        send_many(&app, &who, 1).await;
+        assert_writes(1).await;
         app.advance(2).await;
-        ten().await;
-        written(2).await;
-        let shown =
+        ten_requests().await;
+        assert_writes(2).await;
+        let last_active =
             app.get(&who.token, "/auth/sessions").await.json()["sessions"][0]["lastActiveAt"]
                 .clone();
-        let at = linchpin::Timestamp::parse(shown.as_str().unwrap()).unwrap();
-        assert_eq!(at.millis().div_euclid(1000), begun + 121);
+        let at = linchpin::Timestamp::parse(last_active.as_str().unwrap()).unwrap();
+        assert_eq!(at.millis().div_euclid(1000), started_at + 121);
         app.stop().await;
     }
 }
 
-/// A request with a token is neither accepted unchecked nor treated as anonymous.
-async fn what_cannot_be_checked_is_refused(store: Store) {
-    let (app, seen) = watched(&store, 5).await;
+/// If the store fails, a request with a valid token is neither accepted unchecked nor treated as
+/// anonymous.
+async fn a_session_that_cannot_be_checked_is_refused(store: Store) {
+    let (app, log) = watched(&store, 5).await;
     let ada = app.register("ada@x.test").await;
     let routes = [
         (GUARDED, 401),
@@ -189,14 +190,14 @@ async fn what_cannot_be_checked_is_refused(store: Store) {
         ("/notes/x", 401),
         ("/auth/me", 401),
     ];
-    for warm in [false, true] {
-        seen.down.store(false, Ordering::SeqCst);
-        if warm {
-            many(&app, &ada, 1).await;
+    for cached in [false, true] {
+        log.fails.store(false, Ordering::SeqCst);
+        if cached {
+            send_many(&app, &ada, 1).await;
             app.advance(5).await;
         }
-        seen.down.store(true, Ordering::SeqCst);
-        for (path, without) in routes {
+        log.fails.store(true, Ordering::SeqCst);
+        for (path, expected) in routes {
             let cookie = format!("__Host-token={}", ada.token);
             let by_cookie = app.any("GET", path, &[("cookie", &cookie)], "").await;
             for reply in [app.get_any(&ada.token, path).await, by_cookie] {
@@ -208,17 +209,17 @@ async fn what_cannot_be_checked_is_refused(store: Store) {
             }
             assert_eq!(
                 app.raw("GET", path, &[], "").await.status,
-                without,
+                expected,
                 "{path}"
             );
-            // What is no token of ours needs no store.
+            // A token with an invalid signature counts as no token. This needs no store access.
             assert_eq!(
                 app.get(&format!("{}x", ada.token), path).await.status,
-                without,
+                expected,
                 "{path}"
             );
         }
     }
-    seen.down.store(false, Ordering::SeqCst);
+    log.fails.store(false, Ordering::SeqCst);
     assert_eq!(app.get(&ada.token, OPEN).await.json()["id"], json!(ada.id));
 }

@@ -1,4 +1,4 @@
-//! Sessions, and what ends them.
+//! Sessions: lists, limits, and the ways in which they end.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,8 +16,11 @@ use crate::server::{GOOD, Store, claims};
 
 cases! {
     every_store:
-        sessions_are_listed, a_session_is_ended_by_its_owner_only, other_sessions_and_all_sessions_can_be_ended, the_number_of_sessions_is_limited, sessions_end_after_idle_time, a_suspension_ends_sessions, changed_roles_take_effect, sessions_end_at_once, other_plugins_hear_of_ends;
-    one_store: cookies_of_others;
+        sessions_are_listed, a_session_is_ended_by_its_owner_only,
+        other_sessions_and_all_sessions_can_be_ended, the_number_of_sessions_is_limited,
+        sessions_end_after_idle_time, a_suspension_ends_sessions, changed_roles_take_effect,
+        sessions_end_at_once, the_end_of_a_session_is_reported_to_other_plugins;
+    one_store: other_cookies_are_ignored;
 }
 
 async fn sessions_are_listed(store: Store) {
@@ -57,7 +60,7 @@ async fn sessions_are_listed(store: Store) {
             "{text}"
         );
     }
-    // A handle authenticates nothing.
+    // The handle of a session is not a token.
     app.me(list[0]["sessionId"].as_str().unwrap())
         .await
         .refused(401, "unauthorized");
@@ -80,21 +83,21 @@ async fn a_session_is_ended_by_its_owner_only(store: Store) {
             .unwrap()
             .to_owned()
     };
-    let (of_other, of_eve) = (handle(&other.token).await, handle(&eve.token).await);
+    let (other_session, eve_session) = (handle(&other.token).await, handle(&eve.token).await);
     let delete = async |id: &str| {
         app.with(&own.token, "DELETE", &format!("/auth/sessions/{id}"), None)
             .await
     };
-    delete(&of_eve).await.refused(404, "not_found");
+    delete(&eve_session).await.refused(404, "not_found");
     delete("unknown").await.refused(404, "not_found");
     assert_eq!(app.me(&eve.token).await.status, 200);
     assert_eq!(
-        delete(&of_other).await.json(),
+        delete(&other_session).await.json(),
         json!({ "ok": true, "message": "The session was ended." })
     );
     app.me(&other.token).await.refused(401, "unauthorized");
     assert_eq!(app.me(&own.token).await.status, 200);
-    delete(&of_other).await.refused(404, "not_found");
+    delete(&other_session).await.refused(404, "not_found");
     let current = handle(&own.token).await;
     assert_eq!(delete(&current).await.status, 200);
     app.me(&own.token).await.refused(401, "unauthorized");
@@ -124,7 +127,7 @@ async fn other_sessions_and_all_sessions_can_be_ended(store: Store) {
 }
 
 async fn the_number_of_sessions_is_limited(store: Store) {
-    let three = |auth: Auth| {
+    let limited = |auth: Auth| {
         auth.configure(|config| {
             config.auth.session.max_per_user = 3;
             // Concurrent sign-ins are counted before they are checked.
@@ -139,29 +142,29 @@ async fn the_number_of_sessions_is_limited(store: Store) {
             }
         })
     };
-    // With the cheap hash all sign-ins reach the store at one time, and some of them give up
-    // with 503.
+    // With the cheapest hash, all sign-ins would reach the store at the same time, and some of them
+    // would fail with 503.
     let store = store.hashing_slowly();
-    let app = store.app_with(three).await;
+    let app = store.app_with(limited).await;
     let first = app.register("ada@example.test").await;
-    let mut signed = vec![first];
+    let mut signed_in = vec![first];
     for _ in 0..4 {
         app.advance(1).await;
-        signed.push(app.login("ada@example.test").await);
+        signed_in.push(app.login("ada@example.test").await);
     }
     let mut alive = Vec::new();
-    for one in &signed {
+    for one in &signed_in {
         alive.push(app.me(&one.token).await.status == 200);
     }
     assert_eq!(alive, [false, false, true, true, true]);
     app.advance(1).await;
     let raced =
-        futures_util::future::join_all((0..50).map(|_| app.login("ada@example.test"))).await;
+        futures_util::future::join_all((0..20).map(|_| app.login("ada@example.test"))).await;
     let mut live = 0;
     for one in &raced {
         live += usize::from(app.me(&one.token).await.status == 200);
     }
-    for one in &signed {
+    for one in &signed_in {
         app.me(&one.token).await.refused(401, "unauthorized");
     }
     assert_eq!(live, 3);
@@ -253,11 +256,11 @@ async fn sessions_end_at_once(store: Store) {
     app.register("ada@example.test").await;
     for _ in 0..5 {
         let one = app.login("ada@example.test").await;
-        let asked = |_| async {
+        let call = |_| async {
             app.me(&one.token).await;
         };
         let ((), after) = tokio::join!(
-            async { drop(futures_util::future::join_all((0..20).map(asked)).await) },
+            async { drop(futures_util::future::join_all((0..20).map(call)).await) },
             async {
                 assert_eq!(
                     app.with(&one.token, "POST", "/auth/logout", None)
@@ -275,8 +278,9 @@ async fn sessions_end_at_once(store: Store) {
     }
 }
 
-/// Other cookies of the app are ignored, text or not; ours must appear once, and as text.
-async fn cookies_of_others(store: Store) {
+/// Other cookies of the app are ignored, even if they are not text. The token's cookie must appear
+/// once and be text.
+async fn other_cookies_are_ignored(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
     let me = async |cookies: &[&[u8]]| {
@@ -316,18 +320,18 @@ async fn cookies_of_others(store: Store) {
 
 /// Records the ended sessions that the plugin reports to a session watch.
 #[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<Vec<Heard>>>);
+struct EndRecorder(Arc<Mutex<Vec<Ended>>>);
 
 /// A user, and the session that ended; `None` for the whole account.
-type Heard = (String, Option<String>);
+type Ended = (String, Option<String>);
 
-impl Keeper {
-    fn heard(&self) -> Vec<Heard> {
+impl EndRecorder {
+    fn take_recorded(&self) -> Vec<Ended> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
 
-impl SessionWatch for Keeper {
+impl SessionWatch for EndRecorder {
     fn session_ended<'a>(
         &'a self,
         cx: &'a Cx,
@@ -335,8 +339,8 @@ impl SessionWatch for Keeper {
         session: &'a str,
     ) -> BoxFuture<'a, Result<()>> {
         assert!(cx.is_in_transaction());
-        let heard = (user.to_owned(), Some(session.to_owned()));
-        self.0.lock().unwrap().push(heard);
+        let ended = (user.to_owned(), Some(session.to_owned()));
+        self.0.lock().unwrap().push(ended);
         Box::pin(async { Ok(()) })
     }
 
@@ -347,9 +351,9 @@ impl SessionWatch for Keeper {
     }
 }
 
-impl Plugin for Keeper {
+impl Plugin for EndRecorder {
     fn name(&self) -> &'static str {
-        "keeper"
+        "recorder"
     }
 
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
@@ -358,11 +362,11 @@ impl Plugin for Keeper {
     }
 }
 
-async fn other_plugins_hear_of_ends(store: Store) {
-    let keeper = Keeper::default();
+async fn the_end_of_a_session_is_reported_to_other_plugins(store: Store) {
+    let recorder = EndRecorder::default();
     let at_once =
         |auth: Auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0);
-    let app = store.beside(keeper.clone(), at_once).await;
+    let app = store.with_plugin(recorder.clone(), at_once).await;
     let first = app.register("ada@example.test").await;
     let second = app.login("ada@example.test").await;
     let handle = async |token: &str| {
@@ -372,19 +376,19 @@ async fn other_plugins_hear_of_ends(store: Store) {
         current.unwrap()["sessionId"].as_str().map(str::to_owned)
     };
     let (one, other) = (handle(&first.token).await, handle(&second.token).await);
-    assert_eq!(keeper.heard(), []);
+    assert_eq!(recorder.take_recorded(), []);
     let logout = app.with(&first.token, "POST", "/auth/logout", None).await;
     assert_eq!(logout.status, 200);
-    assert_eq!(keeper.heard(), [(first.id.clone(), one)]);
+    assert_eq!(recorder.take_recorded(), [(first.id.clone(), one)]);
     app.change(&first.id, json!({ "suspended": true })).await;
     assert_eq!(app.me(&second.token).await.status, 401);
     app.change(&first.id, json!({ "suspended": false })).await;
-    let heard = keeper.heard();
+    let ended_sessions = recorder.take_recorded();
     assert!(
-        heard
+        ended_sessions
             .iter()
             .all(|ended| *ended == (first.id.clone(), other.clone())),
-        "{heard:?}"
+        "{ended_sessions:?}"
     );
 
     let third = app.login("ada@example.test").await;
@@ -394,7 +398,10 @@ async fn other_plugins_hear_of_ends(store: Store) {
         .with(&third.token, "DELETE", "/auth/me", Some(password))
         .await;
     assert_eq!(deleted.status, 200, "{deleted:?}");
-    let heard = keeper.heard();
-    assert!(heard.contains(&(first.id.clone(), handle)), "{heard:?}");
-    assert_eq!(heard.last(), Some(&(first.id.clone(), None)));
+    let ended_sessions = recorder.take_recorded();
+    assert!(
+        ended_sessions.contains(&(first.id.clone(), handle)),
+        "{ended_sessions:?}"
+    );
+    assert_eq!(ended_sessions.last(), Some(&(first.id.clone(), None)));
 }

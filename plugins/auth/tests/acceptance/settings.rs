@@ -12,7 +12,9 @@ use crate::server::{GOOD, Store};
 
 cases! {
     every_store: secrets_can_be_rotated, hooks_may_refuse_registration;
-    one_store: described, second_factors_are_judged, second_factors_are_read;
+    one_store:
+        every_route_is_documented, settings_of_second_factors_are_checked,
+        settings_of_second_factors_are_read;
 }
 
 const OLD: &str = "an-old-secret-of-at-least-32-bytes";
@@ -31,7 +33,7 @@ async fn secrets_can_be_rotated(store: Store) {
     app.stop().await;
     let app = store.app_with(secrets(&[NEW, OLD])).await;
     let kept = app.me(&ada.token).await.status;
-    // What memory had is gone with the first app; a file still has the session.
+    // A store in memory ends with the first app; a file still contains the session.
     assert_eq!(kept, if store.keeps() { 200 } else { 401 });
     app.stop().await;
     let app = store.app_with(secrets(&[NEW])).await;
@@ -98,7 +100,7 @@ async fn hooks_may_refuse_registration(store: Store) {
     register("blocked@example.test")
         .await
         .refused(403, "blocked");
-    // What a panic says is nobody's business.
+    // The response does not contain the text of a panic.
     let panicked = app
         .raw_any(
             "/auth/register",
@@ -114,7 +116,7 @@ async fn hooks_may_refuse_registration(store: Store) {
     assert_eq!(
         register("ada@example.test").await.status,
         201,
-        "what post hooks do changes nothing"
+        "the panic of a post hook changes nothing"
     );
     let login = app
         .post(
@@ -124,7 +126,7 @@ async fn hooks_may_refuse_registration(store: Store) {
         .await;
     login.refused(400, "hook_rejected");
     app.stop().await;
-    // Nothing came of what was refused.
+    // The refused sign-ups created no account.
     let app = store.app().await;
     for email in [
         "no@example.test",
@@ -144,8 +146,9 @@ async fn hooks_may_refuse_registration(store: Store) {
     }
 }
 
-/// Every route is in the document, and what a policy names is known.
-async fn described(store: Store) {
+/// The document lists these routes, with their security and a success response. It contains no
+/// route `/auth/users` and no schema `User`.
+async fn every_route_is_documented(store: Store) {
     let app = store.app_with(Auth::refresh_tokens).await;
     let document = app.raw("GET", "/openapi.json", &[], "").await.json();
     for (path, method, public) in [
@@ -183,10 +186,10 @@ pub fn file(key: &str, value: &Json) -> Json {
         .fold(value.clone(), |inner, name| json!({ name: inner }))
 }
 
-/// App and plugin read one environment; each says what is wrong with its own part of it.
+/// The app and the plugin read one environment. Each reports the mistakes in its own variables.
 #[tokio::test]
-async fn one_environment() {
-    // Who does not read it leaves its variables to be found unknown.
+async fn app_and_plugin_share_one_environment() {
+    // Without `Auth::from_env`, the variables of the plugin are unknown.
     assert!(
         Auth::new().variables().is_empty()
             && Auth::from_env().variables().contains(&"LINCHPIN_AUTH_")
@@ -230,7 +233,7 @@ async fn one_environment() {
     }
 }
 
-async fn second_factors_are_judged(store: Store) {
+async fn settings_of_second_factors_are_checked(store: Store) {
     let wrong = store.try_app(|auth| {
         auth.configure(|config| {
             let auth = &mut config.auth;
@@ -284,7 +287,7 @@ async fn second_factors_are_judged(store: Store) {
     }
 }
 
-async fn second_factors_are_read(store: Store) {
+async fn settings_of_second_factors_are_read(store: Store) {
     let file = serde_json::json!({ "auth": { "mfa": {
         "enabled": true, "required": true, "issuer": "Acme", "challengeSeconds": 120, "maxAttempts": 3, "recoveryCodes": 8,
         "trustDeviceSeconds": 3600, "totp": { "enabled": true, "algorithm": "SHA256", "digits": 8, "period": 60, "window": 0 },
@@ -336,7 +339,7 @@ async fn second_factors_are_read(store: Store) {
     let read =
         linchpin_auth::AuthConfig::from_vars(variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
     assert!(read.auth.mfa.enabled && read.auth.mfa.email_otp.enabled);
-    // What is misspelt is told at start-up.
+    // A misspelt key is reported at start-up.
     let file = serde_json::json!({ "auth": { "mfa": { "enable": true } } });
     let wrong = store
         .try_app(|_| linchpin_auth::Auth::from_config(linchpin_auth::AuthConfig::from_json(&file)))
@@ -344,9 +347,9 @@ async fn second_factors_are_read(store: Store) {
     assert!(format!("{:?}", wrong.err().unwrap()).contains("auth.mfa.enable"));
 }
 
-/// Whose word about addresses counts: `false`, a number, a list; or one of them as text.
+/// `security.trustProxy` is `false`, a number or a list, or one of them as text.
 #[tokio::test]
-async fn proxies_in_every_form() {
+async fn trust_proxy_accepts_every_form() {
     let read = |value: &Json| AuthConfig::from_json(&file("security.trustProxy", value));
     let networks = TrustProxy::parse("10.0.0.0/8, 2001:db8::/32").unwrap();
     for (value, trust) in [

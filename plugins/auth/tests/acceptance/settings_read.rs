@@ -1,5 +1,5 @@
-//! Every setting that a file or the environment can hold is read by its name, is held to its kind,
-//! and counts.
+//! Every setting of a file or the environment is read by its name, has its type checked, and
+//! changes the configuration.
 
 use linchpin_auth::{Auth, AuthConfig};
 use serde_json::{Value as Json, json};
@@ -9,9 +9,9 @@ use crate::settings::file;
 const OLD: &str = "an-old-secret-of-at-least-32-bytes";
 const NEW: &str = "a-new-secret-of-at-least-32-bytes!";
 
-/// Every key that a file can hold, with a value of its kind that is not what holds without it. What
-/// takes code (mailers, hooks, checkers) is set in code.
-fn tables() -> Vec<(String, Json)> {
+/// Every key of a file, with a valid value that differs from the default. Mailers, hooks and
+/// checkers have no key: they are set in code.
+fn keys_with_values() -> Vec<(String, Json)> {
     let keys = vec![
         ("security.signing.secret", json!([NEW, OLD])),
         ("security.signing.algorithm", json!("EdDSA")),
@@ -156,7 +156,7 @@ fn tables() -> Vec<(String, Json)> {
         .collect()
 }
 
-/// The default limits.
+/// The names of all rate limits.
 const BUCKETS: [&str; 45] = [
     "register",
     "login",
@@ -215,7 +215,7 @@ fn variable(key: &str) -> String {
     format!("LINCHPIN_{}", key.chars().map(capital).collect::<String>())
 }
 
-/// A value as a variable holds it: texts of a list beside one another, anything else as it is in
+/// A value in the form of a variable: a list of texts is separated by commas, any other value is
 /// JSON.
 fn text(value: &Json) -> String {
     let texts = value
@@ -227,8 +227,8 @@ fn text(value: &Json) -> String {
         .unwrap_or_else(|| value.to_string())
 }
 
-/// One file with all of these.
-fn whole(keys: &[(String, Json)]) -> Json {
+/// One file with all of these keys.
+fn file_with(keys: &[(String, Json)]) -> Json {
     let mut file = json!({});
     for (key, value) in keys {
         let mut at = &mut file;
@@ -240,8 +240,8 @@ fn whole(keys: &[(String, Json)]) -> Json {
     file
 }
 
-/// All that has been read, but for what secrets say.
-fn shown(config: &AuthConfig) -> String {
+/// All settings of a configuration as text. Secrets are redacted.
+fn settings_text(config: &AuthConfig) -> String {
     let (security, auth) = (&config.security, &config.auth);
     let (password, mfa) = (&auth.password, &auth.mfa);
     let sms = (
@@ -298,7 +298,7 @@ fn shown(config: &AuthConfig) -> String {
 }
 
 /// The errors of a start with this configuration.
-async fn told(config: AuthConfig) -> String {
+async fn start_error(config: AuthConfig) -> String {
     let app = linchpin::Config::new()
         .signing_secret(NEW)
         .port(0)
@@ -308,75 +308,77 @@ async fn told(config: AuthConfig) -> String {
         .start()
         .await
     {
-        Ok(_) => panic!("not all of this can be"),
+        Ok(_) => panic!("these settings must not be valid together"),
         Err(error) => error.to_string(),
     }
 }
 
-/// Each key is read, by this name, from a file and from the environment, and changes what is there
-/// without it.
+/// Each key is read from a file and from the environment, and changes the configuration.
 #[tokio::test]
 async fn every_setting_is_read() {
-    let (keys, usual) = (tables(), shown(&AuthConfig::default()));
+    let (keys, defaults) = (keys_with_values(), settings_text(&AuthConfig::default()));
     for (key, value) in &keys {
-        let read = shown(&AuthConfig::from_json(&file(key, value)));
-        assert_ne!(read, usual, "{key} is read and dropped");
+        let read = settings_text(&AuthConfig::from_json(&file(key, value)));
+        assert_ne!(read, defaults, "{key} has no effect");
         assert_eq!(
-            shown(&AuthConfig::from_vars([(variable(key), text(value))])),
+            settings_text(&AuthConfig::from_vars([(variable(key), text(value))])),
             read,
             "{key}"
         );
     }
-    let all = AuthConfig::from_json(&whole(&keys));
+    let all = AuthConfig::from_json(&file_with(&keys));
     let variables = || keys.iter().map(|(key, value)| (variable(key), text(value)));
-    assert_eq!(shown(&AuthConfig::from_vars(variables())), shown(&all));
-    for told in [
-        told(all).await,
-        told(AuthConfig::from_vars(variables())).await,
+    assert_eq!(
+        settings_text(&AuthConfig::from_vars(variables())),
+        settings_text(&all)
+    );
+    for start_error in [
+        start_error(all).await,
+        start_error(AuthConfig::from_vars(variables())).await,
     ] {
-        assert!(!told.contains("is not a setting"), "{told}");
+        assert!(!start_error.contains("is not a setting"), "{start_error}");
     }
 }
 
 /// A value of another type is reported under its key.
 #[tokio::test]
-async fn every_setting_is_held_to_its_kind() {
+async fn every_setting_checks_its_type() {
     let wrong = |(key, value): (String, Json)| match value {
         Json::Bool(_) => (key, json!("perhaps")),
         Json::Number(_) => (key, json!("seven")),
         _ => (key, json!(7.5)),
     };
-    let keys: Vec<(String, Json)> = tables().into_iter().map(wrong).collect();
-    let of_file = told(AuthConfig::from_json(&whole(&keys))).await;
+    let keys: Vec<(String, Json)> = keys_with_values().into_iter().map(wrong).collect();
+    let file_errors = start_error(AuthConfig::from_json(&file_with(&keys))).await;
     // A setting of type text accepts any text; an enumeration, a number or a list of objects does
     // not.
-    let of_environment = told(AuthConfig::from_vars(
+    let environment_errors = start_error(AuthConfig::from_vars(
         keys.iter().map(|(key, value)| (variable(key), text(value))),
     ))
     .await;
     for (key, value) in &keys {
         if key == "security.trustProxy" {
             assert!(
-                of_file.contains("security.trustProxy: ")
-                    && of_environment.contains("TRUST_PROXY: "),
-                "{of_file} {of_environment}"
+                file_errors.contains("security.trustProxy: ")
+                    && environment_errors.contains("TRUST_PROXY: "),
+                "{file_errors} {environment_errors}"
             );
             continue;
         }
         assert!(
-            of_file.contains(&format!("{key}: must be")),
-            "{key} in {of_file}"
+            file_errors.contains(&format!("{key}: must be")),
+            "{key} in {file_errors}"
         );
         let name = variable(key);
         assert!(
-            value.is_number() || of_environment.contains(&format!("{name}: must be")),
-            "{name} in {of_environment}"
+            value.is_number() || environment_errors.contains(&format!("{name}: must be")),
+            "{name} in {environment_errors}"
         );
     }
-    for text in [&of_file, &of_environment] {
+    for text in [&file_errors, &environment_errors] {
         assert!(!text.contains("is not a setting"), "{text}");
     }
-    let misspelt = told(AuthConfig::from_json(
+    let misspelt = start_error(AuthConfig::from_json(
         &json!({ "auth": { "session": { "idle": 5 } } }),
     ))
     .await;

@@ -1,5 +1,4 @@
-//! What stops a start: settings that production does not take, and values that would mean something
-//! else than was meant.
+//! Settings that stop the start: development settings in production, and invalid values.
 
 use linchpin::Environment;
 use linchpin_auth::{Auth, AuthConfig};
@@ -10,11 +9,13 @@ use crate::server::{GOOD, Store};
 use crate::settings::file;
 
 cases! {
-    one_store: production, production_without_a_mailer;
+    one_store:
+        production_refuses_settings_that_disable_a_protection,
+        production_without_a_mailer_mails_no_links;
 }
 
-async fn production(store: Store) {
-    let refused = async |change: fn(&mut AuthConfig)| {
+async fn production_refuses_settings_that_disable_a_protection(store: Store) {
+    let start_error = async |change: fn(&mut AuthConfig)| {
         let started = store
             .try_app_in(Environment::Production, |auth| auth.configure(change))
             .await;
@@ -23,22 +24,22 @@ async fn production(store: Store) {
             .map(|error| error.to_string())
             .unwrap_or_default()
     };
-    let error = refused(|config| config.auth.cookies.secure = false).await;
+    let error = start_error(|config| config.auth.cookies.secure = false).await;
     assert!(
         error.contains("security.signing.issuer") && error.contains("auth.cookies.secure"),
         "{error}"
     );
     assert!(
-        refused(|config| config.auth.rate_limit.enabled = false)
+        start_error(|config| config.auth.rate_limit.enabled = false)
             .await
             .contains("auth.rateLimit.enabled: ")
     );
     assert_eq!(
-        refused(|config| config.security.issuer = Some("https://me.test".into())).await,
+        start_error(|config| config.security.issuer = Some("https://me.test".into())).await,
         ""
     );
-    // All that takes a protection away, at once.
-    let error = refused(|config| {
+    // All settings that disable a protection are reported together.
+    let error = start_error(|config| {
         config.security.issuer = Some("https://me.test".into());
         config.security.allowed_origins = vec!["http://app.test".into()];
         config.security.csrf = false;
@@ -63,7 +64,7 @@ async fn production(store: Store) {
 
 /// Start-up fails if an enabled feature mails links and no mailer is set. Routes of a disabled
 /// feature do not exist.
-async fn production_without_a_mailer(store: Store) {
+async fn production_without_a_mailer_mails_no_links(store: Store) {
     let start = async |change: &dyn Fn(&mut AuthConfig)| {
         let settings = |config: &mut AuthConfig| {
             config.security.issuer = Some("https://me.test".into());
@@ -111,14 +112,14 @@ async fn production_without_a_mailer(store: Store) {
         status
     };
     assert_eq!(forgot(&|_| ()).await, 404);
-    let off = |config: &mut AuthConfig| {
+    let reset_disabled = |config: &mut AuthConfig| {
         reset(config);
         config.auth.password_reset.enabled = Some(false);
-        // Nobody is mailed where the end is at once, or nobody may ask for it.
+        // These features mail no links: deletions are immediate, and resets are disabled.
         deletion(config);
         config.auth.account_deletion.grace_seconds = 0;
     };
-    assert_eq!(forgot(&off).await, 404);
+    assert_eq!(forgot(&reset_disabled).await, 404);
     let mailed = |config: &mut AuthConfig| {
         reset(config);
         deletion(config);
@@ -127,9 +128,9 @@ async fn production_without_a_mailer(store: Store) {
     assert_eq!(forgot(&mailed).await, 200);
 }
 
-/// Paths that would be none, or all of them, and names that would be none, or more than that.
+/// Invalid paths, paths that would match everything, and invalid names are refused.
 #[tokio::test]
-async fn paths_and_names_are_held_to_their_form() {
+async fn invalid_paths_and_names_are_refused() {
     let start = async |key: &str, value: Json| {
         let started = Store::memory()
             .try_app(|_| {
@@ -168,9 +169,9 @@ async fn paths_and_names_are_held_to_their_form() {
     }
 }
 
-/// Numbers on both sides of each of their limits, and what a cookie cannot hold.
+/// Numbers at and beyond their bounds, and values that a cookie attribute cannot contain.
 #[tokio::test]
-async fn limits_are_where_they_are_said_to_be() {
+async fn settings_enforce_their_documented_limits() {
     let start = async |settings: &Json| {
         let started = Store::memory()
             .try_app(|_| {
@@ -262,9 +263,9 @@ async fn limits_are_where_they_are_said_to_be() {
     );
 }
 
-/// The cheap hash of tests is for code: a deployment cannot switch it on.
+/// The cheap hash of tests can be set in code only, not by a file or the environment.
 #[tokio::test]
-async fn the_cost_of_tests_comes_from_code_only() {
+async fn the_test_cost_is_accepted_from_code_only() {
     let cost = [("m", "8"), ("t", "1"), ("p", "1")];
     let variables = cost.map(|(name, value)| {
         let name = format!("LINCHPIN_AUTH_PASSWORD_ARGON2_{}", name.to_uppercase());

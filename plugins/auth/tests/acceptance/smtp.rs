@@ -11,12 +11,12 @@ use crate::sink::Sink;
 
 cases! {
     every_store: mail_waits_while_the_server_is_down;
-    one_store: mail_leaves_by_smtp;
+    one_store: mail_is_sent_by_smtp;
 }
 
 async fn mailing(store: &Store, server: &str) -> Server {
     let mailer = Arc::new(SmtpMailer::new(server, "Accounts <accounts@example.test>").unwrap());
-    let asked = |auth: linchpin_auth::Auth| {
+    let with_mailer = |auth: linchpin_auth::Auth| {
         auth.configure(|config| {
             config.auth.mailer = Some(mailer);
             config.auth.email_verification.enabled = true;
@@ -24,7 +24,7 @@ async fn mailing(store: &Store, server: &str) -> Server {
             config.auth.password_reset.link_base_url = Some("https://app.test/reset".into());
         })
     };
-    store.app_with(asked).await
+    store.app_with(with_mailer).await
 }
 
 /// The token of the link in the latest mail to an address.
@@ -43,7 +43,7 @@ fn token_in(mails: &[Json], to: &str, page: &str) -> String {
     rest.split_whitespace().next().unwrap().to_owned()
 }
 
-async fn mail_leaves_by_smtp(store: Store) {
+async fn mail_is_sent_by_smtp(store: Store) {
     let sink = Sink::start();
     let app = mailing(&store, &sink.url()).await;
     let ada = app.register("a@x.test").await;
@@ -59,8 +59,8 @@ async fn mail_leaves_by_smtp(store: Store) {
         200
     );
     assert_eq!(app.me(&ada.token).await.json()["emailVerified"], true);
-    // The owner is told of every change, by whatever way it came.
-    let told = |mails: &[Json], subject: &str, what: &str| {
+    // The owner gets a mail about every change of the password.
+    let check_mail = |mails: &[Json], subject: &str, what: &str| {
         let mail = mails
             .iter()
             .find(|mail| mail["subject"] == subject)
@@ -82,7 +82,7 @@ async fn mail_leaves_by_smtp(store: Store) {
         .with(&ada.token, "POST", "/auth/set-password", Some(body))
         .await;
     assert_eq!(set.status, 200, "{set:?}");
-    told(
+    check_mail(
         &sink.received(2).await,
         "Your password was changed",
         "was changed on",
@@ -107,8 +107,8 @@ async fn mail_leaves_by_smtp(store: Store) {
         .await;
     assert_eq!(reset.status, 200, "{reset:?}");
     let mails = sink.received(4).await;
-    told(&mails, "Your password was reset", "was reset on");
-    // No mail says what a password is.
+    check_mail(&mails, "Your password was reset", "was reset on");
+    // No mail contains a password.
     let passwords = [GOOD, "amber-walrus", "brisk-lantern"];
     assert!(
         mails.len() == 4
@@ -120,8 +120,8 @@ async fn mail_leaves_by_smtp(store: Store) {
 }
 
 async fn mail_waits_while_the_server_is_down(store: Store) {
-    let up = Sink::start();
-    let (port, url) = (up.port(), up.url());
+    let sink = Sink::start();
+    let (port, url) = (sink.port(), sink.url());
     let app = mailing(&store, &url).await;
     let made = app
         .post(
@@ -132,8 +132,8 @@ async fn mail_waits_while_the_server_is_down(store: Store) {
     let asked = app
         .post("/auth/forgot-password", json!({ "email": "a@x.test" }))
         .await;
-    up.received(2).await;
-    drop(up);
+    sink.received(2).await;
+    drop(sink);
     let shape = |reply: &crate::server::Reply| {
         let mut names: Vec<String> = reply.json().as_object().unwrap().keys().cloned().collect();
         names.sort();
@@ -154,14 +154,14 @@ async fn mail_waits_while_the_server_is_down(store: Store) {
         (asked.status, &asked.body)
     );
 
-    let back = Sink::at(port);
-    // Attempts are an hour apart at most, by the clock of the app.
+    let restarted = Sink::at(port);
+    // By the clock of the app, the pause between two attempts is at most an hour.
     let mails = tokio::time::timeout(std::time::Duration::from_mins(1), async {
         loop {
             app.advance(60).await;
-            let now = back.now();
-            if now.len() >= 2 {
-                return now;
+            let messages = restarted.messages();
+            if messages.len() >= 2 {
+                return messages;
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }

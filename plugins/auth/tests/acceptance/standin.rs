@@ -1,5 +1,5 @@
-//! A server that stands in for providers. It checks what the real ones check (the client's proof,
-//! PKCE, redirect URI, content types) and answers as honestly, or as badly, as it is told.
+//! A test server in place of real providers. It checks requests like they do (the client's proof,
+//! PKCE, redirect URI, content types). Tests choose valid or invalid responses.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -20,13 +20,13 @@ use crate::issuer::decode;
 pub const CLIENT: &str = "the-client";
 pub const SECRET: &str = "a secret: with / odd + characters & 32 bytes";
 
-/// The server's key, on P-256.
+/// The signing key of the server, on P-256.
 pub fn key() -> &'static str {
     static KEY: OnceLock<String> = OnceLock::new();
     KEY.get_or_init(generate)
 }
 
-/// Another one.
+/// Another key on P-256.
 pub fn other_key() -> &'static str {
     static KEY: OnceLock<String> = OnceLock::new();
     KEY.get_or_init(generate)
@@ -51,30 +51,30 @@ fn generate() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// How it answers.
+/// The behaviour of the server.
 #[derive(Clone)]
-pub struct Manner {
+pub struct Behaviour {
     /// Changes the claims of an `id_token`.
     pub claims: Map<String, Json>,
-    /// Makes the `id_token` out of claims.
+    /// Creates the `id_token` from its claims.
     pub sign: fn(&Json) -> String,
-    /// Claims that are taken out.
+    /// Claims that are left out.
     pub without: Vec<&'static str>,
-    /// Answers of these paths, in place of the honest ones.
+    /// Invalid responses by path, instead of the valid ones.
     pub answers: BTreeMap<String, Bad>,
-    /// What its other documents say, by path.
+    /// The other documents by path.
     pub documents: BTreeMap<String, Json>,
     /// Changes the document at `/.well-known/openid-configuration`.
     pub metadata: Map<String, Json>,
-    /// `iss` of answers to the browser; `None`: its own.
+    /// `iss` in redirects to the app; `None` for the server's own.
     pub iss: Option<String>,
-    /// The kind of its access tokens.
+    /// The `token_type` of access tokens.
     pub token_type: &'static str,
-    /// Whether the client's secret comes in the body.
+    /// Whether the client's secret must be in the body.
     pub in_body: bool,
 }
 
-/// A bad answer.
+/// An invalid or delayed response.
 #[derive(Clone, Copy, Debug)]
 pub enum Bad {
     Redirect,
@@ -84,11 +84,11 @@ pub enum Bad {
     Error,
     NotJson,
     Nothing,
-    /// Honest, once it is let go.
+    /// A valid response after [`StandIn::let_go`].
     Held,
 }
 
-impl Default for Manner {
+impl Default for Behaviour {
     fn default() -> Self {
         Self {
             claims: Map::new(),
@@ -104,7 +104,7 @@ impl Default for Manner {
     }
 }
 
-/// A token of ES256.
+/// Signs a token with ES256.
 pub fn sign(claims: &impl serde::Serialize, pem: &str, kid: &str) -> String {
     let header = Header {
         kid: Some(kid.to_owned()),
@@ -130,20 +130,20 @@ pub fn public(pem: &str, kid: &str) -> Json {
     jwk
 }
 
-/// A code that is waiting.
-struct Waiting {
+/// An issued code that is not exchanged yet.
+struct IssuedCode {
     query: BTreeMap<String, String>,
 }
 
 #[derive(Default)]
 struct State {
-    manner: Manner,
-    codes: BTreeMap<String, Waiting>,
+    behaviour: Behaviour,
+    codes: BTreeMap<String, IssuedCode>,
     /// The requests in order: method and path.
     seen: Vec<String>,
     /// The mistakes in the requests.
     faults: Vec<String>,
-    number: usize,
+    issued_codes: usize,
 }
 
 /// The server.
@@ -151,8 +151,8 @@ struct State {
 pub struct StandIn {
     pub url: String,
     state: Arc<Mutex<State>>,
-    asked: Arc<Notify>,
-    goes: Arc<Notify>,
+    request_held: Arc<Notify>,
+    released: Arc<Notify>,
 }
 
 impl StandIn {
@@ -162,8 +162,8 @@ impl StandIn {
         let standin = Self {
             url,
             state: Arc::default(),
-            asked: Arc::default(),
-            goes: Arc::default(),
+            request_held: Arc::default(),
+            released: Arc::default(),
         };
         let own = standin.clone();
         let app = Router::new().fallback(move |request: Request<Body>| {
@@ -174,14 +174,14 @@ impl StandIn {
         standin
     }
 
-    pub fn behave(&self, change: impl FnOnce(&mut Manner)) {
-        let mut manner = Manner::default();
-        change(&mut manner);
-        self.state.lock().unwrap().manner = manner;
+    pub fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
+        let mut behaviour = Behaviour::default();
+        change(&mut behaviour);
+        self.state.lock().unwrap().behaviour = behaviour;
     }
 
-    /// How often a path was asked.
-    pub fn asked(&self, path: &str) -> usize {
+    /// The number of requests for a path.
+    pub fn requests_for(&self, path: &str) -> usize {
         self.state
             .lock()
             .unwrap()
@@ -192,13 +192,13 @@ impl StandIn {
     }
 
     /// Waits until a request is held.
-    pub async fn is_asked(&self) {
-        self.asked.notified().await;
+    pub async fn wait_for_request(&self) {
+        self.request_held.notified().await;
     }
 
-    /// Answers the request that is held.
+    /// Responds to the request that is held.
     pub fn let_go(&self) {
-        self.goes.notify_one();
+        self.released.notify_one();
     }
 
     /// The mistakes in the requests.
@@ -213,7 +213,7 @@ impl StandIn {
         let bad = {
             let mut state = self.state.lock().unwrap();
             state.seen.push(format!("{} {path}", parts.method));
-            state.manner.answers.get(&path).copied()
+            state.behaviour.answers.get(&path).copied()
         };
         let json = |body: Vec<u8>| {
             Response::builder()
@@ -224,13 +224,13 @@ impl StandIn {
         match bad {
             None => {}
             Some(Bad::Held) => {
-                self.asked.notify_one();
-                self.goes.notified().await;
+                self.request_held.notify_one();
+                self.released.notified().await;
             }
             Some(Bad::Slow) => std::future::pending().await,
             Some(Bad::Redirect) => {
                 let to = format!("{}{path}?again", self.url);
-                self.state.lock().unwrap().manner.answers.remove(&path);
+                self.state.lock().unwrap().behaviour.answers.remove(&path);
                 return Response::builder()
                     .status(302)
                     .header("location", to)
@@ -247,8 +247,8 @@ impl StandIn {
                     .unwrap();
             }
             Some(Bad::Html) => {
-                let honest = self.honest(&parts.method, &parts.uri, &parts.headers, &body);
-                let (mut parts, body) = honest.into_parts();
+                let valid = self.valid_response(&parts.method, &parts.uri, &parts.headers, &body);
+                let (mut parts, body) = valid.into_parts();
                 parts
                     .headers
                     .insert("content-type", "text/html".parse().unwrap());
@@ -264,10 +264,10 @@ impl StandIn {
             Some(Bad::NotJson) => return json(b"{\"words of a provider".to_vec()),
             Some(Bad::Nothing) => return json(b"{}".to_vec()),
         }
-        self.honest(&parts.method, &parts.uri, &parts.headers, &body)
+        self.valid_response(&parts.method, &parts.uri, &parts.headers, &body)
     }
 
-    fn honest(
+    fn valid_response(
         &self,
         method: &Method,
         uri: &Uri,
@@ -291,7 +291,7 @@ impl StandIn {
             self.token(&mut state, method, headers, body)
         } else if path == "/jwks" {
             Ok(state
-                .manner
+                .behaviour
                 .documents
                 .get("/jwks")
                 .cloned()
@@ -308,11 +308,11 @@ impl StandIn {
             } else {
                 let full = uri.path_and_query().map_or(path, |both| both.as_str());
                 state
-                    .manner
+                    .behaviour
                     .documents
                     .get(full)
                     .cloned()
-                    .ok_or_else(|| format!("{full} is nothing"))
+                    .ok_or_else(|| format!("there is no document {full}"))
             }
         };
         match answered {
@@ -347,12 +347,14 @@ impl StandIn {
             "token_endpoint": format!("{issuer}/token"),
             "jwks_uri": format!("{}/jwks", self.url),
             "authorization_response_iss_parameter_supported": true,
-            "token_endpoint_auth_methods_supported": [if state.manner.in_body { "client_secret_post" } else { "client_secret_basic" }],
+            "token_endpoint_auth_methods_supported": [
+                if state.behaviour.in_body { "client_secret_post" } else { "client_secret_basic" }
+            ],
         });
         document
             .as_object_mut()
             .unwrap()
-            .extend(state.manner.metadata.clone());
+            .extend(state.behaviour.metadata.clone());
         document
     }
 
@@ -372,9 +374,13 @@ impl StandIn {
                 given => return Err(format!("{name} is {given:?}")),
             }
         }
-        state.number += 1;
-        let code = format!("code-{}", state.number);
-        let iss = state.manner.iss.clone().unwrap_or_else(|| self.url.clone());
+        state.issued_codes += 1;
+        let code = format!("code-{}", state.issued_codes);
+        let iss = state
+            .behaviour
+            .iss
+            .clone()
+            .unwrap_or_else(|| self.url.clone());
         let pairs = [
             ("code", code.as_str()),
             ("state", &query["state"]),
@@ -384,7 +390,7 @@ impl StandIn {
             .extend_pairs(pairs)
             .finish();
         let to = format!("{}?{answer}", query["redirect_uri"]);
-        state.codes.insert(code, Waiting { query });
+        state.codes.insert(code, IssuedCode { query });
         Ok(to)
     }
 
@@ -418,26 +424,26 @@ impl StandIn {
             Some(basic) => {
                 let text = String::from_utf8(STANDARD.decode(basic).unwrap()).unwrap();
                 let (id, secret) = text.split_once(':').unwrap();
-                if form.contains_key("client_secret") || state.manner.in_body {
-                    return Err("two proofs of the client, or the wrong one".to_owned());
+                if form.contains_key("client_secret") || state.behaviour.in_body {
+                    return Err("the client sent two proofs, or one in the wrong place".to_owned());
                 }
                 (decode(id), decode(secret))
             }
             None => (field("client_id"), field("client_secret")),
         };
-        let proved = secret == SECRET || is_of_apple(&secret, &self.url);
+        let proved = secret == SECRET || apple_accepts(&secret, &self.url);
         if id != CLIENT || !proved || field("grant_type") != "authorization_code" {
             return Err(format!("the client is {id}, {}", field("grant_type")));
         }
-        let waiting = state
+        let issued = state
             .codes
             .remove(&field("code"))
             .ok_or("the code is unknown or used")?;
-        if waiting.query["redirect_uri"] != field("redirect_uri") {
+        if issued.query["redirect_uri"] != field("redirect_uri") {
             return Err("another redirect_uri".to_owned());
         }
         let verifier = field("code_verifier");
-        if URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier)) != waiting.query["code_challenge"]
+        if URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier)) != issued.query["code_challenge"]
             || verifier.len() < 43
         {
             return Err("the verifier is wrong".to_owned());
@@ -453,10 +459,10 @@ impl StandIn {
             "iss": self.url, "sub": "subject-1", "aud": CLIENT, "iat": now, "exp": now + 300,
             "email": "ada@standin.test", "email_verified": true,
         });
-        claims["nonce"] = json!(waiting.query.get("nonce"));
+        claims["nonce"] = json!(issued.query.get("nonce"));
         let members = claims.as_object_mut().unwrap();
-        for (name, value) in state.manner.claims.clone() {
-            // Relative to now, where it is a time.
+        for (name, value) in state.behaviour.claims.clone() {
+            // Times are relative to now.
             let value = if ["exp", "iat", "nbf"].contains(&name.as_str()) && value.is_i64() {
                 json!(now + value.as_i64().unwrap())
             } else {
@@ -464,16 +470,19 @@ impl StandIn {
             };
             members.insert(name, value);
         }
-        members.retain(|name, _| !state.manner.without.contains(&name.as_str()));
-        let id_token = (state.manner.sign)(&claims);
-        Ok(
-            json!({ "access_token": "the-access-token", "token_type": state.manner.token_type, "expires_in": 60, "id_token": id_token }),
-        )
+        members.retain(|name, _| !state.behaviour.without.contains(&name.as_str()));
+        let id_token = (state.behaviour.sign)(&claims);
+        Ok(json!({
+            "access_token": "the-access-token",
+            "token_type": state.behaviour.token_type,
+            "expires_in": 60,
+            "id_token": id_token,
+        }))
     }
 }
 
-/// Whether a client's token is one that Apple would take.
-fn is_of_apple(token: &str, audience: &str) -> bool {
+/// Whether Apple would accept a client's token.
+fn apple_accepts(token: &str, audience: &str) -> bool {
     use jsonwebtoken::{DecodingKey, Validation};
     let Ok(header) = jsonwebtoken::decode_header(token) else {
         return false;

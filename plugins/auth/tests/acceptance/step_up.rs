@@ -9,26 +9,26 @@ use crate::server::{GOOD, Store, claims};
 
 cases! {
     every_store:
-        a_step_up_by_password, a_step_up_replaces_the_session_and_its_refresh_tokens,
-        a_step_up_with_a_second_factor, a_code_proves_once, a_step_up_by_mailed_code,
-        proofs_are_counted_together;
-    one_store: what_a_step_up_lacks_is_told;
+        a_password_steps_up, a_step_up_replaces_the_session_and_its_refresh_tokens,
+        a_second_factor_steps_up, a_code_proves_the_user_only_once, a_mailed_code_steps_up,
+        step_up_and_set_password_share_one_limit_of_wrong_passwords;
+    one_store: missing_step_up_fields_are_reported;
 }
 
 const STEP_UP: &str = "/auth/step-up";
 const GUARDED: &str = "/__test/protected/step-up";
 
-async fn a_step_up_by_password(store: Store) {
+async fn a_password_steps_up(store: Store) {
     let app = store.app().await;
     let me = app.register("a@x.test").await;
     app.get(&me.token, GUARDED)
         .await
         .refused(403, "step_up_required");
-    let ways = app
+    let methods = app
         .send(&me, "POST", "/auth/reauth/challenge", json!({}))
         .await;
     assert_eq!(
-        (ways.status, ways.json()),
+        (methods.status, methods.json()),
         (200, json!({ "availableMethods": ["password"] }))
     );
     app.send(
@@ -54,19 +54,19 @@ async fn a_step_up_by_password(store: Store) {
     );
     assert_eq!(done.json()["stepUpAt"], "2026-03-04T05:06:07.008Z");
     assert!(done.cookie("__Host-token").is_some());
-    let fresh = done.signed_in();
+    let stepped_up = done.signed_in();
     app.me(&me.token).await.refused(401, "unauthorized");
-    assert_eq!(app.get(&fresh.token, GUARDED).await.status, 200);
-    app.get(&fresh.token, "/__test/protected/mfa")
+    assert_eq!(app.get(&stepped_up.token, GUARDED).await.status, 200);
+    app.get(&stepped_up.token, "/__test/protected/mfa")
         .await
         .refused(403, "mfa_required");
     app.advance(300).await;
-    assert_eq!(app.get(&fresh.token, GUARDED).await.status, 200);
+    assert_eq!(app.get(&stepped_up.token, GUARDED).await.status, 200);
     app.advance(1).await;
-    app.get(&fresh.token, GUARDED)
+    app.get(&stepped_up.token, GUARDED)
         .await
         .refused(403, "step_up_required");
-    let events = app.get(&fresh.token, "/auth/activity").await.json();
+    let events = app.get(&stepped_up.token, "/auth/activity").await.json();
     let events: Vec<&str> = events["items"]
         .as_array()
         .unwrap()
@@ -89,12 +89,12 @@ async fn a_step_up_replaces_the_session_and_its_refresh_tokens(store: Store) {
     app.advance(60).await;
     let body = json!({ "method": "password", "password": GOOD });
     let done = app.send(&me, "POST", STEP_UP, body.clone()).await;
-    let fresh = done.signed_in();
-    assert_ne!(claims(&fresh.token)["sid"], claims(&me.token)["sid"]);
+    let stepped_up = done.signed_in();
+    assert_ne!(claims(&stepped_up.token)["sid"], claims(&me.token)["sid"]);
     assert_eq!(
-        app.me(&fresh.token).await.text("sessionId"),
+        app.me(&stepped_up.token).await.text("sessionId"),
         session,
-        "the handle stays"
+        "the handle of the session does not change"
     );
     app.send(&me, "POST", STEP_UP, body)
         .await
@@ -103,25 +103,28 @@ async fn a_step_up_replaces_the_session_and_its_refresh_tokens(store: Store) {
         .await
         .refused(401, "refresh_invalid");
     assert_eq!(
-        app.post("/auth/refresh", json!({ "refreshToken": fresh.refresh }))
-            .await
-            .status,
+        app.post(
+            "/auth/refresh",
+            json!({ "refreshToken": stepped_up.refresh })
+        )
+        .await
+        .status,
         200
     );
-    // Its beginning and its end stay.
-    let list = app.get(&fresh.token, "/auth/sessions").await.json();
+    // The session keeps its creation time.
+    let list = app.get(&stepped_up.token, "/auth/sessions").await.json();
     assert_eq!(list["sessions"][0]["createdAt"], "2026-03-04T05:06:07.008Z");
 }
 
-async fn a_step_up_with_a_second_factor(store: Store) {
+async fn a_second_factor_steps_up(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
-    let ways = app
+    let methods = app
         .send(&ada.who, "POST", "/auth/reauth/challenge", json!({}))
         .await;
     assert_eq!(
-        texts(&ways.json()["availableMethods"]),
+        texts(&methods.json()["availableMethods"]),
         ["totp", "recovery"]
     );
     app.send(
@@ -140,7 +143,7 @@ async fn a_step_up_with_a_second_factor(store: Store) {
     )
     .await
     .refused(400, "method_unavailable");
-    // Enrolling is no step-up.
+    // The set-up of a factor is not a step-up.
     app.get(&ada.who.token, GUARDED)
         .await
         .refused(403, "step_up_required");
@@ -163,15 +166,17 @@ async fn a_step_up_with_a_second_factor(store: Store) {
         )
         .await;
     assert_eq!(done.status, 200, "{done:?}");
-    let fresh = done.signed_in();
+    let stepped_up = done.signed_in();
     assert_eq!(
         (
-            app.get(&fresh.token, GUARDED).await.status,
-            app.get(&fresh.token, "/__test/protected/mfa").await.status
+            app.get(&stepped_up.token, GUARDED).await.status,
+            app.get(&stepped_up.token, "/__test/protected/mfa")
+                .await
+                .status
         ),
         (200, 200)
     );
-    // A sign-in with both factors is one as well.
+    // A sign-in with both factors counts as a step-up.
     let again = app.login_with(&ada).await;
     assert_eq!(app.get(&again.token, GUARDED).await.status, 200);
     app.advance(301).await;
@@ -180,43 +185,43 @@ async fn a_step_up_with_a_second_factor(store: Store) {
         .refused(403, "step_up_required");
 }
 
-async fn a_code_proves_once(store: Store) {
+async fn a_code_proves_the_user_only_once(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     app.advance(30).await;
     let code = code_at(&app, &ada.secret, 0);
     let body = json!({ "method": "totp", "code": code });
-    let fresh = app
+    let stepped_up = app
         .send(&ada.who, "POST", STEP_UP, body.clone())
         .await
         .signed_in();
-    app.send(&fresh, "POST", STEP_UP, body)
+    app.send(&stepped_up, "POST", STEP_UP, body)
         .await
         .refused(401, "invalid_code");
     app.verify(&app.challenged("a@x.test").await, &code)
         .await
         .refused(401, "invalid_code");
-    // A recovery code as well.
+    // A recovery code works once, too.
     let body = json!({ "method": "recovery", "code": ada.recovery[0] });
-    let fresh = app
-        .send(&fresh, "POST", STEP_UP, body.clone())
+    let stepped_up = app
+        .send(&stepped_up, "POST", STEP_UP, body.clone())
         .await
         .signed_in();
-    app.send(&fresh, "POST", STEP_UP, body)
+    app.send(&stepped_up, "POST", STEP_UP, body)
         .await
         .refused(401, "invalid_code");
     assert_eq!(post.all("recovery_code_used", 1).await[0].vars["left"], "9");
 }
 
-async fn a_step_up_by_mailed_code(store: Store) {
+async fn a_mailed_code_steps_up(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let me = app.register("a@x.test").await;
-    let begun = app
+    let setup = app
         .send(&me, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await;
-    let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
+    let body = json!({ "setupToken": setup.text("setupToken"), "code": post.code(1).await });
     assert_eq!(
         app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body)
             .await
@@ -224,9 +229,9 @@ async fn a_step_up_by_mailed_code(store: Store) {
         200
     );
 
-    let challenge = async |least: usize| {
+    let challenge = async |mailed_codes: usize| {
         app.advance(1).await;
-        let asked = app
+        let challenge = app
             .send(
                 &me,
                 "POST",
@@ -235,13 +240,13 @@ async fn a_step_up_by_mailed_code(store: Store) {
             )
             .await;
         assert_eq!(
-            texts(&asked.json()["availableMethods"]),
+            texts(&challenge.json()["availableMethods"]),
             ["emailOtp", "recovery"]
         );
-        (asked.text("reauthToken"), post.code(least).await)
+        (challenge.text("reauthToken"), post.code(mailed_codes).await)
     };
     let (token, code) = challenge(2).await;
-    // Another session of the same user, and a sign-in, have no use for it.
+    // The code is refused in another session of the same user, and for a sign-in.
     let other = app
         .verify(&app.challenged("a@x.test").await, &post.code(3).await)
         .await
@@ -253,19 +258,25 @@ async fn a_step_up_by_mailed_code(store: Store) {
     app.verify(&token, &code)
         .await
         .refused(401, "invalid_challenge");
-    let fresh = app.send(&me, "POST", STEP_UP, body(&token, &code)).await;
-    assert_eq!(fresh.status, 200, "{fresh:?}");
-    app.send(&fresh.signed_in(), "POST", STEP_UP, body(&token, &code))
-        .await
-        .refused(401, "invalid_challenge");
+    let stepped_up = app.send(&me, "POST", STEP_UP, body(&token, &code)).await;
+    assert_eq!(stepped_up.status, 200, "{stepped_up:?}");
+    app.send(
+        &stepped_up.signed_in(),
+        "POST",
+        STEP_UP,
+        body(&token, &code),
+    )
+    .await
+    .refused(401, "invalid_challenge");
 
-    // By itself, since it is the only one; five wrong answers end it.
-    let me = fresh.signed_in();
+    // Mailed codes are the only factor besides recovery codes, so a request without `method` sends
+    // a code. Five wrong codes end the challenge.
+    let me = stepped_up.signed_in();
     app.advance(1).await;
-    let asked = app
+    let challenged = app
         .send(&me, "POST", "/auth/reauth/challenge", json!({}))
         .await;
-    let (token, code) = (asked.text("reauthToken"), post.code(4).await);
+    let (token, code) = (challenged.text("reauthToken"), post.code(4).await);
     for _ in 0..5 {
         app.send(&me, "POST", STEP_UP, body(&token, &wrong(&code)))
             .await
@@ -274,9 +285,9 @@ async fn a_step_up_by_mailed_code(store: Store) {
     app.send(&me, "POST", STEP_UP, body(&token, &code))
         .await
         .refused(401, "invalid_challenge");
-    // Its time ends.
+    // A later challenge, after the windows of the limits (900 s).
     app.advance(901).await;
-    let asked = app
+    let challenged = app
         .send(
             &me,
             "POST",
@@ -284,14 +295,15 @@ async fn a_step_up_by_mailed_code(store: Store) {
             json!({ "method": "emailOtp" }),
         )
         .await;
-    let (token, code) = (asked.text("reauthToken"), post.code(5).await);
+    let (token, code) = (challenged.text("reauthToken"), post.code(5).await);
+    // A challenge expires after 300 s.
     app.advance(300).await;
     app.send(&me, "POST", STEP_UP, body(&token, &code))
         .await
         .refused(401, "invalid_challenge");
 }
 
-async fn proofs_are_counted_together(store: Store) {
+async fn step_up_and_set_password_share_one_limit_of_wrong_passwords(store: Store) {
     let app = store.app().await;
     let me = app.register("a@x.test").await;
     for _ in 0..5 {
@@ -303,13 +315,13 @@ async fn proofs_are_counted_together(store: Store) {
         )
         .await
         .refused(401, "invalid_credentials");
-        let set =
+        let new_password =
             json!({ "password": "amber-walrus-17-dune", "currentPassword": "nope-nope-nope" });
-        app.send(&me, "POST", "/auth/set-password", set)
+        app.send(&me, "POST", "/auth/set-password", new_password)
             .await
             .refused(401, "invalid_credentials");
     }
-    let full = app
+    let limited = app
         .send(
             &me,
             "POST",
@@ -317,8 +329,8 @@ async fn proofs_are_counted_together(store: Store) {
             json!({ "method": "password", "password": GOOD }),
         )
         .await;
-    full.refused(429, "rate_limited");
-    assert_eq!(full.header("retry-after"), "900");
+    limited.refused(429, "rate_limited");
+    assert_eq!(limited.header("retry-after"), "900");
     app.advance(900).await;
     assert_eq!(
         app.send(
@@ -333,9 +345,10 @@ async fn proofs_are_counted_together(store: Store) {
     );
 }
 
-/// A thief's proofs are counted in the stolen session, and never block the owner's.
+/// A thief's proofs are counted in the stolen session, and never block proofs in the owner's
+/// session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn proofs_of_a_stolen_session_are_counted_apart() {
+async fn proofs_of_a_stolen_session_are_counted_separately() {
     let post = Post::default();
     let app = app(&Store::memory(), &post).await;
     let made = app
@@ -360,8 +373,8 @@ async fn proofs_of_a_stolen_session_are_counted_apart() {
         .send(&owner, "POST", STEP_UP, right.clone())
         .await
         .signed_in();
-    assert_ne!(owner.token, "", "the owner's session has its own");
-    // Many sessions together have a bound, which the owner's device is not part of.
+    assert_ne!(owner.token, "", "the owner's session has a separate limit");
+    // All sessions together have a limit, which does not apply to the owner's recognised device.
     for _ in 0..2 {
         let other = app.login("a@x.test").await;
         for _ in 0..10 {
@@ -382,20 +395,21 @@ async fn proofs_of_a_stolen_session_are_counted_apart() {
     ];
     let done = app.raw("POST", STEP_UP, &headers, &right.to_string()).await;
     assert_eq!(done.status, 200, "{done:?}");
-    // Codes that are asked for elsewhere take none away, and count apart as well.
+    // Codes that another session requests do not invalidate the owner's code, and are counted
+    // separately.
     let owner = done.signed_in();
-    let begun = app
+    let setup = app
         .send(&owner, "POST", "/auth/mfa/email-otp/enable", json!({}))
         .await
         .text("setupToken");
-    let body = json!({ "setupToken": begun, "code": post.code(1).await });
+    let body = json!({ "setupToken": setup, "code": post.code(1).await });
     assert_eq!(
         app.send(&owner, "POST", "/auth/mfa/email-otp/verify-setup", body)
             .await
             .status,
         200
     );
-    let asked = app
+    let reauth_token = app
         .send(&owner, "POST", "/auth/reauth/challenge", json!({}))
         .await
         .text("reauthToken");
@@ -411,7 +425,8 @@ async fn proofs_of_a_stolen_session_are_counted_apart() {
     app.send(&thief, "POST", "/auth/reauth/challenge", json!({}))
         .await
         .refused(429, "rate_limited");
-    let body = json!({ "method": "emailOtp", "reauthToken": asked, "code": code }).to_string();
+    let body =
+        json!({ "method": "emailOtp", "reauthToken": reauth_token, "code": code }).to_string();
     let bearer = format!("Bearer {}", owner.token);
     let headers = [
         ("content-type", "application/json"),
@@ -421,7 +436,7 @@ async fn proofs_of_a_stolen_session_are_counted_apart() {
     assert_eq!(app.raw("POST", STEP_UP, &headers, &body).await.status, 200);
 }
 
-async fn what_a_step_up_lacks_is_told(store: Store) {
+async fn missing_step_up_fields_are_reported(store: Store) {
     let app = store.app().await;
     let me = app.register("a@x.test").await;
     app.send(&me, "POST", STEP_UP, json!({ "password": GOOD }))

@@ -5,7 +5,7 @@
 use linchpin_auth::{Auth, TrustProxy};
 use serde_json::{Value as Json, json};
 
-use crate::between::{At, Between};
+use crate::between::{At, PausingStore};
 use crate::concealed::concealed;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
@@ -25,7 +25,8 @@ async fn app(post: &Post) -> Server {
         .await
 }
 
-async fn at(app: &Server, n: usize, path: &str, body: Json) -> Reply {
+/// Sends a POST request from the client address `198.51.100.n`.
+async fn post_from(app: &Server, n: usize, path: &str, body: Json) -> Reply {
     let address = format!("198.51.100.{n}");
     app.raw(
         "POST",
@@ -40,7 +41,7 @@ async fn at(app: &Server, n: usize, path: &str, body: Json) -> Reply {
 }
 
 async fn login(app: &Server, n: usize, password: &str) -> Reply {
-    at(
+    post_from(
         app,
         n,
         "/auth/login",
@@ -49,8 +50,9 @@ async fn login(app: &Server, n: usize, password: &str) -> Reply {
     .await
 }
 
-/// Thirty guesses from as many addresses, and ten from where the owner is.
-async fn besiege(app: &Server, from: usize) {
+/// Makes thirty guesses from thirty addresses, and ten from the address of the owner. They lock the
+/// password at other addresses.
+async fn guess_from_many_addresses(app: &Server, from: usize) {
     for _ in 0..10 {
         login(app, 200, WRONG).await;
     }
@@ -65,10 +67,10 @@ async fn a_reset_lets_the_owner_in_at_once() {
     let post = Post::default();
     let app = app(&post).await;
     app.register("ada@x.test").await;
-    besiege(&app, 0).await;
+    guess_from_many_addresses(&app, 0).await;
     login(&app, 200, GOOD).await.refused(429, "rate_limited");
     assert_eq!(
-        at(
+        post_from(
             &app,
             200,
             "/auth/forgot-password",
@@ -80,7 +82,7 @@ async fn a_reset_lets_the_owner_in_at_once() {
     );
     let token = post.token("password_reset", 1).await;
     assert_eq!(
-        at(
+        post_from(
             &app,
             200,
             "/auth/reset-password",
@@ -91,7 +93,8 @@ async fn a_reset_lets_the_owner_in_at_once() {
         200
     );
     assert_eq!(login(&app, 200, NEW).await.status, 200);
-    // Nor do the guesses that follow keep them out there; elsewhere they do.
+    // Later guesses from other addresses lock the password at other addresses, but not at the
+    // owner's.
     for n in 40..70 {
         login(&app, n, WRONG)
             .await
@@ -99,7 +102,7 @@ async fn a_reset_lets_the_owner_in_at_once() {
     }
     login(&app, 99, NEW).await.refused(429, "rate_limited");
     assert_eq!(login(&app, 200, NEW).await.status, 200);
-    // Whoever guesses there has ten.
+    // At the owner's address ten guesses are allowed.
     for _ in 0..10 {
         login(&app, 200, WRONG)
             .await
@@ -114,9 +117,9 @@ async fn a_magic_link_lets_the_owner_in_at_once() {
     let app = app(&post).await;
     let ada = app.register("ada@x.test").await;
     app.change(&ada.id, json!({ "emailVerified": true })).await;
-    besiege(&app, 0).await;
+    guess_from_many_addresses(&app, 0).await;
     assert_eq!(
-        at(
+        post_from(
             &app,
             200,
             "/auth/magic-link/request",
@@ -128,7 +131,7 @@ async fn a_magic_link_lets_the_owner_in_at_once() {
     );
     let token = post.token("magic_link", 1).await;
     assert_eq!(
-        at(
+        post_from(
             &app,
             200,
             "/auth/magic-link/verify",
@@ -142,11 +145,11 @@ async fn a_magic_link_lets_the_owner_in_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strangers_use_up_no_mail_that_the_owner_needs() {
+async fn requests_of_others_do_not_use_up_the_mail_limit_of_the_owner() {
     let post = Post::default();
     let app = app(&post).await;
     app.register("ada@x.test").await;
-    for (path, field, kind, seconds, had) in [
+    for (path, field, kind, seconds, mailed_before) in [
         ("/auth/forgot-password", "email", "password_reset", 1800, 0),
         (
             "/auth/magic-link/request",
@@ -158,7 +161,7 @@ async fn strangers_use_up_no_mail_that_the_owner_needs() {
     ] {
         let ask = async |n: usize| {
             assert_eq!(
-                at(&app, n, path, json!({ field: "ada@x.test" }))
+                post_from(&app, n, path, json!({ field: "ada@x.test" }))
                     .await
                     .status,
                 200
@@ -166,20 +169,20 @@ async fn strangers_use_up_no_mail_that_the_owner_needs() {
         };
         for n in 0..6 {
             ask(n).await;
-            post.all(kind, had + (n + 1).min(3)).await;
+            post.all(kind, mailed_before + (n + 1).min(3)).await;
         }
-        // What was mailed last is over, and strangers have used up the mails of the hour: the owner
-        // gets one, and they no more.
+        // The last link has expired, and other people have used up the mails of the hour. One more
+        // mail is sent, so that the owner has a valid link.
         app.advance(seconds).await;
         for n in 0..6 {
             ask(10 + n).await;
         }
-        post.only(kind, had + 4).await;
+        post.only(kind, mailed_before + 4).await;
     }
-    // Once a link is used, there is another for who asks.
+    // After a link is used, one more request is mailed.
     let token = post.token("password_reset", 4).await;
     assert_eq!(
-        at(
+        post_from(
             &app,
             200,
             "/auth/reset-password",
@@ -190,7 +193,7 @@ async fn strangers_use_up_no_mail_that_the_owner_needs() {
         200
     );
     assert_eq!(
-        at(
+        post_from(
             &app,
             20,
             "/auth/forgot-password",
@@ -204,7 +207,7 @@ async fn strangers_use_up_no_mail_that_the_owner_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mails_to_one_address_are_limited_whoever_causes_them() {
+async fn mails_to_one_address_are_limited_over_all_callers() {
     let post = Post::default();
     let app = app(&post).await;
     for n in 0..6 {
@@ -218,7 +221,7 @@ async fn mails_to_one_address_are_limited_whoever_causes_them() {
             assert_eq!(asked.status, 202, "{asked:?}");
         }
     }
-    // Something that is mailed after all of them.
+    // This mail is sent after all others.
     app.register("last@x.test").await;
     post.all("verify_email", 13).await;
     let new: Vec<_> = post
@@ -228,9 +231,9 @@ async fn mails_to_one_address_are_limited_whoever_causes_them() {
         .filter(|mail| mail.to == "victim@y.test")
         .collect();
     assert_eq!(new.len(), 3);
-    // The first of these was the mail of her own sign-up.
+    // The mail of the address's own sign-up counts for its limit, too.
     assert_eq!(post.all("existing_account", 2).await.len(), 2);
-    // An hour later there are more, and the link that was mailed last is good.
+    // The latest mailed link is valid.
     let token = post.token("verify_new_email", 3).await;
     assert_eq!(
         app.post("/auth/verify-email", json!({ "token": token }))
@@ -260,7 +263,8 @@ async fn sign_ups_with_an_address_mail_its_owner_three_times_an_hour() {
     }
     sign_up("last@x.test").await;
     post.all("verify_email", 2).await;
-    // The link of the first is one of the three; and who asks for another link gets it.
+    // The link of the first sign-up counts as one of the three mails. A requested link is still
+    // mailed.
     assert_eq!(post.only("existing_account", 2).await.len(), 2);
     app.post(
         "/auth/resend-verification",
@@ -274,7 +278,7 @@ async fn sign_ups_with_an_address_mail_its_owner_three_times_an_hour() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_is_set_back_makes_nothing_good_again() {
+async fn setting_the_clock_back_revives_no_credential() {
     let app = Store::memory().app_with(Auth::refresh_tokens).await;
     let ada = app.register("ada@x.test").await;
     let renewed = app
@@ -285,27 +289,28 @@ async fn a_clock_that_is_set_back_makes_nothing_good_again() {
     app.me(&ada.token).await.refused(401, "unauthorized");
     app.set_back(3600);
     app.me(&ada.token).await.refused(401, "unauthorized");
-    // Not within the ten seconds in which it may be presented once more.
+    // The grace period of ten seconds for a used refresh token does not start again.
     app.post("/auth/refresh", json!({ "refreshToken": ada.refresh }))
         .await
         .refused(401, "refresh_reused");
-    // Who signs in now is signed in.
+    // A new sign-in works.
     let again = app.login("ada@x.test").await;
     assert_eq!(app.me(&again.token).await.status, 200);
     app.advance(920 + 3600).await;
     app.me(&again.token).await.refused(401, "unauthorized");
 }
 
-/// A second proof prolongs what the first one is good for.
+/// For an hour after a proof, guesses from other network addresses do not lock the password at the
+/// network address of the owner. A second proof extends this time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_proof_is_good_for_an_hour() {
+async fn each_proof_protects_the_owner_for_an_hour() {
     let post = Post::default();
     let app = app(&post).await;
     let ada = app.register("ada@x.test").await;
     app.change(&ada.id, json!({ "emailVerified": true })).await;
     for n in 1..=2 {
         assert_eq!(
-            at(
+            post_from(
                 &app,
                 200,
                 "/auth/magic-link/request",
@@ -317,7 +322,7 @@ async fn each_proof_is_good_for_an_hour() {
         );
         let token = post.token("magic_link", n).await;
         assert_eq!(
-            at(
+            post_from(
                 &app,
                 200,
                 "/auth/magic-link/verify",
@@ -329,16 +334,17 @@ async fn each_proof_is_good_for_an_hour() {
         );
         app.advance(2400).await;
     }
-    besiege(&app, 0).await;
+    guess_from_many_addresses(&app, 0).await;
     app.advance(900).await;
     assert_eq!(login(&app, 200, GOOD).await.status, 200);
 }
 
-/// Mail that is owed although too many asked for it is sent once the store works again.
+/// If the limit of mails is exhausted and no link is valid, one mail is due. It is sent when the
+/// store works again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mail_that_could_not_be_left_behind_is_not_lost() {
+async fn mail_that_could_not_be_queued_is_sent_later() {
     let post = Post::default();
-    let (app, between) = Between::app(&Store::memory(), |auth| post.on(auth)).await;
+    let (app, between) = PausingStore::app(&Store::memory(), |auth| post.on(auth)).await;
     app.register("ada@x.test").await;
     let ask = async || {
         assert_eq!(
@@ -363,17 +369,18 @@ async fn mail_that_could_not_be_left_behind_is_not_lost() {
     post.only("password_reset", 4).await;
 }
 
-/// An account with an unproved address of another person sends no mail about its changes. The
-/// changes still happen.
+/// The notices about changes of an account with an unproved address are limited per hour, because
+/// the mailbox may belong to another person. The changes still happen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
+async fn notices_to_an_unproved_address_are_limited_per_hour() {
     let post = Post::default();
     let app = app(&post).await;
     let who = app.register("ada@x.test").await;
-    let words = [GOOD, NEW];
+    let passwords = [GOOD, NEW];
     let changes = async |from: usize, to: usize| {
         for n in from..to {
-            let body = json!({ "currentPassword": words[n % 2], "password": words[(n + 1) % 2] });
+            let body =
+                json!({ "currentPassword": passwords[n % 2], "password": passwords[(n + 1) % 2] });
             let set = app
                 .with(&who.token, "POST", "/auth/set-password", Some(body))
                 .await;
@@ -382,7 +389,7 @@ async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
     };
     changes(0, 14).await;
     post.only("password_changed", 10).await;
-    // Ways back from other addresses that are asked for are apart.
+    // Links that undo a change of address have a separate limit.
     for n in 0..5 {
         let body = json!({ "email": format!("new-{n}@y.test"), "password": GOOD });
         assert_eq!(
@@ -406,7 +413,7 @@ async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
 /// A thief with the password cannot suppress the link that cancels a deletion: each request mails a
 /// new link and invalidates the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_way_back_from_a_deletion_is_always_mailed() {
+async fn the_link_that_cancels_a_deletion_is_always_mailed() {
     let post = Post::default();
     let with = |auth| {
         post.on(auth).configure(|c| {
@@ -415,7 +422,7 @@ async fn the_way_back_from_a_deletion_is_always_mailed() {
     };
     let app = Store::memory().app_with(with).await;
     let thief = app.register("ada@x.test").await;
-    let leave = || {
+    let request_deletion = || {
         app.with(
             &thief.token,
             "DELETE",
@@ -424,7 +431,7 @@ async fn the_way_back_from_a_deletion_is_always_mailed() {
         )
     };
     for _ in 0..4 {
-        assert_eq!(leave().await.status, 202);
+        assert_eq!(request_deletion().await.status, 202);
         assert_eq!(
             app.with(
                 &thief.token,
@@ -437,7 +444,7 @@ async fn the_way_back_from_a_deletion_is_always_mailed() {
             200
         );
     }
-    assert_eq!(leave().await.status, 202);
+    assert_eq!(request_deletion().await.status, 202);
     let kept = app
         .post(
             "/auth/cancel-deletion",

@@ -1,5 +1,5 @@
-//! The test app besides the plugin: a settable clock, routes under every guard, and changes by the
-//! app itself.
+//! The parts of the test app besides the plugin: a settable clock, routes with every guard, and
+//! changes of accounts by the app.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use linchpin::{Embedded, Plugin};
 use linchpin_auth::{AuthService, FakeClock, NewUser, SecretText};
 use serde_json::{Value as Json, json};
 
-/// Something of the app's own, under its policies.
+/// An entity of the app with a policy for each operation.
 #[entity(routes(
     auth = "userAuth",
     list(roles = ["admin"]),
@@ -28,7 +28,7 @@ pub struct Note {
     pub text: String,
 }
 
-/// Something that anybody may read.
+/// An entity that anonymous callers may read.
 #[entity(routes(auth = "userAuth", get(auth = none), list(auth = none)))]
 #[derive(Clone, Debug)]
 pub struct Notice {
@@ -172,11 +172,11 @@ impl Plugin for TestBed {
             }),
             ACTOR.bind("/__test", |call: PluginCall, _| async move {
                 let actor = call.cx.get_actor().unwrap();
-                let shown: Json = json!({
+                let body: Json = json!({
                     "id": actor.id, "kind": actor.kind.as_str(), "tenantId": actor.tenant_id, "sessionId": actor.session_id,
                     "roles": actor.roles, "claims": actor.claims,
                 });
-                Reply::json(200, &shown)
+                Reply::json(200, &body)
             }),
             protected(&USER),
             protected(&ADMIN),

@@ -1,4 +1,4 @@
-//! Tokens, as two other libraries read them, and forged ones.
+//! Access tokens: two other libraries verify them, and the app refuses forged ones.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -13,7 +13,8 @@ use crate::server::{SECRET, Server, Store, claims, header};
 
 cases! {
     one_store:
-        tokens_have_standard_claims, issuer_and_audience_are_checked, keys_are_published_as_jwks, former_keys_verify_and_do_not_sign, invalid_keys_stop_the_start,
+        tokens_have_standard_claims, issuer_and_audience_are_checked, keys_are_published_as_jwks,
+        former_keys_verify_and_do_not_sign, invalid_keys_stop_the_start,
         a_public_key_is_not_accepted_as_a_secret, no_token_is_refused_for_its_length;
 }
 
@@ -34,16 +35,18 @@ q = json.load(sys.stdin)
 print(json.dumps(jwt.encode(q['claims'], q['secret'], algorithm=q['algorithm'], headers=q['headers'])))
 ";
 
-/// Runs `PyJWT`; a machine without it fails.
+/// Runs `PyJWT`, which must be installed.
 fn pyjwt(program: &str, question: &Json) -> Json {
     let python = std::env::var("LINCHPIN_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let answer = run(Command::new(python).args(["-c", program]), question);
-    serde_json::from_slice(&answer.expect("python3 with PyJWT: cargo xtask test installs it"))
-        .unwrap()
+    serde_json::from_slice(
+        &answer.expect("python3 with PyJWT is needed: `cargo xtask test` installs it"),
+    )
+    .unwrap()
 }
 
-/// The claims that `jose` reads; what it says instead where it refuses the token. A machine without
-/// it fails.
+/// Returns the claims that `jose` reads, or its error if it refuses the token. `jose` must be
+/// installed.
 fn jose(app: &Server, question: &Json) -> Result<Json, String> {
     let mut question = question.clone();
     question["now"] = json!(app.now_seconds());
@@ -61,7 +64,7 @@ fn run(program: &mut Command, question: &Json) -> Result<Vec<u8>, String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let mut child = child.expect("cargo xtask test says what is missing");
+    let mut child = child.expect("`cargo xtask test` prints what is missing");
     child
         .stdin
         .take()
@@ -76,8 +79,8 @@ fn run(program: &mut Command, question: &Json) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The claims of a token, which both libraries read alike.
-fn verified(app: &Server, question: &Json) -> Json {
+/// The claims of a token. Both libraries must return the same.
+fn verified_claims(app: &Server, question: &Json) -> Json {
     let seen = pyjwt(VERIFY, question);
     assert_eq!(jose(app, question).as_ref(), Ok(&seen));
     seen
@@ -86,7 +89,7 @@ fn verified(app: &Server, question: &Json) -> Json {
 async fn tokens_have_standard_claims(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
-    let seen = verified(
+    let seen = verified_claims(
         &app,
         &json!({ "token": ada.token, "secret": SECRET, "algorithm": "HS256" }),
     );
@@ -107,7 +110,8 @@ async fn tokens_have_standard_claims(store: Store) {
             && header["alg"] == "HS256",
         "{header}"
     );
-    // A token signed with the same secret is valid; any other algorithm is not.
+    // A token that is signed with the same secret is valid. It is refused if a header or a claim is
+    // wrong, or if it has no signature.
     let forge = |claims: &Json, headers: &Json| {
         let question =
             json!({ "claims": claims, "secret": SECRET, "algorithm": "HS256", "headers": headers });
@@ -146,7 +150,7 @@ async fn tokens_have_standard_claims(store: Store) {
 }
 
 async fn issuer_and_audience_are_checked(store: Store) {
-    let meant = |issuer: &'static str, audience: &'static str| {
+    let with_issuer = |issuer: &'static str, audience: &'static str| {
         move |auth: Auth| {
             auth.configure(|config| {
                 config.security.issuer = Some(issuer.to_owned());
@@ -154,10 +158,10 @@ async fn issuer_and_audience_are_checked(store: Store) {
             })
         }
     };
-    let app = store.app_with(meant("https://me.test", "api")).await;
+    let app = store.app_with(with_issuer("https://me.test", "api")).await;
     let ada = app.register("ada@example.test").await;
     let question_of = |token: &str| json!({ "token": token, "secret": SECRET, "algorithm": "HS256", "audience": "api", "issuer": "https://me.test" });
-    let seen = verified(&app, &question_of(&ada.token));
+    let seen = verified_claims(&app, &question_of(&ada.token));
     assert_eq!(
         (&seen["iss"], &seen["aud"]),
         (&json!("https://me.test"), &json!("api"))
@@ -170,7 +174,7 @@ async fn issuer_and_audience_are_checked(store: Store) {
         .await
         .refused(401, "unauthorized");
     assert_eq!(app.me(&ada.token).await.status, 200);
-    // The peer looks at what it is told to look at.
+    // `jose` checks the audience and the expiry.
     let mut elsewhere = question_of(&ada.token);
     elsewhere["audience"] = json!("another");
     let refused = jose(&app, &elsewhere).unwrap_err();
@@ -180,7 +184,7 @@ async fn issuer_and_audience_are_checked(store: Store) {
     assert!(late.contains("ERR_JWT_EXPIRED"), "{late}");
 }
 
-/// A key of tests, as PEM in PKCS#8.
+/// Generates a private key: PEM in PKCS#8.
 fn key(algorithm: &str) -> String {
     let args: &[&str] = match algorithm {
         "EdDSA" => &["genpkey", "-algorithm", "ed25519"],
@@ -211,7 +215,7 @@ fn key(algorithm: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Its public part, as PEM.
+/// The public key of a private key, in PEM.
 fn public(pem: &str) -> String {
     let mut child = Command::new("openssl")
         .args(["pkey", "-pubout"])
@@ -230,7 +234,7 @@ fn public(pem: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A token with the claims of another, signed with a key of one's own.
+/// A token with the claims of another token, signed with this key.
 fn signed(token: &str, kid: &str, algorithm: jsonwebtoken::Algorithm, key: &EncodingKey) -> String {
     let header = Header {
         kid: Some(kid.to_owned()),
@@ -239,39 +243,42 @@ fn signed(token: &str, kid: &str, algorithm: jsonwebtoken::Algorithm, key: &Enco
     jsonwebtoken::encode(&header, &claims(token), key).unwrap()
 }
 
-/// The keys of a file.
-fn written(algorithm: &str, keys: &Json) -> Json {
+/// A settings file with signing keys.
+fn settings_file(algorithm: &str, keys: &Json) -> Json {
     json!({ "security": { "signing": { "algorithm": algorithm, "keys": keys } } })
 }
 
-/// An app with the keys of a file.
+/// An app with these signing keys. A file and the environment must give the same keys.
 async fn with_keys(store: &Store, algorithm: &str, keys: &Json) -> linchpin::Result<Server> {
-    let read = AuthConfig::from_json(&written(algorithm, keys)).security;
-    let of_environment = [
+    let from_file = AuthConfig::from_json(&settings_file(algorithm, keys)).security;
+    let settings = [
         ("ALGORITHM", algorithm.to_owned()),
         ("KEYS", keys.to_string()),
     ];
     let variables =
-        of_environment.map(|(name, value)| (format!("LINCHPIN_SECURITY_SIGNING_{name}"), value));
-    let told = AuthConfig::from_vars(variables).security;
+        settings.map(|(name, value)| (format!("LINCHPIN_SECURITY_SIGNING_{name}"), value));
+    let from_environment = AuthConfig::from_vars(variables).security;
     assert_eq!(
-        format!("{:?} {:?}", read.algorithm, read.keys),
-        format!("{:?} {:?}", told.algorithm, told.keys)
+        format!("{:?} {:?}", from_file.algorithm, from_file.keys),
+        format!(
+            "{:?} {:?}",
+            from_environment.algorithm, from_environment.keys
+        )
     );
     let set = |auth: Auth| {
         auth.configure(|config| {
-            config.security.algorithm = read.algorithm;
-            config.security.keys = read.keys;
+            config.security.algorithm = from_file.algorithm;
+            config.security.keys = from_file.keys;
         })
     };
     store.try_app(set).await
 }
 
-/// Tokens of a former key are valid as long as its public part is configured; it signs nothing new.
+/// Tokens of a former key are valid while its public key is configured. It signs no new tokens.
 async fn former_keys_verify_and_do_not_sign(store: Store) {
     for name in ["EdDSA", "RS256"] {
         let (old, new) = (key(name), key(name));
-        let (algorithm, of_old) = match name {
+        let (algorithm, old_key) = match name {
             "EdDSA" => (
                 jsonwebtoken::Algorithm::EdDSA,
                 EncodingKey::from_ed_pem(old.as_bytes()).unwrap(),
@@ -296,20 +303,20 @@ async fn former_keys_verify_and_do_not_sign(store: Store) {
             .await
             .json();
         for (kid, status) in [("old", 200), ("new", 401), ("another", 401)] {
-            let token = signed(&ada.token, kid, algorithm, &of_old);
+            let token = signed(&ada.token, kid, algorithm, &old_key);
             assert_eq!(app.me(&token).await.status, status, "{name} {kid}");
             if kid == "old" {
-                verified(
+                verified_claims(
                     &app,
                     &json!({ "token": token, "jwks": jwks, "algorithm": name }),
                 );
             }
         }
         app.stop().await;
-        // Without it there is none of that.
+        // Without the public key, these tokens are refused.
         let app = with_keys(&store, name, &json!([first])).await.unwrap();
         let bob = app.register(&format!("{name}2@example.test")).await;
-        app.me(&signed(&bob.token, "old", algorithm, &of_old))
+        app.me(&signed(&bob.token, "old", algorithm, &old_key))
             .await
             .refused(401, "unauthorized");
         app.stop().await;
@@ -320,7 +327,7 @@ async fn invalid_keys_stop_the_start(store: Store) {
     let (good, other, short, ed) = (key("RS256"), key("RS256"), key("short"), key("EdDSA"));
     let private = |kid: &str, pem: &str| json!({ "kid": kid, "privateKeyPem": pem });
     let no_kid = "`kid` must be 1 to 64 letters, digits, dashes or underscores";
-    for (keys, told) in [
+    for (keys, message) in [
         (json!([]), "the first key must be a private one"),
         (
             json!([{ "kid": "a", "publicKeyPem": public(&good) }]),
@@ -332,20 +339,23 @@ async fn invalid_keys_stop_the_start(store: Store) {
         ),
         (
             json!([private("a", &short)]),
-            "key `a` is no RS256 key in PEM, of 2048 bits at least",
+            "key `a` must be an RS256 key in PEM, with at least 2048 bits",
         ),
         (
             json!([private("a", &good), { "kid": "b", "publicKeyPem": public(&short) }]),
             "key `b` is shorter than 2048 bits",
         ),
-        (json!([private("a", &ed)]), "key `a` is no RS256 key in PEM"),
+        (
+            json!([private("a", &ed)]),
+            "key `a` must be an RS256 key in PEM",
+        ),
         (
             json!([private("a", "-----BEGIN PRIVATE KEY-----")]),
-            "key `a` is no RS256 key in PEM",
+            "key `a` must be an RS256 key in PEM",
         ),
         (
             json!([private("a", &good), private("a", &other)]),
-            "key `a` stands there twice",
+            "the key id `a` is used twice",
         ),
         (json!([private("", &good)]), no_kid),
         (json!([private("a b", &good)]), no_kid),
@@ -358,19 +368,19 @@ async fn invalid_keys_stop_the_start(store: Store) {
             .map(|error| error.to_string())
             .unwrap_or_default();
         assert!(
-            error.contains("security.signing.keys: ") && error.contains(told),
-            "{told}: {error}"
+            error.contains("security.signing.keys: ") && error.contains(message),
+            "{message}: {error}"
         );
         assert!(!error.contains("BEGIN"), "{error}");
     }
-    for odd in [
+    for malformed in [
         json!({}),
         json!({ "kid": "a" }),
         json!({ "privateKeyPem": good }),
         json!({ "kid": "a", "pem": good }),
         { json!({ "kid": "a", "privateKeyPem": good, "publicKeyPem": public(&good) }) },
     ] {
-        let file = written("RS256", &json!([odd]));
+        let file = settings_file("RS256", &json!([malformed]));
         let error = store
             .try_app(|_| Auth::from_config(AuthConfig::from_json(&file)))
             .await
@@ -380,7 +390,7 @@ async fn invalid_keys_stop_the_start(store: Store) {
             error
                 .is_some_and(|error| error
                     .contains("each is { kid, privateKeyPem } or { kid, publicKeyPem }")),
-            "{odd}"
+            "{malformed}"
         );
     }
     with_keys(
@@ -422,7 +432,7 @@ async fn a_public_key_is_not_accepted_as_a_secret(store: Store) {
         .await
         .status,
         200,
-        "it is refused for what it is"
+        "the same claims with a valid signature are accepted"
     );
 }
 
@@ -466,7 +476,7 @@ async fn keys_are_published_as_jwks(store: Store) {
         for secret in ["d", "p", "q", "k"] {
             assert!(jwks.json()["keys"][0].get(secret).is_none(), "{jwks:?}");
         }
-        let seen = verified(
+        let seen = verified_claims(
             &app,
             &json!({ "token": ada.token, "jwks": jwks.json(), "algorithm": name }),
         );

@@ -5,9 +5,9 @@ use linchpin_auth::ProviderSection;
 use serde_json::json;
 
 use crate::authenticator::Authenticator;
-use crate::between::{At, Between};
+use crate::between::{At, PausingStore};
 use crate::factor::{Phone, app_with, code_at, enrol};
-use crate::issuer::{APP, Away, Browser, enter, landed};
+use crate::issuer::{APP, Browser, StartedFlow, callback_parameter, enter};
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Server, SignedIn, Store};
@@ -23,9 +23,9 @@ struct Thief {
     passkey: Authenticator,
     secret: String,
     recovery: Vec<String>,
-    /// An authenticator app that is being set up in place of the other.
-    begun: String,
-    /// A passkey that is being made.
+    /// The secret of another authenticator app that is being set up.
+    pending_secret: String,
+    /// The options and token of a passkey that is being registered.
     registration: (serde_json::Value, String),
 }
 
@@ -40,7 +40,7 @@ async fn thief(app: &Server, phone: &Phone) -> Thief {
     let (secret, recovery) = enrol(app, &who).await;
     let mut passkey = Authenticator::p256();
     app.register_passkey(&who.token, &mut passkey).await;
-    let begun = app
+    let setup = app
         .send(
             &who,
             "POST",
@@ -48,21 +48,21 @@ async fn thief(app: &Server, phone: &Phone) -> Thief {
             json!({ "phone": "+4930123456" }),
         )
         .await;
-    let body = json!({ "setupToken": begun.text("setupToken"), "code": phone.code(1).await.1 });
+    let body = json!({ "setupToken": setup.text("setupToken"), "code": phone.code(1).await.1 });
     assert_eq!(
         app.send(&who, "POST", "/auth/mfa/sms/verify-setup", body)
             .await
             .status,
         200
     );
-    // A step-up, so that the rest may be begun.
+    // A step-up, which the following set-ups need.
     app.advance(30).await;
     let body = json!({ "method": "totp", "code": code_at(app, &secret, 0) });
     let who = app
         .send(&who, "POST", "/auth/step-up", body)
         .await
         .signed_in();
-    let begun = app
+    let pending_secret = app
         .with(&who.token, "POST", "/auth/mfa/setup", None)
         .await
         .text("secret");
@@ -77,13 +77,13 @@ async fn thief(app: &Server, phone: &Phone) -> Thief {
         passkey,
         secret,
         recovery,
-        begun,
+        pending_secret,
         registration,
     }
 }
 
-/// Nothing of theirs does anything any more.
-async fn has_nothing(app: &Server, mut thief: Thief) {
+/// Checks that no credential of the attacker works.
+async fn check_thief_has_no_access(app: &Server, mut thief: Thief) {
     app.me(&thief.who.token).await.refused(401, "unauthorized");
     app.try_login(EMAIL)
         .await
@@ -99,8 +99,9 @@ async fn has_nothing(app: &Server, mut thief: Thief) {
         .refused(401, "unauthorized");
 }
 
-/// The owner of the mailbox is signed in, with an account that is as new.
-async fn begins_anew(app: &Server, post: &Post, owner: &SignedIn, thief: &Thief) {
+/// Checks that the owner of the mailbox is signed in to an account without anything that the
+/// attacker set up.
+async fn check_owner_starts_fresh(app: &Server, post: &Post, owner: &SignedIn, thief: &Thief) {
     let methods = app.get(&owner.token, "/auth/mfa/methods").await.json();
     assert_eq!(
         (&methods["methods"], &methods["recoveryCodesLeft"]),
@@ -126,8 +127,8 @@ async fn begins_anew(app: &Server, post: &Post, owner: &SignedIn, thief: &Thief)
         Some(1),
         "{sessions}"
     );
-    // What was begun is not finished by the owner either.
-    let code = code_at(app, &thief.begun, 0);
+    // A set-up that the attacker started cannot be completed in the owner's session.
+    let code = code_at(app, &thief.pending_secret, 0);
     app.send(
         owner,
         "POST",
@@ -148,7 +149,7 @@ async fn begins_anew(app: &Server, post: &Post, owner: &SignedIn, thief: &Thief)
     }
 }
 
-async fn both(store: &Store, post: &Post, phone: &Phone) -> Server {
+async fn app_with_factors(store: &Store, post: &Post, phone: &Phone) -> Server {
     let change = |auth: linchpin_auth::Auth| {
         phone.on(with_passkeys(auth)).configure(|config| {
             config.auth.email_verification.enabled = false;
@@ -159,9 +160,9 @@ async fn both(store: &Store, post: &Post, phone: &Phone) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
+async fn proving_the_mailbox_removes_credentials_of_the_unproved_account() {
     let (post, phone) = (Post::default(), Phone::default());
-    let app = both(&Store::memory(), &post, &phone).await;
+    let app = app_with_factors(&Store::memory(), &post, &phone).await;
     let thief = thief(&app, &phone).await;
     app.post("/auth/magic-link/request", json!({ "identifier": EMAIL }))
         .await;
@@ -177,20 +178,20 @@ async fn a_link_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
         "{owner:?}"
     );
     let owner = owner.signed_in();
-    begins_anew(&app, &post, &owner, &thief).await;
-    has_nothing(&app, thief).await;
+    check_owner_starts_fresh(&app, &post, &owner, &thief).await;
+    check_thief_has_no_access(&app, thief).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reset_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
+async fn a_reset_that_proves_the_mailbox_removes_credentials_of_a_stranger() {
     let (post, phone) = (Post::default(), Phone::default());
-    let app = both(&Store::memory(), &post, &phone).await;
+    let app = app_with_factors(&Store::memory(), &post, &phone).await;
     let thief = thief(&app, &phone).await;
     app.post("/auth/forgot-password", json!({ "email": EMAIL }))
         .await;
     let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
     assert_eq!(app.post("/auth/reset-password", reset).await.status, 200);
-    // The stranger's browser is a new one.
+    // The attacker's device is not recognised any more.
     let body = json!({ "email": EMAIL, "password": NEW }).to_string();
     let headers = [
         ("content-type", "application/json"),
@@ -208,8 +209,8 @@ async fn a_reset_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
         "the device is not recognised"
     );
     let owner = owner.signed_in();
-    begins_anew(&app, &post, &owner, &thief).await;
-    // Recovery codes and the app are nobody's proof.
+    check_owner_starts_fresh(&app, &post, &owner, &thief).await;
+    // The attacker's recovery codes and authenticator app are not accepted as a proof.
     for body in [
         json!({ "code": thief.recovery[0] }),
         json!({ "code": code_at(&app, &thief.secret, 1) }),
@@ -218,15 +219,15 @@ async fn a_reset_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
             .await
             .refused(403, "factor_not_allowed");
     }
-    has_nothing(&app, thief).await;
+    check_thief_has_no_access(&app, thief).await;
 }
 
 /// A user who proved the mailbox keeps all factors: access to a mailbox alone does not bypass
 /// second factors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_later_link_or_reset_takes_nothing_away() {
+async fn a_later_link_or_reset_keeps_the_factors() {
     let (post, phone) = (Post::default(), Phone::default());
-    let app = both(&Store::memory(), &post, &phone).await;
+    let app = app_with_factors(&Store::memory(), &post, &phone).await;
     let owner = app.register(EMAIL).await;
     app.change(&owner.id, json!({ "emailVerified": true }))
         .await;
@@ -255,10 +256,11 @@ async fn a_later_link_or_reset_takes_nothing_away() {
 /// confirms the sign-up. It confirms the factors that were added later only if it is followed in a
 /// session of the account.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
-    for in_session in [false, true] {
+async fn a_link_that_confirms_a_sign_up_does_not_confirm_later_factors() {
+    for session_in in [None, Some("authorization"), Some("cookie")] {
+        let in_session = session_in.is_some();
         let (store, post, phone) = (Store::sqlite(), Post::default(), Phone::default());
-        let app = both(&store, &post, &phone).await;
+        let app = app_with_factors(&store, &post, &phone).await;
         let who = app.register(EMAIL).await;
         app.advance(1).await;
         enrol(&app, &who).await;
@@ -278,11 +280,15 @@ async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
             200
         );
         let token = json!({ "token": post.token("verify_email", 1).await });
-        let clicked = if in_session {
-            app.send(&who, "POST", "/auth/verify-email", token).await
-        } else {
-            app.post("/auth/verify-email", token).await
+        let mut headers = vec![("content-type", "application/json")];
+        let credential = match session_in {
+            Some("cookie") => format!("__Host-token={}", who.token),
+            _ => format!("Bearer {}", who.token),
         };
+        headers.extend(session_in.map(|header| (header, credential.as_str())));
+        let clicked = app
+            .raw("POST", "/auth/verify-email", &headers, &token.to_string())
+            .await;
         assert_eq!(clicked.status, 200, "{clicked:?}");
         let me = app.me(&who.token).await.json();
         let methods = if in_session {
@@ -293,7 +299,7 @@ async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
         assert_eq!(
             (&me["emailVerified"], &me["mfaMethods"]),
             (&json!(true), &methods),
-            "the sign-up itself stays"
+            "{session_in:?}: the password and the session of the sign-up stay"
         );
         let (options, token) = app.login_options().await;
         let entered = app.passkey_login(&token, &passkey.assert(&options)).await;
@@ -315,12 +321,12 @@ async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
     }
 }
 
-/// A link that signs in as well is as little to what an account has from before sign-ups were
-/// concealed.
+/// The link of a concealed sign-up does not confirm factors that the account got before sign-ups
+/// were concealed. They are removed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_one_that_signs_in() {
+async fn a_link_of_a_concealed_sign_up_removes_earlier_factors() {
     let (store, post, phone) = (Store::sqlite(), Post::default(), Phone::default());
-    let app = both(&store, &post, &phone).await;
+    let app = app_with_factors(&store, &post, &phone).await;
     let who = app.register(EMAIL).await;
     app.advance(1).await;
     enrol(&app, &who).await;
@@ -359,12 +365,12 @@ async fn nor_does_one_that_signs_in() {
 /// A code of a provider's sign-in is invalid if it was issued before the mailbox was proved: the
 /// link to that provider is removed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_code_beside_the_first_proof() {
+async fn a_provider_code_from_before_the_proof_is_invalid() {
     let (post, standin) = (Post::default(), StandIn::start().await);
     let provider = ProviderSection::new(CLIENT)
         .secret(SECRET.to_owned())
         .issuer(standin.url.as_str());
-    let (app, between) = Between::app(&Store::memory(), |auth| {
+    let (app, between) = PausingStore::app(&Store::memory(), |auth| {
         post.on(auth)
             .provider("stand", provider)
             .configure(|config| {
@@ -374,15 +380,15 @@ async fn a_provider_code_beside_the_first_proof() {
     })
     .await;
     app.to_the_present().await;
-    standin.behave(|manner| drop(manner.claims.insert("email".to_owned(), json!(EMAIL))));
+    standin.behave(|behaviour| drop(behaviour.claims.insert("email".to_owned(), json!(EMAIL))));
     let thief = enter(&app, "stand", "").await;
     assert_eq!(
         (thief.status, thief.json()["emailVerified"].clone()),
         (200, json!(false)),
         "{thief:?}"
     );
-    let away = Away::from(&app, "/auth/stand").await;
-    let callback = Browser::new().sign_in(&away.url, "").await;
+    let flow = StartedFlow::from(&app, "/auth/stand").await;
+    let callback = Browser::new().sign_in(&flow.url, "").await;
     let owner = async {
         app.post("/auth/magic-link/request", json!({ "identifier": EMAIL }))
             .await;
@@ -395,9 +401,9 @@ async fn a_provider_code_beside_the_first_proof() {
         );
     };
     let back = between
-        .meanwhile(At::insert("OneTime", 1), away.back(&app, &callback), owner)
+        .meanwhile(At::insert("OneTime", 1), flow.back(&app, &callback), owner)
         .await;
-    away.exchange(&app, &landed(&back, "code"))
+    flow.exchange(&app, &callback_parameter(&back, "code"))
         .await
         .refused(401, "invalid_code");
     app.me(&thief.text("token"))
@@ -405,8 +411,7 @@ async fn a_provider_code_beside_the_first_proof() {
         .refused(401, "unauthorized");
 }
 
-/// The credentials of the sign-up itself stay, password or provider: the mailed link confirms
-/// them.
+/// The mailed link confirms the credential of the sign-up, a password or a provider, so it stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sign_up_by_a_provider_is_confirmed() {
     let (post, standin) = (Post::default(), StandIn::start().await);

@@ -3,14 +3,14 @@
 
 use serde_json::json;
 
-use crate::email::{change, changing, done, verify};
+use crate::email::{assert_verified, change, changing, verify};
 use crate::factor::{app_with, code_at};
 use crate::post::Post;
 use crate::server::{Server, Store};
 
-/// Writes into the file of a store what cannot be read, in place of what is kept with all tokens of
-/// a purpose.
-fn scrawl(store: &Store, purpose: &str) {
+/// Replaces the encrypted payload of all tokens of a purpose by unreadable text, in the file of a
+/// store.
+fn make_unreadable(store: &Store, purpose: &str) {
     let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); \
                   done = db.execute('UPDATE auth_one_times SET sealed = ? WHERE purpose = ?', ('scrawl', sys.argv[2])); db.commit(); \
                   assert done.rowcount > 0, db.execute('SELECT purpose FROM auth_one_times').fetchall()";
@@ -27,20 +27,20 @@ fn scrawl(store: &Store, purpose: &str) {
     );
 }
 
-/// An app that is stopped while its store is written into.
-async fn beside<A: AsyncFn() -> Server>(
+/// Stops an app, makes the tokens of a purpose unreadable, and starts the app again.
+async fn restart_with_unreadable_tokens<A: AsyncFn() -> Server>(
     app: Server,
     store: &Store,
     purpose: &str,
     start: &A,
 ) -> Server {
     app.stop().await;
-    scrawl(store, purpose);
+    make_unreadable(store, purpose);
     start().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_set_up_that_cannot_be_read() {
+async fn an_unreadable_factor_set_up_counts_as_absent() {
     let (store, post) = (Store::sqlite(), Post::default());
     let start = async || app_with(&store, &post, |auth| auth).await;
     let app = start().await;
@@ -51,12 +51,12 @@ async fn a_set_up_that_cannot_be_read() {
             .text("secret")
     };
     let secret = setup(&app).await;
-    let app = beside(app, &store, "totp_setup", &start).await;
+    let app = restart_with_unreadable_tokens(app, &store, "totp_setup", &start).await;
     let body = json!({ "code": code_at(&app, &secret, 0) });
     app.send(&ada, "POST", "/auth/mfa/verify-setup", body)
         .await
         .refused(400, "setup_not_started");
-    // The newest counts, also of those that cannot be read; and the clock stands still.
+    // Only the newest set-up counts, even among unreadable ones. So the clock must advance.
     app.advance(1).await;
     let secret = setup(&app).await;
     let body = json!({ "code": code_at(&app, &secret, 0) });
@@ -69,7 +69,7 @@ async fn a_set_up_that_cannot_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_way_back_that_cannot_be_read() {
+async fn an_unreadable_undo_link_counts_as_absent() {
     let (store, post) = (Store::sqlite(), Post::default());
     let start = async || store.app_with(|auth| changing(auth, &post)).await;
     let app = start().await;
@@ -79,15 +79,15 @@ async fn a_way_back_that_cannot_be_read() {
         post.token("email_changed", 1).await,
         post.token("verify_new_email", 1).await,
     );
-    let app = beside(app, &store, "undo_email", &start).await;
-    done(&verify(&app, &token).await);
+    let app = restart_with_unreadable_tokens(app, &store, "undo_email", &start).await;
+    assert_verified(&verify(&app, &token).await);
     assert_eq!(app.me(&ada.token).await.text("email"), "new@x.test");
     verify(&app, &undo).await.refused(400, "invalid_token");
 }
 
 /// A stored link that cannot be read counts as absent, so a new one can be mailed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_that_cannot_be_read() {
+async fn an_unreadable_link_counts_as_absent() {
     let (store, post) = (Store::sqlite(), Post::default());
     let start = async || store.app_with(|auth| post.on(auth)).await;
     let app = start().await;
@@ -97,7 +97,7 @@ async fn a_link_that_cannot_be_read() {
             .await;
         post.all("password_reset", n).await;
     }
-    let app = beside(app, &store, "reset_password", &start).await;
+    let app = restart_with_unreadable_tokens(app, &store, "reset_password", &start).await;
     app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
         .await;
     post.only("password_reset", 4).await;

@@ -7,7 +7,7 @@ use crate::server::{GOOD, Reply, Server};
 
 pub const UI: &str = "/auth/ui";
 
-/// A client that behaves as a browser: it keeps cookies and fills in forms.
+/// A client that behaves like a browser: it stores cookies and fills in forms.
 pub struct Visitor<'a> {
     app: &'a Server,
     pub cookies: BTreeMap<String, String>,
@@ -35,7 +35,7 @@ impl<'a> Visitor<'a> {
         reply
     }
 
-    /// Sends a form to an app that is not well.
+    /// Sends a form to an app that may return 503.
     pub async fn may_fail(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
         let origin = format!("http://{}", self.app.host());
         let headers = [
@@ -75,7 +75,7 @@ impl<'a> Visitor<'a> {
             }
         }
         if path.starts_with(UI) && !path.contains("/assets/") {
-            is_guarded(path, &reply);
+            check_page(path, &reply);
         }
         reply
     }
@@ -84,7 +84,7 @@ impl<'a> Visitor<'a> {
         self.send("GET", &format!("{UI}{path}"), &[], "").await
     }
 
-    /// Follows a link of one of our pages.
+    /// Follows a link on a page of the app.
     pub async fn follow(&mut self, path: &str) -> Reply {
         self.send(
             "GET",
@@ -95,14 +95,14 @@ impl<'a> Visitor<'a> {
         .await
     }
 
-    /// Goes where a provider, or the callback behind it, sends the browser.
+    /// Follows a redirect of a provider, or of the callback after it.
     pub async fn sent_back(&mut self, address: &str) -> Reply {
         let path = address.strip_prefix(crate::issuer::APP).unwrap_or(address);
         self.send("GET", path, &[("sec-fetch-site", "cross-site")], "")
             .await
     }
 
-    /// The token that the forms of a page hold.
+    /// The token in the forms of a page.
     pub async fn csrf(&mut self, page: &str) -> String {
         let page = self.get(page).await;
         hidden(&page, "csrf").unwrap_or_else(|| panic!("no form in {}", text(&page)))
@@ -163,17 +163,17 @@ impl<'a> Visitor<'a> {
 }
 
 pub fn form(fields: &[(&str, &str)]) -> String {
-    let one = |b: u8| {
+    let encode_byte = |b: u8| {
         if b.is_ascii_alphanumeric() {
             char::from(b).to_string()
         } else {
             format!("%{b:02X}")
         }
     };
-    let plain = |text: &str| text.bytes().map(one).collect::<String>();
+    let encode = |text: &str| text.bytes().map(encode_byte).collect::<String>();
     fields
         .iter()
-        .map(|(name, value)| format!("{}={}", plain(name), plain(value)))
+        .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
         .collect::<Vec<_>>()
         .join("&")
 }
@@ -188,8 +188,8 @@ pub fn hidden(page: &Reply, name: &str) -> Option<String> {
     Some(rest.split('"').next().unwrap_or_default().to_owned())
 }
 
-/// Checks of every page and redirect.
-fn is_guarded(path: &str, reply: &Reply) {
+/// Checks the security headers and the content of a page or redirect.
+fn check_page(path: &str, reply: &Reply) {
     let policy = reply.header("content-security-policy");
     for part in [
         "default-src 'none'",
@@ -220,7 +220,7 @@ fn is_guarded(path: &str, reply: &Reply) {
         "<script>",
         "javascript:",
     ] {
-        assert!(!text.contains(inline), "{path} holds {inline}: {text}");
+        assert!(!text.contains(inline), "{path} contains {inline}: {text}");
     }
     if reply.status != 303 {
         assert_eq!(
@@ -228,13 +228,13 @@ fn is_guarded(path: &str, reply: &Reply) {
             "text/html; charset=utf-8",
             "{path}: {reply:?}"
         );
-        accessible(path, &text);
+        check_accessibility(path, &text);
     }
 }
 
-/// Every field has a label, the page has a language, a title, a heading and a place where what
-/// happens is told.
-fn accessible(path: &str, page: &str) {
+/// Checks that every field has a label, and that the page has a language, a title, a heading and a
+/// live region for messages.
+fn check_accessibility(path: &str, page: &str) {
     assert!(
         page.starts_with("<!DOCTYPE html><html lang=\"en\">")
             && page.contains("<title>")

@@ -19,14 +19,14 @@ use serde_json::{Value as Json, json};
 use crate::child::{GOOD, NEW, Process, ROOT, URL};
 use crate::postgres_server::{Server, execute, rows};
 
-/// How long a session is remembered, in seconds.
-const REMEMBERED: i64 = 30;
-/// How many times the test looks for a change of the other process, every 10 ms, before it fails.
-const PATIENCE: usize = 6000;
+/// Seconds for which a session is cached.
+const CACHE_SECONDS: i64 = 30;
+/// Number of checks for a change of the other process, every 10 ms, before the test fails.
+const MAX_CHECKS: usize = 6000;
 
-/// One of the processes.
+/// A server process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it is run by the others, in processes of their own"]
+#[ignore = "other tests run it in a child process"]
 async fn serve() {
     let Ok(url) = std::env::var(URL) else { return };
     let clock = Arc::new(FakeClock::at(
@@ -43,7 +43,7 @@ async fn serve() {
         .env(env)
         .configure(|config| {
             config.auth.password.argon2 = Argon2Cost::OF_TESTS;
-            config.auth.session.cache_seconds = REMEMBERED.unsigned_abs();
+            config.auth.session.cache_seconds = CACHE_SECONDS.unsigned_abs();
             config.auth.session.bus = Some(bus);
             config.auth.admin_role = Some("admin".to_owned());
             for bucket in ["register", "login", "proof"] {
@@ -70,7 +70,7 @@ async fn serve() {
     let mut root = NewUser::new(ROOT);
     root.password = Some(SecretText::new(GOOD));
     root.roles = Some(vec!["admin".to_owned()]);
-    // Whichever of the processes is first makes it.
+    // The first process creates the administrator.
     match running
         .adapters()
         .provided::<AuthService>()
@@ -97,15 +97,16 @@ async fn serve() {
     }
 }
 
-/// Two processes, the server between them, and who looks after it by a database of its own.
-struct Both {
+/// Two server processes, their Postgres server, and the URL of another database for control
+/// statements.
+struct TwoProcesses {
     one: Process,
     two: Process,
     control: String,
     _server: Server,
 }
 
-impl Both {
+impl TwoProcesses {
     async fn start() -> Self {
         let server = Server::start();
         let url = server.url();
@@ -120,22 +121,22 @@ impl Both {
             control,
             _server: server,
         };
-        both.listening(2).await;
+        both.wait_for_listeners(2).await;
         both
     }
 
-    /// Until so many processes listen.
-    async fn listening(&self, count: usize) {
-        for _ in 0..PATIENCE {
+    /// Waits until this number of processes listen.
+    async fn wait_for_listeners(&self, count: usize) {
+        for _ in 0..MAX_CHECKS {
             if self.backends("LISTEN").len() == count {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{count} processes were to listen: {:?}", self.backends(""));
+        panic!("{count} processes should listen: {:?}", self.backends(""));
     }
 
-    /// The connections of the processes whose last statement begins like this.
+    /// The connections of the processes whose last statement begins with this text.
     fn backends(&self, begin: &str) -> Vec<String> {
         let sql = format!(
             "SELECT pid, query FROM pg_stat_activity WHERE datname = 'postgres' AND query LIKE '{begin}%'"
@@ -143,7 +144,7 @@ impl Both {
         rows(&self.control, &sql, |pid, _| pid)
     }
 
-    /// Ends both directions of the bus.
+    /// Ends the connections of the bus in both directions.
     async fn cut(&self) {
         for begin in ["LISTEN", "SELECT pg_notify"] {
             for pid in self.backends(begin) {
@@ -154,10 +155,10 @@ impl Both {
                 .unwrap();
             }
         }
-        self.listening(0).await;
+        self.wait_for_listeners(0).await;
     }
 
-    /// Ends the connections that the processes tell each other over.
+    /// Ends the connections over which the processes send messages.
     fn cut_senders(&self) {
         let senders = self.backends("SELECT pg_notify");
         assert!(!senders.is_empty());
@@ -170,29 +171,29 @@ impl Both {
         }
     }
 
-    /// Whether anybody new is let in.
-    fn let_in(&self, anybody: bool) {
+    /// Allows or forbids new connections to the database.
+    fn allow_connections(&self, allowed: bool) {
         execute(
             &self.control,
-            &format!("ALTER DATABASE postgres WITH ALLOW_CONNECTIONS {anybody}"),
+            &format!("ALTER DATABASE postgres WITH ALLOW_CONNECTIONS {allowed}"),
         )
         .unwrap();
     }
 }
 
-/// Once a process has heard of it.
-async fn refuses(process: &Process, token: &str) {
-    for _ in 0..PATIENCE {
+/// Waits until a process refuses the token.
+async fn wait_until_refused(process: &Process, token: &str) {
+    for _ in 0..MAX_CHECKS {
         if process.peer.me(token).await == 401 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the other process never heard of it");
+    panic!("the process still accepts the token");
 }
 
 /// A user with a session in each of the processes; both processes have cached both sessions.
-async fn known(both: &Both, email: &str) -> (String, String, String) {
+async fn user_with_cached_sessions(both: &TwoProcesses, email: &str) -> (String, String, String) {
     let made = both.one.peer.register(email).await;
     assert_eq!(made.status, 201, "{made:?}");
     let (first, second) = (
@@ -224,17 +225,17 @@ async fn logout(process: &Process, token: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_process_ends_the_other_refuses() {
-    let both = Both::start().await;
-    // A session that is left, and one that is ended from the other process.
-    let (_, first, second) = known(&both, "ada@x.test").await;
+async fn a_session_ended_by_one_process_is_refused_by_the_other() {
+    let both = TwoProcesses::start().await;
+    // A logout, then the end of all other sessions.
+    let (_, first, second) = user_with_cached_sessions(&both, "ada@x.test").await;
     logout(&both.one, &first).await;
     assert_eq!(
         both.one.peer.me(&first).await,
         401,
-        "in its own process it ends before the answer"
+        "in its own process the session ends before the response"
     );
-    refuses(&both.two, &first).await;
+    wait_until_refused(&both.two, &first).await;
     assert_eq!(
         (
             both.one.peer.me(&second).await,
@@ -244,21 +245,21 @@ async fn what_one_process_ends_the_other_refuses() {
     );
     let third = both.one.peer.login("ada@x.test", GOOD).await.text("token");
     assert_eq!(both.two.peer.me(&third).await, 200);
-    let left = both
+    let revoked = both
         .one
         .peer
         .ask("POST", "sessions/revoke-others", &third, Json::Null)
         .await
         .unwrap();
     assert_eq!(
-        (left.status, left.body["revoked"].clone()),
+        (revoked.status, revoked.body["revoked"].clone()),
         (200, json!(1)),
-        "{left:?}"
+        "{revoked:?}"
     );
-    refuses(&both.two, &second).await;
+    wait_until_refused(&both.two, &second).await;
     assert_eq!(both.two.peer.me(&third).await, 200);
-    // Another password.
-    let (_, first, second) = known(&both, "bob@x.test").await;
+    // A change of the password.
+    let (_, first, second) = user_with_cached_sessions(&both, "bob@x.test").await;
     let body = json!({ "password": NEW, "currentPassword": GOOD });
     let changed = both
         .two
@@ -267,7 +268,7 @@ async fn what_one_process_ends_the_other_refuses() {
         .await
         .unwrap();
     assert_eq!(changed.status, 200, "{changed:?}");
-    refuses(&both.one, &first).await;
+    wait_until_refused(&both.one, &first).await;
     assert_eq!(
         (
             both.one.peer.me(&second).await,
@@ -275,8 +276,8 @@ async fn what_one_process_ends_the_other_refuses() {
         ),
         (200, 200)
     );
-    // Somebody is suspended, by an administrator.
-    let (eve, first, second) = known(&both, "eve@x.test").await;
+    // An administrator suspends an account.
+    let (eve, first, second) = user_with_cached_sessions(&both, "eve@x.test").await;
     let root = both.one.peer.login(ROOT, GOOD).await.text("token");
     assert_eq!(both.two.peer.me(&root).await, 200);
     let proved = both
@@ -302,29 +303,33 @@ async fn what_one_process_ends_the_other_refuses() {
         .await
         .unwrap();
     assert_eq!(suspended.status, 200, "{suspended:?}");
-    refuses(&both.two, &first).await;
-    refuses(&both.two, &second).await;
+    wait_until_refused(&both.two, &first).await;
+    wait_until_refused(&both.two, &second).await;
     assert_eq!(both.two.peer.login("eve@x.test", GOOD).await.status, 403);
-    // A step-up: the former token is worth nothing anywhere.
-    refuses(&both.two, &root).await;
+    // After a step-up, both processes refuse the former token.
+    wait_until_refused(&both.two, &root).await;
     assert_eq!(both.two.peer.me(&proved.text("token")).await, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bus_that_is_cut_costs_time_and_comes_back() {
-    let mut both = Both::start().await;
-    let (_, first, second) = known(&both, "ada@x.test").await;
-    let (_, other, _) = known(&both, "bob@x.test").await;
-    both.let_in(false);
+async fn a_lost_bus_connection_delays_revocations_and_recovers() {
+    let mut both = TwoProcesses::start().await;
+    let (_, first, second) = user_with_cached_sessions(&both, "ada@x.test").await;
+    let (_, other, _) = user_with_cached_sessions(&both, "bob@x.test").await;
+    both.allow_connections(false);
     both.cut().await;
     logout(&both.one, &first).await;
     // The other process got no message: it uses its cache until the entry expires.
     assert_eq!(both.one.peer.me(&first).await, 401);
-    assert_eq!(both.two.peer.me(&first).await, 200, "the bus is not cut");
-    both.two.tell(REMEMBERED - 1).await;
+    assert_eq!(
+        both.two.peer.me(&first).await,
+        200,
+        "the bus still delivers messages"
+    );
+    both.two.send_command(CACHE_SECONDS - 1).await;
     assert_eq!(both.two.peer.me(&first).await, 200);
-    both.two.tell(1).await;
-    both.one.tell(REMEMBERED).await;
+    both.two.send_command(1).await;
+    both.one.send_command(CACHE_SECONDS).await;
     assert_eq!(
         (
             both.two.peer.me(&first).await,
@@ -332,16 +337,16 @@ async fn a_bus_that_is_cut_costs_time_and_comes_back() {
         ),
         (401, 200)
     );
-    // Both come back by themselves, in either direction.
-    both.let_in(true);
-    both.listening(2).await;
+    // Both directions recover by themselves.
+    both.allow_connections(true);
+    both.wait_for_listeners(2).await;
     assert_eq!(both.two.peer.me(&other).await, 200);
     logout(&both.one, &other).await;
-    refuses(&both.two, &other).await;
-    let (_, first, second) = known(&both, "eve@x.test").await;
+    wait_until_refused(&both.two, &other).await;
+    let (_, first, second) = user_with_cached_sessions(&both, "eve@x.test").await;
     logout(&both.two, &second).await;
-    refuses(&both.one, &second).await;
-    // A connection that breaks without anybody being kept out: the next word goes over another.
+    wait_until_refused(&both.one, &second).await;
+    // If only the sending connection breaks, the next message is sent over a new connection.
     assert_eq!(
         (
             both.one.peer.me(&first).await,
@@ -351,5 +356,5 @@ async fn a_bus_that_is_cut_costs_time_and_comes_back() {
     );
     both.cut_senders();
     logout(&both.two, &first).await;
-    refuses(&both.one, &first).await;
+    wait_until_refused(&both.one, &first).await;
 }

@@ -1,4 +1,4 @@
-//! A server in a process of its own, and the commands that the test sends to it.
+//! A server in a child process, and the commands that the test sends to it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -21,13 +21,13 @@ use tokio::sync::watch;
 
 use crate::stopping::{Stop, Then, stopping};
 
-/// Names the store of a child.
+/// The variable with the URL of a child's store.
 pub const URL: &str = "LINCHPIN_CRASH_URL";
-/// How long accounts that are to be deleted are kept, in seconds, and how many have passed when the
-/// child starts.
+/// The variables with the grace period of deletions, and with the time that has passed when the
+/// child starts. Both are seconds.
 const GRACE: &str = "LINCHPIN_CRASH_GRACE";
 const PASSED: &str = "LINCHPIN_CRASH_PASSED";
-/// Begins a line that lets seconds pass.
+/// The prefix of the command that advances the clock by seconds.
 const PASS: &str = "pass ";
 
 /// The administrator, who reads the audit.
@@ -36,16 +36,16 @@ pub const ROOT: &str = "root@x.test";
 pub const GOOD: &str = "violet-otter-91-lamp";
 pub const NEW: &str = "amber-walrus-17-dune";
 
-/// Mail arrives nowhere.
-struct Nowhere;
+/// A mailer that drops all mail.
+struct DroppingMailer;
 
-impl Mailer for Nowhere {
+impl Mailer for DroppingMailer {
     fn send(&self, _: Mail) -> BoxFuture<'_, linchpin::Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// The app, on a store, with its clock, which stands still until it is told otherwise.
+/// Starts the app on a store. Returns its clock, which stands still until the test advances it.
 pub async fn app(store: Arc<dyn Store>, grace: u64) -> (Running, Arc<FakeClock>) {
     let clock = Arc::new(FakeClock::at(
         Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap(),
@@ -71,8 +71,8 @@ async fn app_at(store: Arc<dyn Store>, grace: u64, clock: Arc<FakeClock>) -> Run
             auth.refresh.grace_seconds = 60;
             auth.account_deletion.grace_seconds = grace;
             auth.admin_role = Some("admin".to_owned());
-            auth.mailer = Some(Arc::new(Nowhere));
-            // The usual limits, except for the number of calls from one address.
+            auth.mailer = Some(Arc::new(DroppingMailer));
+            // The usual limits, except for these buckets, because the cases repeat their requests.
             for bucket in [
                 "register",
                 "login",
@@ -119,7 +119,7 @@ async fn app_at(store: Arc<dyn Store>, grace: u64, clock: Arc<FakeClock>) -> Run
 /// The child process: it serves until it is killed, and stops at the given write.
 pub async fn serve() {
     let Ok(url) = std::env::var(URL) else { return };
-    let told = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+    let variable = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let stop = Stop::new(|| {
         println!("STOPPED");
         Then::Wait
@@ -127,8 +127,8 @@ pub async fn serve() {
     let clock = Arc::new(FakeClock::at(
         Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap(),
     ));
-    clock.advance(Duration::from_secs(told(PASSED)));
-    let running = app_at(open(&url, &stop), told(GRACE), Arc::clone(&clock)).await;
+    clock.advance(Duration::from_secs(variable(PASSED)));
+    let running = app_at(open(&url, &stop), variable(GRACE), Arc::clone(&clock)).await;
     println!("PORT {}", running.address().port());
     let commands = std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -139,7 +139,7 @@ pub async fn serve() {
             println!("ARMED");
         }
     });
-    // Until whoever started it is gone.
+    // Runs until the parent closes its input.
     while !commands.is_finished() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -166,7 +166,7 @@ pub struct Peer {
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -238,17 +238,18 @@ impl Peer {
     }
 }
 
-/// A child that is killed, for good and without a warning, when it is dropped.
+/// A child process that is killed by SIGKILL when it is dropped.
 pub struct Process {
     child: Child,
     stdin: ChildStdin,
-    /// How many lines it has printed of each kind.
-    said: watch::Receiver<(usize, usize)>,
+    /// The number of printed `ARMED` and `STOPPED` lines.
+    printed: watch::Receiver<(usize, usize)>,
     pub peer: Peer,
 }
 
 impl Process {
-    /// The app on the store at a URL, with a time of grace, when so many seconds have passed.
+    /// Starts the app on the store at a URL, with a grace period of deletions and a clock that is
+    /// `passed` seconds later.
     pub fn start(url: &str, grace: u64, passed: u64) -> Self {
         Self::with(
             "serve",
@@ -260,13 +261,13 @@ impl Process {
         )
     }
 
-    /// A child that runs another of the ignored tests.
+    /// Starts a child that runs another ignored test.
     #[cfg(feature = "postgres")]
     pub fn of(test: &str, url: &str) -> Self {
         Self::with(test, &[(URL, url)])
     }
 
-    fn with(test: &str, told: &[(&str, &str)]) -> Self {
+    fn with(test: &str, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args([
@@ -276,7 +277,7 @@ impl Process {
                 "--nocapture",
                 "--test-threads=1",
             ])
-            .envs(told.iter().copied());
+            .envs(variables.iter().copied());
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -290,10 +291,10 @@ impl Process {
             line.rsplit_once("PORT ")
                 .and_then(|(_, port)| port.parse().ok())
         });
-        let (say, said) = watch::channel((0, 0));
+        let (sender, printed) = watch::channel((0, 0));
         std::thread::spawn(move || {
             for line in lines {
-                say.send_modify(|(armed, stopped)| {
+                sender.send_modify(|(armed, stopped)| {
                     *armed += usize::from(line.ends_with("ARMED"));
                     *stopped += usize::from(line.ends_with("STOPPED"));
                 });
@@ -302,34 +303,34 @@ impl Process {
         Self {
             child,
             stdin,
-            said,
-            peer: Peer::at(port.expect("the server started")),
+            printed,
+            peer: Peer::at(port.expect("the server did not start")),
         }
     }
 
-    /// Lets it stop before the write that comes after so many points.
+    /// Makes the child stop after it has passed this number of points.
     pub async fn stop_after(&mut self, points: i64) {
-        self.tell(points).await;
+        self.send_command(points).await;
     }
 
     /// Moves the clock forward.
     pub async fn pass(&mut self, seconds: u64) {
-        self.tell(format!("{PASS}{seconds}")).await;
+        self.send_command(format!("{PASS}{seconds}")).await;
     }
 
     /// Sends a command, and waits until the server has executed it.
-    pub async fn tell(&mut self, what: impl std::fmt::Display) {
-        let before = self.said.borrow().0;
+    pub async fn send_command(&mut self, what: impl std::fmt::Display) {
+        let before = self.printed.borrow().0;
         writeln!(self.stdin, "{what}").unwrap();
-        self.said
+        self.printed
             .wait_for(|(armed, _)| *armed > before)
             .await
             .unwrap();
     }
 
-    /// Until it has stopped.
-    pub async fn stopped(&mut self) {
-        self.said
+    /// Waits until the child has stopped at a write.
+    pub async fn wait_until_stopped(&mut self) {
+        self.printed
             .wait_for(|(_, stopped)| *stopped > 0)
             .await
             .unwrap();
@@ -338,7 +339,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL: nothing of it is tidied up.
+        // `kill` sends SIGKILL: the child cannot clean up.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

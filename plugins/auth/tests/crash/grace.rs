@@ -1,40 +1,45 @@
-//! A deletion with a time of grace: asked for, called off, and done once that is over.
+//! A deletion with a grace period: its request, its cancellation, and its removal after the grace
+//! period.
 
 use serde_json::{Value as Json, json};
 
 use crate::child::{Answer, GOOD, Peer, ROOT};
-use crate::{Before, Case, somebody};
+use crate::{Before, Case, registered_user};
 
 const WEEK: u64 = 7 * 86_400;
 
-async fn ask_for_it(peer: &Peer, before: &Before) -> Option<Answer> {
+async fn request_deletion(peer: &Peer, before: &Before) -> Option<Answer> {
     peer.ask("DELETE", "me", &before.token, json!({ "password": GOOD }))
         .await
 }
 
-async fn call_it_off(peer: &Peer, before: &Before) -> Option<Answer> {
+async fn cancel_deletion(peer: &Peer, before: &Before) -> Option<Answer> {
     peer.ask("POST", "cancel-deletion", &before.token, json!({}))
         .await
 }
 
-/// Whether an account is to be deleted. A sign-in and what the session may do say the same.
+/// Whether the deletion of an account is scheduled. Checks that the response of a sign-in and the
+/// rights of the session agree.
 async fn is_scheduled(peer: &Peer, before: &Before) -> bool {
     let login = peer.login(&before.email, GOOD).await;
     assert_eq!(login.status, 200, "{login:?}");
-    let own = peer
+    let sessions_status = peer
         .ask("GET", "sessions", &before.token, Json::Null)
         .await
         .unwrap()
         .status;
-    match (login.body["deletionScheduledFor"].is_string(), own) {
+    match (
+        login.body["deletionScheduledFor"].is_string(),
+        sessions_status,
+    ) {
         (true, 403) => true,
         (false, 200) => false,
         other => panic!("{other:?}"),
     }
 }
 
-/// How often something has happened to an account, as its owner is told.
-async fn happened(peer: &Peer, before: &Before, event: &str) -> usize {
+/// The number of entries for an event in the owner's activity.
+async fn count_events(peer: &Peer, before: &Before, event: &str) -> usize {
     let page = peer
         .ask("GET", "activity?limit=100", &before.token, Json::Null)
         .await
@@ -48,8 +53,8 @@ async fn happened(peer: &Peer, before: &Before, event: &str) -> usize {
         .count()
 }
 
-/// After a lost response, the change has happened entirely or not at all.
-fn is_none_or_late(answer: Option<&Answer>) -> bool {
+/// Whether the request got no response, or 503. Then it may have had no effect.
+fn may_have_failed(answer: Option<&Answer>) -> bool {
     answer.is_none_or(|answer| answer.status == 503)
 }
 
@@ -59,28 +64,28 @@ impl Case for Request {
     const GRACE: u64 = WEEK;
 
     async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
-        ask_for_it(peer, before).await
+        request_deletion(peer, before).await
     }
 
-    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
+    async fn check(peer: &Peer, before: &Before, answer: Option<Answer>) {
         let other = peer.me(&before.other).await;
         if is_scheduled(peer, before).await {
-            assert_eq!(other, 401, "other sessions end with it");
+            assert_eq!(other, 401, "the request ends other sessions");
         } else {
-            assert!(is_none_or_late(answer.as_ref()), "{answer:?}");
-            assert_eq!(other, 200, "nothing of it has happened");
-            let again = ask_for_it(peer, before).await.unwrap();
+            assert!(may_have_failed(answer.as_ref()), "{answer:?}");
+            assert_eq!(other, 200, "the request had no effect");
+            let again = request_deletion(peer, before).await.unwrap();
             assert_eq!(again.status, 202, "{again:?}");
             assert!(is_scheduled(peer, before).await);
         }
-        // It can be called off, and has been written down as often as it has happened.
-        assert_eq!(call_it_off(peer, before).await.unwrap().status, 200);
+        // The deletion can be cancelled, and each event is audited once.
+        assert_eq!(cancel_deletion(peer, before).await.unwrap().status, 200);
         assert!(!is_scheduled(peer, before).await);
         for event in [
             "auth:account.deletion.scheduled",
             "auth:account.deletion.cancelled",
         ] {
-            assert_eq!(happened(peer, before, event).await, 1, "{event}");
+            assert_eq!(count_events(peer, before, event).await, 1, "{event}");
         }
     }
 }
@@ -91,25 +96,25 @@ impl Case for Cancellation {
     const GRACE: u64 = WEEK;
 
     async fn before(peer: &Peer, n: i64) -> Before {
-        let before = somebody(peer, n).await;
-        assert_eq!(ask_for_it(peer, &before).await.unwrap().status, 202);
+        let before = registered_user(peer, n).await;
+        assert_eq!(request_deletion(peer, &before).await.unwrap().status, 202);
         before
     }
 
     async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
-        call_it_off(peer, before).await
+        cancel_deletion(peer, before).await
     }
 
-    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
-        let again = call_it_off(peer, before).await.unwrap();
+    async fn check(peer: &Peer, before: &Before, answer: Option<Answer>) {
+        let again = cancel_deletion(peer, before).await.unwrap();
         match again.status {
-            200 => assert!(is_none_or_late(answer.as_ref()), "{answer:?}"),
+            200 => assert!(may_have_failed(answer.as_ref()), "{answer:?}"),
             409 => assert_eq!(again.text("code"), "not_scheduled"),
             _ => panic!("{again:?}"),
         }
         assert!(!is_scheduled(peer, before).await);
         assert_eq!(
-            happened(peer, before, "auth:account.deletion.cancelled").await,
+            count_events(peer, before, "auth:account.deletion.cancelled").await,
             1
         );
         // Sessions that the request ended stay ended.
@@ -123,7 +128,7 @@ pub struct Purge;
 
 impl Case for Purge {
     const GRACE: u64 = WEEK;
-    const WAITS: u64 = WEEK;
+    const WAIT_SECONDS: u64 = WEEK;
 
     async fn before(peer: &Peer, n: i64) -> Before {
         Cancellation::before(peer, n).await
@@ -139,11 +144,11 @@ impl Case for Purge {
         .await
     }
 
-    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
+    async fn check(peer: &Peer, before: &Before, answer: Option<Answer>) {
         assert_eq!(
             (peer.me(&before.token).await, peer.me(&before.other).await),
             (401, 401),
-            "it is gone for everybody"
+            "all sessions of the account have ended"
         );
         let again = peer.register(&before.email).await;
         match (answer.map(|answer| answer.status), again.status) {
@@ -156,7 +161,7 @@ impl Case for Purge {
             login.text("userId") != before.id && login.body["deletionScheduledFor"].is_null(),
             "{login:?}"
         );
-        // The remaining audit of the old account identifies nobody.
+        // The remaining audit entries do not contain the id of the old account.
         let root = peer.login(ROOT, GOOD).await.text("token");
         let proved = peer
             .ask(
@@ -167,7 +172,7 @@ impl Case for Purge {
             )
             .await
             .unwrap();
-        let kept = peer
+        let old_entries = peer
             .ask(
                 "GET",
                 &format!("admin/audit?userId={}", before.id),
@@ -177,9 +182,9 @@ impl Case for Purge {
             .await
             .unwrap();
         assert_eq!(
-            (kept.status, &kept.body["items"]),
+            (old_entries.status, &old_entries.body["items"]),
             (200, &json!([])),
-            "{kept:?}"
+            "{old_entries:?}"
         );
         let new = peer
             .ask(

@@ -1,10 +1,10 @@
 //! A server that is killed between two writes leaves no partial state, and no user is locked out.
 //!
-//! Each case repeats one request. Each time the server stops one write later than before: before a
-//! write, before a commit, after a commit. There it is killed (on SQLite and Postgres), or its
-//! store fails from there on (in memory). Then the client, which got no response, retries.
+//! Each case repeats one request. Each time the server stops at the next point: before a write,
+//! before a commit, or after a commit. There it is killed (on SQLite and Postgres), or its store
+//! fails from there on (in memory). Then the client, which got no response or an error, retries.
 
-#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, a panic reports the failure
 
 #[cfg(feature = "postgres")]
 mod bus;
@@ -26,14 +26,14 @@ mod around;
 #[path = "../../../../runtime/tests/support/postgres.rs"]
 mod postgres_server;
 
-/// The server that the others kill.
+/// The server that other tests kill.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it is run by the others, in processes of their own"]
+#[ignore = "other tests run it in a child process"]
 async fn serve() {
     child::serve().await;
 }
 
-/// The accounts that a case has before its request.
+/// The account of a case before its request, and its credentials.
 struct Before {
     id: String,
     email: String,
@@ -44,7 +44,7 @@ struct Before {
 }
 
 /// A user with two sessions.
-async fn somebody(peer: &Peer, n: i64) -> Before {
+async fn registered_user(peer: &Peer, n: i64) -> Before {
     let email = format!("user{n}@x.test");
     let made = peer.register(&email).await;
     assert_eq!(made.status, 201, "{made:?}");
@@ -58,21 +58,21 @@ async fn somebody(peer: &Peer, n: i64) -> Before {
     }
 }
 
-/// One request, and what must hold afterwards, whether it was answered or not.
+/// One request, and the checks after it, with or without a response.
 trait Case {
-    /// How long an account that is to be deleted is kept, in seconds.
+    /// The grace period of deletions in seconds.
     const GRACE: u64 = 0;
     /// Seconds that pass before the request.
-    const WAITS: u64 = 0;
+    const WAIT_SECONDS: u64 = 0;
 
     async fn before(peer: &Peer, n: i64) -> Before {
-        somebody(peer, n).await
+        registered_user(peer, n).await
     }
 
     async fn request(peer: &Peer, before: &Before) -> Option<Answer>;
 
-    /// The answer is `None` when there was none.
-    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>);
+    /// Checks the state after the request. `answer` is `None` if there was no response.
+    async fn check(peer: &Peer, before: &Before, answer: Option<Answer>);
 }
 
 struct Registration;
@@ -98,18 +98,18 @@ impl Case for Registration {
         .await
     }
 
-    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
+    async fn check(peer: &Peer, before: &Before, answer: Option<Answer>) {
         let again = peer.register(&before.email).await;
         match (answer.map(|answer| answer.status), again.status) {
             (Some(201) | None, 409) | (None | Some(503), 201) => {}
-            // It was made, and only what comes after it failed.
+            // The account was created, and a later step failed.
             (Some(503), 409) => {}
             other => panic!("{other:?} {again:?}"),
         }
         let login = peer.login(&before.email, GOOD).await;
         assert_eq!(
             login.status, 200,
-            "whoever is registered signs in: {login:?}"
+            "the registered user can sign in: {login:?}"
         );
         assert_eq!(peer.me(&login.text("token")).await, 200);
     }
@@ -128,14 +128,14 @@ impl Case for PasswordChange {
         .await
     }
 
-    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
+    async fn check(peer: &Peer, before: &Before, answer: Option<Answer>) {
         let (old, new) = (
             peer.login(&before.email, GOOD).await.status,
             peer.login(&before.email, NEW).await.status,
         );
         assert!(
             [(200, 401), (401, 200)].contains(&(old, new)),
-            "one password is right: {old}, {new}"
+            "exactly one password is valid: {old}, {new}"
         );
         let changed = new == 200;
         assert!(
@@ -163,7 +163,7 @@ impl Case for Deletion {
             .await
     }
 
-    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
+    async fn check(peer: &Peer, before: &Before, answer: Option<Answer>) {
         let login = peer.login(&before.email, GOOD).await.status;
         let sessions = (peer.me(&before.token).await, peer.me(&before.other).await);
         match login {
@@ -172,11 +172,11 @@ impl Case for Deletion {
                     answer.as_ref().is_none_or(|answer| answer.status == 503),
                     "{answer:?}"
                 );
-                assert_eq!(sessions, (200, 200), "nothing of it has happened");
+                assert_eq!(sessions, (200, 200), "the request had no effect");
                 let again = Self::request(peer, before).await.unwrap();
                 assert_eq!(again.status, 200, "{again:?}");
             }
-            401 => assert_eq!(sessions, (401, 401), "all of it has"),
+            401 => assert_eq!(sessions, (401, 401), "all sessions have ended"),
             other => panic!("{other}"),
         }
         let new = peer.register(&before.email).await;
@@ -197,7 +197,7 @@ impl Case for Refresh {
         .await
     }
 
-    async fn judge(peer: &Peer, before: &Before, _: Option<Answer>) {
+    async fn check(peer: &Peer, before: &Before, _: Option<Answer>) {
         // A client without a response tries again, and continues.
         let again = Self::request(peer, before).await.unwrap();
         assert_eq!(again.status, 200, "{again:?}");
@@ -212,44 +212,44 @@ impl Case for Refresh {
     }
 }
 
-/// Kills a server at each point, until a request gets to its end before.
-async fn killed<C: Case>(url: &str) {
+/// Kills a server at each point, until a request ends before the point.
+async fn run_with_kills<C: Case>(url: &str) {
     let (mut points, mut passed) = (0, 0);
     let mut process = Process::start(url, C::GRACE, passed);
     loop {
         let peer = process.peer.clone();
         let before = C::before(&peer, points).await;
-        if C::WAITS > 0 {
-            passed += C::WAITS;
-            process.pass(C::WAITS).await;
+        if C::WAIT_SECONDS > 0 {
+            passed += C::WAIT_SECONDS;
+            process.pass(C::WAIT_SECONDS).await;
         }
         process.stop_after(points).await;
         let answer = tokio::select! {
             biased;
-            () = process.stopped() => None,
+            () = process.wait_until_stopped() => None,
             answer = C::request(&peer, &before) => answer,
         };
         drop(process);
         process = Process::start(url, C::GRACE, passed);
         let done = answer.is_some();
-        C::judge(&process.peer, &before, answer).await;
+        C::check(&process.peer, &before, answer).await;
         if done {
             break;
         }
         points += 1;
     }
-    assert!(points >= 3, "it stopped at {points} points only");
+    assert!(points >= 3, "the server stopped at {points} points only");
 }
 
-/// Takes the store away at each point.
-async fn away<C: Case>() {
+/// Makes the store fail at each point, until a request ends before the point.
+async fn with_failing_store<C: Case>() {
     let stop = Stop::new(|| Then::Fail);
     let (running, clock) = app(stopping(Memory::new(), &stop), C::GRACE).await;
     let peer = Peer::at(running.address().port());
     let mut points = 0;
     loop {
         let before = C::before(&peer, points).await;
-        clock.advance(Duration::from_secs(C::WAITS));
+        clock.advance(Duration::from_secs(C::WAIT_SECONDS));
         stop.after(points);
         let answer = C::request(&peer, &before).await;
         let stopped = stop.has_stopped();
@@ -260,13 +260,13 @@ async fn away<C: Case>() {
                 .is_some_and(|answer| answer.status < 500 || answer.status == 503),
             "{answer:?}"
         );
-        C::judge(&peer, &before, answer).await;
+        C::check(&peer, &before, answer).await;
         if !stopped {
             break;
         }
         points += 1;
     }
-    assert!(points >= 3, "it stopped at {points} points only");
+    assert!(points >= 3, "the server stopped at {points} points only");
     running.stop().await.unwrap();
 }
 
@@ -275,21 +275,21 @@ macro_rules! cases {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::away::<super::$case>().await;
+                super::with_failing_store::<super::$case>().await;
             })*
         }
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
                 let folder = tempfile::tempdir().unwrap();
-                super::killed::<super::$case>(&format!("sqlite:{}", folder.path().join("crash.db").display())).await;
+                super::run_with_kills::<super::$case>(&format!("sqlite:{}", folder.path().join("crash.db").display())).await;
             })*
         }
         #[cfg(feature = "postgres")]
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::killed::<super::$case>(&crate::postgres_server::fresh_url()).await;
+                super::run_with_kills::<super::$case>(&crate::postgres_server::fresh_url()).await;
             })*
         }
     };

@@ -1,5 +1,5 @@
-//! A store that stops at a chosen write: it stays there until the process is killed, or refuses
-//! from there on.
+//! A store that stops at a chosen write: it waits there until the process is killed, or it refuses
+//! this write and all later ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,18 +11,19 @@ use crate::around::{Around, Watch};
 
 /// The point at which the server stops, and the way it stops.
 pub struct Stop {
-    /// The number of points until the stop. Below zero: it has stopped. `i64::MAX`: never.
+    /// The number of points until the stop. A negative number means that it has stopped;
+    /// `i64::MAX` means never.
     left: AtomicI64,
-    /// Called once when the point is reached; its result decides what happens next.
+    /// Called at this point and at every later one; its result decides what happens there.
     reached: Box<dyn Fn() -> Then + Send + Sync>,
 }
 
 /// The behaviour at this point, and at all later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing, ever.
+    /// The store waits for ever.
     Wait,
-    /// The store is away.
+    /// The store returns an error.
     Fail,
 }
 
@@ -34,12 +35,12 @@ impl Stop {
         })
     }
 
-    /// Stops before the write that comes after so many points.
+    /// Stops after this number of points.
     pub fn after(&self, points: i64) {
         self.left.store(points, Ordering::SeqCst);
     }
 
-    /// Goes on as if nothing had been.
+    /// Lets the store work again, without a stop.
     pub fn never(&self) {
         self.left.store(i64::MAX, Ordering::SeqCst);
     }
@@ -57,12 +58,12 @@ impl Stop {
         }
         match (self.reached)() {
             Then::Wait => std::future::pending().await,
-            Then::Fail => Err(Error::unavailable("the store is away")),
+            Then::Fail => Err(Error::unavailable("the store fails at this point")),
         }
     }
 }
 
-/// Any store, with such points before each write, before each commit and behind it.
+/// Wraps a store, with points before each write, and before and after each commit.
 pub fn stopping(store: impl Store, stop: &Arc<Stop>) -> Arc<dyn Store> {
     Arc::new(Around::new(Arc::new(store), Arc::clone(stop)))
 }
@@ -75,7 +76,7 @@ impl Watch for Arc<Stop> {
         args: Vec<Value>,
         rows: Rows,
     ) -> Reply<'a> {
-        if !writes(statement) {
+        if !is_write(statement) {
             return store.run(statement, args, rows);
         }
         Reply::Later(Box::pin(async move {
@@ -84,7 +85,7 @@ impl Watch for Arc<Stop> {
         }))
     }
 
-    fn begun(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
+    fn wrap_transaction(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
         Box::new(Within {
             inner,
             stop: Arc::clone(self),
@@ -92,7 +93,7 @@ impl Watch for Arc<Stop> {
     }
 }
 
-fn writes(statement: &Statement) -> bool {
+fn is_write(statement: &Statement) -> bool {
     matches!(
         statement.plan,
         Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. }
@@ -112,7 +113,7 @@ impl Transaction for Within {
         rows: Rows,
     ) -> BoxFuture<'a, Result<Rows>> {
         Box::pin(async move {
-            if writes(statement) {
+            if is_write(statement) {
                 self.stop.point().await?;
             }
             self.inner.run(statement, args, rows).await

@@ -7,18 +7,20 @@ use aws_lc_rs::rand;
 use linchpin::{Error, Result};
 use zeroize::Zeroizing;
 
-/// The bytes of an uncompressed point on P-256.
-const POINT: usize = 65;
-/// The bytes of the secret of a browser.
-const SECRET: usize = 16;
-/// The size of a record in the header of the content.
-const RECORD: u32 = 4_096;
-/// The lengths to which messages are padded, so that their length does not tell what they say.
-const LENGTHS: [usize; 4] = [512, 1_024, 2_048, MOST];
-/// The most bytes of a message: what is left of a body of 4,096 bytes.
-pub(crate) const MOST: usize = 3_993;
+/// The length of an uncompressed point on P-256, in bytes.
+const POINT_LENGTH: usize = 65;
+/// The length of the secret of a browser, in bytes.
+const SECRET_LENGTH: usize = 16;
+/// The record size in the header of `aes128gcm`.
+const RECORD_SIZE: u32 = 4_096;
+/// The lengths to which messages are padded. They hide the length of the message from the push
+/// service.
+const PADDED_LENGTHS: [usize; 4] = [512, 1_024, 2_048, MAX_MESSAGE];
+/// The maximum size of a message in bytes. A body has at most 4,096 bytes; encryption takes the
+/// rest.
+pub(crate) const MAX_MESSAGE: usize = 3_993;
 
-/// Why the keys of a browser are refused.
+/// The reason for refusing the keys of a browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrongKey {
     /// `p256dh` is not an uncompressed point on P-256.
@@ -29,18 +31,18 @@ pub enum WrongKey {
 
 /// The keys of a browser, to which messages are encrypted.
 pub struct Receiver {
-    point: [u8; POINT],
+    point: [u8; POINT_LENGTH],
     parsed: ParsedPublicKey,
-    secret: Zeroizing<[u8; SECRET]>,
+    secret: Zeroizing<[u8; SECRET_LENGTH]>,
 }
 
 impl Receiver {
     /// Reads the keys of a subscription.
     ///
     /// # Errors
-    /// The first key that is wrong.
+    /// Names the first invalid key.
     pub fn new(p256dh: &[u8], auth: &[u8]) -> std::result::Result<Self, WrongKey> {
-        let point: [u8; POINT] = p256dh.try_into().map_err(|_| WrongKey::Point)?;
+        let point: [u8; POINT_LENGTH] = p256dh.try_into().map_err(|_| WrongKey::Point)?;
         // Other forms of a key, such as a compressed point, have another first byte.
         if point[0] != 4 {
             return Err(WrongKey::Point);
@@ -76,19 +78,22 @@ fn derive<const N: usize>(salt: &[u8], key: &[u8], info: &[&[u8]]) -> Result<Zer
     Ok(out)
 }
 
-/// Encrypts a message, with a key pair and a salt of its own. `None` if it is longer than
-/// 3,993 bytes.
+/// Encrypts a message with a new key pair and a new salt. Returns `None` if the message is longer
+/// than 3,993 bytes.
 ///
 /// # Errors
 /// `internal` if the system has no random numbers.
 pub fn encrypt(receiver: &Receiver, message: &[u8]) -> Result<Option<Vec<u8>>> {
-    let Some(length) = LENGTHS.into_iter().find(|most| message.len() <= *most) else {
+    let Some(length) = PADDED_LENGTHS
+        .into_iter()
+        .find(|max_length| message.len() <= *max_length)
+    else {
         return Ok(None);
     };
-    let own = PrivateKey::generate(&ECDH_P256).map_err(Error::internal)?;
+    let key_pair = PrivateKey::generate(&ECDH_P256).map_err(Error::internal)?;
     let mut salt = [0; 16];
     rand::fill(&mut salt).map_err(Error::internal)?;
-    encrypt_with(receiver, message, length, &own, salt).map(Some)
+    encrypt_with(receiver, message, length, &key_pair, salt).map(Some)
 }
 
 /// Encrypts a message that is padded to `length` bytes.
@@ -96,13 +101,13 @@ fn encrypt_with(
     receiver: &Receiver,
     message: &[u8],
     length: usize,
-    own: &PrivateKey,
+    key_pair: &PrivateKey,
     salt: [u8; 16],
 ) -> Result<Vec<u8>> {
-    let own_point = own.compute_public_key().map_err(Error::internal)?;
+    let own_point = key_pair.compute_public_key().map_err(Error::internal)?;
     let own_point = own_point.as_ref();
     let shared = agree(
-        own,
+        key_pair,
         receiver.parsed.clone(),
         Error::internal("no key"),
         |shared| Ok(Zeroizing::new(shared.to_vec())),
@@ -112,14 +117,14 @@ fn encrypt_with(
     let key = derive::<16>(&salt, &*keying, &[b"Content-Encoding: aes128gcm\0"])?;
     let nonce = derive::<12>(&salt, &*keying, &[b"Content-Encoding: nonce\0"])?;
 
-    let mut body = Vec::with_capacity(16 + 4 + 1 + POINT + length + 1 + 16);
+    let mut body = Vec::with_capacity(16 + 4 + 1 + POINT_LENGTH + length + 1 + 16);
     body.extend_from_slice(&salt);
-    body.extend_from_slice(&RECORD.to_be_bytes());
-    body.push(POINT as u8);
+    body.extend_from_slice(&RECORD_SIZE.to_be_bytes());
+    body.push(POINT_LENGTH as u8);
     body.extend_from_slice(own_point);
     let head = body.len();
     body.extend_from_slice(message);
-    // The mark of the last record, and then the padding.
+    // The delimiter byte 2 marks the last record. Zero bytes pad it.
     body.push(2);
     body.resize(head + length + 1, 0);
     let key = UnboundKey::new(&AES_128_GCM, &*key).map_err(Error::internal)?;
@@ -141,18 +146,18 @@ mod tests {
 
     /// The example of RFC 8291, appendix A.
     #[test]
-    fn the_example_of_the_specification_is_encrypted_as_there() {
+    fn the_rfc_example_encrypts_to_the_same_bytes() {
         let point = decode("BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4").unwrap();
         let secret = decode("BTBZMqHH6r4Tts7J_aSIgg").unwrap();
         let receiver = Receiver::new(&point, &secret).ok().unwrap();
-        let own = decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw").unwrap();
-        let own = PrivateKey::from_private_key(&ECDH_P256, &own).unwrap();
+        let key_pair = decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw").unwrap();
+        let key_pair = PrivateKey::from_private_key(&ECDH_P256, &key_pair).unwrap();
         let salt = decode("DGv6ra1nlYgDCS1FRnbzlw")
             .unwrap()
             .try_into()
             .unwrap();
         let text = b"When I grow up, I want to be a watermelon";
-        let body = encrypt_with(&receiver, text, text.len(), &own, salt).unwrap();
+        let body = encrypt_with(&receiver, text, text.len(), &key_pair, salt).unwrap();
         assert_eq!(
             encode(body),
             "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIg\
@@ -161,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_one_of_four_lengths_and_never_repeats() {
+    fn encrypted_bodies_have_four_lengths_and_use_new_keys() {
         let keys = PrivateKey::generate(&ECDH_P256).unwrap();
         let point = keys.compute_public_key().unwrap();
         let receiver = Receiver::new(point.as_ref(), &[7; 16]).ok().unwrap();
@@ -181,12 +186,16 @@ mod tests {
         assert_eq!(encrypt(&receiver, &[b'x'; 3_994]).unwrap(), None);
         let one = encrypt(&receiver, b"the same").unwrap().unwrap();
         let other = encrypt(&receiver, b"the same").unwrap().unwrap();
-        assert_ne!(one[..16], other[..16], "the salt repeats");
-        assert_ne!(one[21..86], other[21..86], "the key repeats");
+        assert_ne!(one[..16], other[..16], "each message has a new salt");
+        assert_ne!(
+            one[21..86],
+            other[21..86],
+            "each message has a new key pair"
+        );
     }
 
     #[test]
-    fn keys_of_other_forms_are_refused() {
+    fn keys_of_other_formats_are_refused() {
         let keys = PrivateKey::generate(&ECDH_P256).unwrap();
         let point = keys.compute_public_key().unwrap().as_ref().to_vec();
         let wrong = |point: &[u8]| Receiver::new(point, &[7; 16]).err();

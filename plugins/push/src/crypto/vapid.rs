@@ -16,14 +16,14 @@ use zeroize::Zeroizing;
 
 use super::{decode, encode};
 
-/// How long a token is valid. The specification allows 24 hours.
-const VALID: Duration = Duration::from_hours(12);
-/// A token is not used in the last part of that time.
-const SPARE: Duration = Duration::from_hours(1);
-/// The most tokens that are kept.
-const MOST_TOKENS: usize = 1_000;
+/// The lifetime of a token: 12 hours. RFC 8292 allows at most 24 hours.
+const TOKEN_LIFETIME: Duration = Duration::from_hours(12);
+/// A token is replaced this long before it expires.
+const RENEWAL_MARGIN: Duration = Duration::from_hours(1);
+/// The maximum number of cached tokens.
+const MAX_TOKENS: usize = 1_000;
 
-/// Why a text is no key.
+/// The error of a text that is not a VAPID key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a VAPID key is 32 bytes of a P-256 private key in base64url; the command `push keys` makes one"
@@ -32,8 +32,8 @@ pub struct VapidKeyError;
 
 /// A key that identifies the app to push services.
 ///
-/// Browsers get the public key when they subscribe. They accept messages only from a sender who
-/// signs with the private one.
+/// Browsers get the public key when they subscribe. Their push services accept messages only from a
+/// sender that signs with the private key.
 ///
 /// ```
 /// use linchpin_push::VapidKey;
@@ -63,7 +63,7 @@ impl fmt::Debug for VapidKey {
 }
 
 impl VapidKey {
-    /// Makes a key.
+    /// Generates a key.
     ///
     /// # Panics
     /// If the operating system has no random numbers.
@@ -109,12 +109,12 @@ impl VapidKey {
         Zeroizing::new(encode(&*self.private))
     }
 
-    /// The public key, as browsers take it: 65 bytes in base64url.
+    /// The public key in the format of browsers: 65 bytes in base64url.
     pub fn public_text(&self) -> &str {
         &self.public
     }
 
-    /// A short name of the key, which subscriptions store.
+    /// A short id of the key, which subscriptions store.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -147,7 +147,8 @@ impl std::str::FromStr for VapidKey {
     }
 }
 
-/// Whether a text is a contact as push services take it.
+/// Whether a text is a contact that push services accept: `mailto:` or `https://`, at most 256
+/// bytes.
 pub(crate) fn is_subject(text: &str) -> bool {
     let rest = text
         .strip_prefix("mailto:")
@@ -156,7 +157,7 @@ pub(crate) fn is_subject(text: &str) -> bool {
     rest.is_some_and(|rest| !rest.is_empty()) && text.bytes().all(visible) && text.len() <= 256
 }
 
-/// Tokens that are used again: one for each push service and key.
+/// A cache of signed tokens, one for each push service and key.
 #[derive(Default)]
 pub(crate) struct Tokens(Mutex<HashMap<(String, String), (Timestamp, String)>>);
 
@@ -172,23 +173,23 @@ impl Tokens {
         subject: &str,
         now: Timestamp,
     ) -> Result<String> {
-        let place = (origin.to_owned(), key.id.clone());
+        let cache_key = (origin.to_owned(), key.id.clone());
         let usable = |until: Timestamp| {
             let rest = until.millis().saturating_sub(now.millis());
-            rest > millis(SPARE) && rest <= millis(VALID)
+            rest > millis(RENEWAL_MARGIN) && rest <= millis(TOKEN_LIFETIME)
         };
-        if let Some((until, text)) = self.0.lock().get(&place)
+        if let Some((until, text)) = self.0.lock().get(&cache_key)
             && usable(*until)
         {
             return Ok(text.clone());
         }
-        let until = Timestamp::from_millis(now.millis().saturating_add(millis(VALID)));
+        let until = Timestamp::from_millis(now.millis().saturating_add(millis(TOKEN_LIFETIME)));
         let text = key.authorization(origin, subject, until)?;
-        let mut kept = self.0.lock();
-        if kept.len() >= MOST_TOKENS {
-            kept.clear();
+        let mut cache = self.0.lock();
+        if cache.len() >= MAX_TOKENS {
+            cache.clear();
         }
-        kept.insert(place, (until, text.clone()));
+        cache.insert(cache_key, (until, text.clone()));
         Ok(text)
     }
 }
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_names_the_service_and_is_used_until_its_last_hour() {
+    fn a_token_names_the_service_and_is_reused_until_an_hour_before_its_end() {
         let (key, tokens) = (VapidKey::generate(), Tokens::default());
         let made = |origin: &str, now| {
             tokens
@@ -230,13 +231,14 @@ mod tests {
         assert_eq!(made("https://push.example", 1_000 + 11 * 3_600 - 1), first);
         assert_ne!(made("https://push.example", 1_000 + 11 * 3_600), first);
         assert_ne!(made("https://push.example:8443", 1_000), first);
-        // A clock that goes back makes no token that is valid for longer than the services take.
+        // After the clock was set back, the cached token would be valid for longer than 24 hours. A
+        // new one is signed.
         let back = made("https://push.example", -50_000);
         assert_eq!(parts(&back).0["exp"], -50_000 + 12 * 3_600);
     }
 
     #[test]
-    fn only_private_keys_are_keys() {
+    fn texts_other_than_a_private_key_are_refused() {
         let key = VapidKey::generate();
         let long = encode([1; 33]);
         let zero = encode([0; 32]);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_is_a_mail_address_or_a_page() {
+    fn a_subject_is_a_mailto_address_or_an_https_page() {
         for good in ["mailto:ops@example.com", "https://example.com/contact"] {
             assert!(is_subject(good), "{good}");
         }

@@ -3,15 +3,15 @@
 use linchpin::{Adapters, Cx, Plugin, Result};
 use linchpin_push::{Priority, Push, PushConfig, PushMessage, PushQueue};
 
-use crate::bed::{Bed, Browser};
 use crate::receiver::Receiver;
+use crate::test_app::{Browser, TestApp};
 
 /// Messages to the browsers of users. The service worker is served at `/sw.js`.
 fn push() -> Push {
     Push::new(PushConfig::from_env()).serve_worker()
 }
 
-/// Tells a customer that an order is on its way.
+/// Notifies a customer that an order is on its way.
 async fn order_sent(adapters: &Adapters, cx: &Cx, customer: &str, order: &str) -> Result<usize> {
     let message = PushMessage::new(customer, "Your order is on its way")
         .url(format!("/orders/{order}"))
@@ -21,11 +21,13 @@ async fn order_sent(adapters: &Adapters, cx: &Cx, customer: &str, order: &str) -
 }
 
 #[tokio::test]
-async fn code_of_an_app_sends() {
-    let (bed, service) = (Bed::start().await, Receiver::start().await);
-    bed.subscribe("ada", &Browser::new(), &service.url()).await;
+async fn app_code_can_send_a_message() {
+    let (test_app, service) = (TestApp::start().await, Receiver::start().await);
+    test_app
+        .subscribe("ada", &Browser::new(), &service.url())
+        .await;
     let cx = Cx::system("a test");
-    let sent = order_sent(bed.app.adapters(), &cx, "ada", "17").await;
+    let sent = order_sent(test_app.app.adapters(), &cx, "ada", "17").await;
     assert_eq!(sent.unwrap(), 1);
     assert_eq!(service.until(1).await[0].header("urgency"), "high");
 }

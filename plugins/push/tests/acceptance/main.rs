@@ -1,7 +1,6 @@
-//! Web push over real HTTP, against a push service on loopback.
+//! Tests of web push over real HTTP, with a push service on loopback.
 #![allow(missing_docs, clippy::unwrap_used)] // test entities, and cases that fail
 
-mod bed;
 #[allow(dead_code, reason = "the tests of authentication use all of it")]
 #[path = "../../../../runtime/tests/support/chromium.rs"]
 mod chromium;
@@ -15,4 +14,5 @@ mod sending;
 mod server;
 mod stores;
 mod subscriptions;
+mod test_app;
 mod worker;

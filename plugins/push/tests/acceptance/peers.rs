@@ -1,4 +1,4 @@
-//! Libraries that others wrote read what we send: npm `http_ece` and `web-push`, and `PyPI`
+//! Independent libraries read the messages of the plugin: npm `http_ece` and `web-push`, and `PyPI`
 //! `http-ece` and `py-vapid`.
 
 use std::io::Write as _;
@@ -9,10 +9,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use linchpin_push::{PushMessage, VapidKey};
 use serde_json::{Value as Json, json};
 
-use crate::bed::{Bed, Browser};
 use crate::receiver::Receiver;
+use crate::test_app::{Browser, TestApp};
 
-/// The folder of the programs; `cargo xtask test` installs what they need.
+/// The folder of the programs. `cargo xtask test` installs their libraries.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
 
 fn run(program: &[&str], task: &Json) -> Json {
@@ -30,14 +30,14 @@ fn run(program: &[&str], task: &Json) -> Json {
 }
 
 #[tokio::test]
-async fn other_libraries_read_what_is_sent() {
-    let (bed, service) = (Bed::start().await, Receiver::start().await);
+async fn independent_libraries_decrypt_the_messages() {
+    let (test_app, service) = (TestApp::start().await, Receiver::start().await);
     let browser = Browser::new();
-    bed.subscribe("ada", &browser, &service.url()).await;
+    test_app.subscribe("ada", &browser, &service.url()).await;
     let long = "Käse und Brot. ".repeat(500);
     for body in ["Text", &"x".repeat(600), &long] {
         let message = PushMessage::new("ada", "Käse").body(body).url("/orders/1");
-        bed.send(&message).await;
+        test_app.send(&message).await;
     }
     let arrived = service.until(3).await;
     let tasks: Vec<Json> = arrived
@@ -62,7 +62,7 @@ async fn other_libraries_read_what_is_sent() {
         .map(|text| serde_json::from_str(text.as_str().unwrap()).unwrap())
         .collect();
     assert_eq!(texts.len(), 3);
-    let deliveries = bed.deliveries("ada");
+    let deliveries = test_app.deliveries("ada");
     for text in &texts {
         assert_eq!(
             (&text["title"], &text["data"]["url"]),
@@ -82,16 +82,18 @@ async fn other_libraries_read_what_is_sent() {
 
 #[tokio::test]
 async fn the_token_is_for_the_origin_of_the_push_service() {
-    let (bed, service) = (Bed::start().await, Receiver::start().await);
-    bed.subscribe("ada", &Browser::new(), &service.url()).await;
-    bed.send(&PushMessage::new("ada", "x")).await;
+    let (test_app, service) = (TestApp::start().await, Receiver::start().await);
+    test_app
+        .subscribe("ada", &Browser::new(), &service.url())
+        .await;
+    test_app.send(&PushMessage::new("ada", "x")).await;
     let header = service.until(1).await[0].header("authorization").to_owned();
     let claims = header.split('.').nth(1).unwrap();
     let claims: Json = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
     assert_eq!(claims["aud"], service.url().trim_end_matches("/hook"));
     assert_eq!(claims["sub"], "mailto:ops@example.com");
-    let rest = claims["exp"].as_i64().unwrap() - bed.now().millis() / 1_000;
-    assert!((43_100..=43_200).contains(&rest), "{rest}");
+    let lifetime = claims["exp"].as_i64().unwrap() - test_app.now().millis() / 1_000;
+    assert!((43_100..=43_200).contains(&lifetime), "{lifetime}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The routes of subscriptions.
+//! Tests of the routes of subscriptions.
 
 use linchpin::Cx;
 use linchpin::axum::body::Body;
@@ -8,13 +8,13 @@ use linchpin::testing::Client;
 use linchpin_push::{PushMessage, VapidKey};
 use serde_json::{Value as Json, json};
 
-use crate::bed::{Bed, Browser, Requests};
 use crate::receiver::Receiver;
+use crate::test_app::{Browser, Requests, TestApp};
 
-const PUSH: &str = "http://127.0.0.1:9999/a";
+const ENDPOINT: &str = "http://127.0.0.1:9999/a";
 
-/// The paths of the problems of an answer with 400.
-fn wrong(answer: &linchpin::testing::Answer) -> Vec<String> {
+/// The paths of the problems in a response with 400.
+fn problem_paths(answer: &linchpin::testing::Answer) -> Vec<String> {
     assert_eq!(answer.status(), 400, "{:?}", answer.text());
     let details = answer.json().unwrap()["details"].clone();
     let paths = details.as_array().unwrap().iter();
@@ -24,22 +24,24 @@ fn wrong(answer: &linchpin::testing::Answer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_browser_subscribes_once() {
-    let bed = Bed::start().await;
-    let (ada, browser) = (bed.user("ada"), Browser::new());
-    let first = ada.subscribe(&browser, PUSH).await;
+async fn a_browser_that_subscribes_again_keeps_its_subscription() {
+    let test_app = TestApp::start().await;
+    let (ada, browser) = (test_app.user("ada"), Browser::new());
+    let first = ada.subscribe(&browser, ENDPOINT).await;
     assert_eq!(first.status(), 201, "{:?}", first.text());
     let first = first.json().unwrap();
     assert_eq!(first["ok"], true);
-    let again = ada.subscribe(&browser, PUSH).await;
+    let again = ada.subscribe(&browser, ENDPOINT).await;
     assert_eq!(again.status(), 200);
     assert_eq!(again.json().unwrap()["id"], first["id"]);
-    assert_eq!(bed.subscriptions("ada").len(), 1);
+    assert_eq!(test_app.subscriptions("ada").len(), 1);
 
-    let anonymous = Client::new(&bed.app).subscribe(&browser, PUSH).await;
+    let anonymous = Client::new(&test_app.app)
+        .subscribe(&browser, ENDPOINT)
+        .await;
     assert_eq!(anonymous.status(), 401);
     assert_eq!(
-        Client::new(&bed.app)
+        Client::new(&test_app.app)
             .get("/__push/subscriptions")
             .await
             .unwrap()
@@ -49,12 +51,12 @@ async fn a_browser_subscribes_once() {
 }
 
 #[tokio::test]
-async fn wrong_subscriptions_are_refused() {
-    let bed = Bed::start().await;
-    let (ada, browser) = (bed.user("ada"), Browser::new());
+async fn invalid_subscriptions_are_refused() {
+    let test_app = TestApp::start().await;
+    let (ada, browser) = (test_app.user("ada"), Browser::new());
     let post = async |body: Json| ada.post("/__push/subscribe", body).await.unwrap();
     let with = |change: &dyn Fn(&mut Json)| {
-        let mut body = browser.at(PUSH);
+        let mut body = browser.at(ENDPOINT);
         change(&mut body);
         body
     };
@@ -82,7 +84,7 @@ async fn wrong_subscriptions_are_refused() {
         ),
     ] {
         let answer = post(with(&|body| body["keys"] = keys.clone())).await;
-        assert_eq!(wrong(&answer), expected, "{keys}");
+        assert_eq!(problem_paths(&answer), expected, "{keys}");
     }
     for endpoint in [
         "ftp://127.0.0.1/a",
@@ -100,11 +102,11 @@ async fn wrong_subscriptions_are_refused() {
         "",
     ] {
         let answer = post(with(&|body| body["endpoint"] = json!(endpoint))).await;
-        assert_eq!(wrong(&answer), ["endpoint"], "{endpoint}");
+        assert_eq!(problem_paths(&answer), ["endpoint"], "{endpoint}");
     }
     let long = format!("https://a.push.example/{}", "x".repeat(2_048));
     assert_eq!(
-        wrong(&post(with(&|body| body["endpoint"] = json!(long))).await),
+        problem_paths(&post(with(&|body| body["endpoint"] = json!(long))).await),
         ["endpoint"]
     );
     let key = VapidKey::generate();
@@ -112,14 +114,18 @@ async fn wrong_subscriptions_are_refused() {
         body["vapidPublicKey"] = json!(key.public_text());
     }))
     .await;
-    assert_eq!(wrong(&answer), ["vapidPublicKey"]);
+    assert_eq!(problem_paths(&answer), ["vapidPublicKey"]);
     let answer = post(json!({ "endpoint": "x", "keys": {}, "vapidPublicKey": "x" })).await;
-    assert_eq!(wrong(&answer).len(), 4, "all mistakes at once");
-    assert!(bed.subscriptions("ada").is_empty());
+    assert_eq!(
+        problem_paths(&answer).len(),
+        4,
+        "all problems are reported at once"
+    );
+    assert!(test_app.subscriptions("ada").is_empty());
 
     let zero = json!({ "endpoint": "http://127.0.0.1:9999/\u{0}" });
     assert_eq!(
-        wrong(&ada.delete_with("/__push/subscribe", zero).await),
+        problem_paths(&ada.delete_with("/__push/subscribe", zero).await),
         ["endpoint"]
     );
     for path in [
@@ -139,33 +145,36 @@ async fn wrong_subscriptions_are_refused() {
         .enumerate()
     {
         let answer = post(with(&|body| {
-            body["endpoint"] = json!(format!("{PUSH}/{number}"));
+            body["endpoint"] = json!(format!("{ENDPOINT}/{number}"));
             body["expirationTime"] = json!(time);
         }));
         assert_eq!(answer.await.status(), 201, "{time}");
     }
 
-    // Padding is no mistake, and neither is a subscription that ends.
+    // Base64 with padding is allowed, and so is an expiration time.
     let answer = post(with(&|body| {
         body["keys"]["auth"] = json!(format!("{}==", browser.auth));
         body["expirationTime"] = json!(1_800_000_000_000_i64);
-        body["vapidPublicKey"] = json!(bed.keys[0].public_text());
+        body["vapidPublicKey"] = json!(test_app.keys[0].public_text());
     }));
     assert_eq!(answer.await.status(), 201);
 }
 
 #[tokio::test]
 async fn http_is_refused_unless_it_is_allowed() {
-    let bed = Bed::with(|push| push.configure(|config| config.allow_http = false)).await;
-    let answer = bed.user("ada").subscribe(&Browser::new(), PUSH).await;
-    assert_eq!(wrong(&answer), ["endpoint"]);
+    let test_app = TestApp::with(|push| push.configure(|config| config.allow_http = false)).await;
+    let answer = test_app
+        .user("ada")
+        .subscribe(&Browser::new(), ENDPOINT)
+        .await;
+    assert_eq!(problem_paths(&answer), ["endpoint"]);
 }
 
 #[tokio::test]
 async fn forged_requests_are_refused() {
-    let bed = Bed::start().await;
-    let (ada, browser) = (bed.user("ada"), Browser::new());
-    let host = bed.app.address().to_string();
+    let test_app = TestApp::start().await;
+    let (ada, browser) = (test_app.user("ada"), Browser::new());
+    let host = test_app.app.address().to_string();
     let send = async |method: &str, path: &str, kind: Option<&str>, origin: Option<&str>| {
         let mut request = Request::builder()
             .method(method)
@@ -177,8 +186,8 @@ async fn forged_requests_are_refused() {
             }
         }
         let body = match path {
-            "/__push/subscribe" if method == "POST" => browser.at(PUSH).to_string(),
-            "/__push/subscribe" => json!({ "endpoint": PUSH }).to_string(),
+            "/__push/subscribe" if method == "POST" => browser.at(ENDPOINT).to_string(),
+            "/__push/subscribe" => json!({ "endpoint": ENDPOINT }).to_string(),
             _ => String::new(),
         };
         let answer = ada
@@ -214,7 +223,7 @@ async fn forged_requests_are_refused() {
             "http://",
             &own_but_longer,
         ];
-        // A test counts, whoever asks for it.
+        // Refused requests also count toward the rate limit of the test route.
         let few = if path == "/__push/test" {
             3
         } else {
@@ -237,7 +246,7 @@ async fn forged_requests_are_refused() {
     )
     .await;
     assert_eq!(status, 403);
-    assert!(bed.subscriptions("ada").is_empty());
+    assert!(test_app.subscriptions("ada").is_empty());
     assert_eq!(
         send("POST", "/__push/subscribe", json, Some(&own)).await.0,
         201
@@ -252,10 +261,10 @@ async fn forged_requests_are_refused() {
 
 #[tokio::test]
 async fn a_user_removes_own_subscriptions_only() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada"), bed.user("bob"));
-    let id = bed.subscribe("ada", &Browser::new(), PUSH).await;
-    let body = json!({ "endpoint": PUSH });
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada"), test_app.user("bob"));
+    let id = test_app.subscribe("ada", &Browser::new(), ENDPOINT).await;
+    let body = json!({ "endpoint": ENDPOINT });
     assert_eq!(
         bob.delete_with("/__push/subscribe", body.clone())
             .await
@@ -264,7 +273,7 @@ async fn a_user_removes_own_subscriptions_only() {
     );
     let path = format!("/__push/subscriptions/{id}");
     assert_eq!(bob.delete(&path).await.unwrap().status(), 204);
-    assert_eq!(bed.subscriptions("ada").len(), 1);
+    assert_eq!(test_app.subscriptions("ada").len(), 1);
     for _ in 0..2 {
         assert_eq!(
             ada.delete_with("/__push/subscribe", body.clone())
@@ -272,49 +281,49 @@ async fn a_user_removes_own_subscriptions_only() {
                 .status(),
             204
         );
-        assert!(bed.subscriptions("ada").is_empty());
+        assert!(test_app.subscriptions("ada").is_empty());
     }
-    let id = bed.subscribe("ada", &Browser::new(), PUSH).await;
+    let id = test_app.subscribe("ada", &Browser::new(), ENDPOINT).await;
     let path = format!("/__push/subscriptions/{id}");
     assert_eq!(ada.delete(&path).await.unwrap().status(), 204);
-    assert!(bed.subscriptions("ada").is_empty());
+    assert!(test_app.subscriptions("ada").is_empty());
 }
 
 #[tokio::test]
-async fn a_browser_moves_to_its_new_user_and_a_stolen_address_does_not() {
-    let bed = Bed::start().await;
-    let (bob, browser) = (bed.user("bob"), Browser::new());
-    let first = bed.subscribe("ada", &browser, PUSH).await;
-    let stolen = bob.subscribe(&Browser::new(), PUSH).await;
+async fn a_subscription_moves_to_another_user_only_with_its_keys() {
+    let test_app = TestApp::start().await;
+    let (bob, browser) = (test_app.user("bob"), Browser::new());
+    let first = test_app.subscribe("ada", &browser, ENDPOINT).await;
+    let stolen = bob.subscribe(&Browser::new(), ENDPOINT).await;
     assert_eq!(stolen.status(), 409);
     assert_eq!(stolen.json().unwrap()["code"], "conflict");
-    assert_eq!(bed.subscriptions("ada").len(), 1);
+    assert_eq!(test_app.subscriptions("ada").len(), 1);
 
-    let moved = bob.subscribe(&browser, PUSH).await;
+    let moved = bob.subscribe(&browser, ENDPOINT).await;
     assert_eq!(moved.status(), 201, "{:?}", moved.text());
     assert_ne!(moved.json().unwrap()["id"], first);
-    assert!(bed.subscriptions("ada").is_empty());
-    assert_eq!(bed.subscriptions("bob").len(), 1);
-    assert_eq!(bed.send(&PushMessage::new("ada", "x")).await, 0);
+    assert!(test_app.subscriptions("ada").is_empty());
+    assert_eq!(test_app.subscriptions("bob").len(), 1);
+    assert_eq!(test_app.send(&PushMessage::new("ada", "x")).await, 0);
 
-    // The same user in another tenant takes the browser along.
-    let elsewhere = bed
+    // The same user in another tenant takes over the subscription of the browser.
+    let elsewhere = test_app
         .user_of("bob", "bob", "t2")
-        .subscribe(&Browser::new(), PUSH)
+        .subscribe(&Browser::new(), ENDPOINT)
         .await;
     assert_eq!(elsewhere.status(), 201);
-    assert_eq!(bed.subscriptions("bob").len(), 1);
+    assert_eq!(test_app.subscriptions("bob").len(), 1);
 }
 
 #[tokio::test]
-async fn browsers_are_listed_and_the_oldest_of_21_ends() {
-    let bed = Bed::start().await;
+async fn browsers_are_listed_and_the_21st_replaces_the_oldest() {
+    let test_app = TestApp::start().await;
     let mut ids = Vec::new();
     for number in 0..21 {
         let endpoint = format!("https://a.push.example/{number}");
-        ids.push(bed.subscribe("ada", &Browser::new(), &endpoint).await);
+        ids.push(test_app.subscribe("ada", &Browser::new(), &endpoint).await);
     }
-    let other = bed.user_of("ada", "another session", "t1");
+    let other = test_app.user_of("ada", "another session", "t1");
     let answer = other
         .subscribe(&Browser::new(), "https://a.push.example/20")
         .await;
@@ -341,19 +350,23 @@ async fn browsers_are_listed_and_the_oldest_of_21_ends() {
         names,
         ["createdAt", "current", "endpointHost", "id", "userAgent"]
     );
-    let bob = bed.user("bob").get("/__push/subscriptions").await.unwrap();
+    let bob = test_app
+        .user("bob")
+        .get("/__push/subscriptions")
+        .await
+        .unwrap();
     assert_eq!(bob.json().unwrap()["items"], json!([]));
 }
 
 #[tokio::test]
 async fn the_public_key_and_the_worker_are_public() {
-    let bed = Bed::start().await;
-    let anonymous = Client::new(&bed.app);
+    let test_app = TestApp::start().await;
+    let anonymous = Client::new(&test_app.app);
     let key = anonymous.get("/__push/vapid-public-key").await.unwrap();
     assert_eq!(key.header("cache-control"), Some("max-age=300"));
     assert_eq!(
         key.json().unwrap(),
-        json!({ "publicKey": bed.keys[0].public_text() })
+        json!({ "publicKey": test_app.keys[0].public_text() })
     );
     let worker = anonymous.get("/sw.js").await.unwrap();
     assert_eq!(worker.header("cache-control"), Some("no-cache"));
@@ -365,24 +378,27 @@ async fn the_public_key_and_the_worker_are_public() {
 }
 
 #[tokio::test]
-async fn secrets_of_browsers_are_not_stored_in_clear() {
-    let bed = Bed::start().await;
+async fn secrets_of_browsers_are_stored_encrypted() {
+    let test_app = TestApp::start().await;
     let browser = Browser::new();
-    bed.subscribe("ada", &browser, PUSH).await;
-    let stored = bed.stored();
-    let holds = |text: &[u8]| stored.windows(text.len()).any(|part| part == text);
-    assert!(holds(browser.p256dh.as_bytes()), "the database was read");
-    assert!(!holds(browser.auth.as_bytes()));
+    test_app.subscribe("ada", &browser, ENDPOINT).await;
+    let stored = test_app.stored();
+    let contains = |text: &[u8]| stored.windows(text.len()).any(|part| part == text);
+    assert!(
+        contains(browser.p256dh.as_bytes()),
+        "the public key is not in the files of the database"
+    );
+    assert!(!contains(browser.auth.as_bytes()));
 }
 
 #[tokio::test]
 async fn the_end_of_a_session_suspends_its_subscriptions() {
-    let bed = Bed::start().await;
+    let test_app = TestApp::start().await;
     let service = Receiver::start().await;
     let browser = Browser::new();
-    bed.subscribe("ada", &browser, &service.url()).await;
+    test_app.subscribe("ada", &browser, &service.url()).await;
     let ended = async |user: &str, session: &str| {
-        let watches = SessionWatches::of(bed.app.adapters());
+        let watches = SessionWatches::of(test_app.app.adapters());
         watches
             .session_ended(&Cx::system("a test"), user, session)
             .await
@@ -390,53 +406,53 @@ async fn the_end_of_a_session_suspends_its_subscriptions() {
     };
     ended("ada", "another session").await;
     ended("bob", "ada").await;
-    assert_eq!(bed.subscriptions("ada")[0]["status"], "active");
+    assert_eq!(test_app.subscriptions("ada")[0]["status"], "active");
     ended("ada", "ada").await;
-    assert_eq!(bed.subscriptions("ada")[0]["status"], "suspended");
-    assert_eq!(bed.send(&PushMessage::new("ada", "x")).await, 0);
-    bed.subscribe("ada", &browser, &service.url()).await;
-    assert_eq!(bed.subscriptions("ada")[0]["status"], "active");
-    assert_eq!(bed.send(&PushMessage::new("ada", "x")).await, 1);
-    bed.until("ada", "sent").await;
+    assert_eq!(test_app.subscriptions("ada")[0]["status"], "suspended");
+    assert_eq!(test_app.send(&PushMessage::new("ada", "x")).await, 0);
+    test_app.subscribe("ada", &browser, &service.url()).await;
+    assert_eq!(test_app.subscriptions("ada")[0]["status"], "active");
+    assert_eq!(test_app.send(&PushMessage::new("ada", "x")).await, 1);
+    test_app.until("ada", "sent").await;
     assert_eq!(service.count(), 1);
 
-    let watches = SessionWatches::of(bed.app.adapters());
+    let watches = SessionWatches::of(test_app.app.adapters());
     watches
         .account_deleted(&Cx::system("a test"), "ada")
         .await
         .unwrap();
-    assert!(bed.subscriptions("ada").is_empty());
-    assert!(bed.deliveries("ada").is_empty());
+    assert!(test_app.subscriptions("ada").is_empty());
+    assert!(test_app.deliveries("ada").is_empty());
 }
 
 #[tokio::test]
 async fn a_removed_key_suspends_its_subscriptions() {
-    let bed = Bed::start().await;
+    let test_app = TestApp::start().await;
     let service = Receiver::start().await;
     let browser = Browser::new();
-    bed.subscribe("ada", &browser, &service.url()).await;
-    let (old, new) = (bed.keys[0].clone(), VapidKey::generate());
-    let bed = bed.restarted(vec![new.clone(), old.clone()]).await;
-    bed.send(&PushMessage::new("ada", "x")).await;
-    bed.until("ada", "sent").await;
+    test_app.subscribe("ada", &browser, &service.url()).await;
+    let (old, new) = (test_app.keys[0].clone(), VapidKey::generate());
+    let test_app = test_app.restarted(vec![new.clone(), old.clone()]).await;
+    test_app.send(&PushMessage::new("ada", "x")).await;
+    test_app.until("ada", "sent").await;
     let header = service.arrived()[0].header("authorization").to_owned();
     assert!(
         header.ends_with(&format!("k={}", old.public_text())),
-        "the key it was made with"
+        "the message is not signed with the key of the subscription"
     );
 
-    let bed = bed.restarted(vec![new.clone()]).await;
-    bed.send(&PushMessage::new("ada", "x")).await;
-    for _ in 0..1_000 {
-        if bed.subscriptions("ada")[0]["status"] == "suspended" {
+    let test_app = test_app.restarted(vec![new.clone()]).await;
+    test_app.send(&PushMessage::new("ada", "x")).await;
+    for _ in 0..6_000 {
+        if test_app.subscriptions("ada")[0]["status"] == "suspended" {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    assert_eq!(bed.subscriptions("ada")[0]["status"], "suspended");
+    assert_eq!(test_app.subscriptions("ada")[0]["status"], "suspended");
     assert_eq!(service.count(), 1);
-    // With the new key it is active again, and gets what waited.
-    bed.subscribe("ada", &browser, &service.url()).await;
+    // With the new key the subscription is active again, and the waiting messages are sent.
+    test_app.subscribe("ada", &browser, &service.url()).await;
     let header = service.until(2).await[1].header("authorization").to_owned();
     assert!(header.ends_with(&format!("k={}", new.public_text())));
 }

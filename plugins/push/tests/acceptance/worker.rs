@@ -1,4 +1,4 @@
-//! The service worker in a browser, with a fake push manager.
+//! Tests of the service worker in a browser, with a fake push manager.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use linchpin::testing::Client;
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
-use crate::bed::Bed;
 use crate::chromium::Browser;
+use crate::test_app::TestApp;
 
-/// Requests as method, path and body.
-type Kept = Arc<Mutex<Vec<Json>>>;
+/// The method, path, content type and body of each request.
+type Requests = Arc<Mutex<Vec<Json>>>;
 
-/// A server of pages that keeps the requests of the service worker.
-async fn pages(worker: String) -> (String, Kept) {
-    let kept = Kept::default();
+/// Starts a server of pages, and returns its origin and the requests that the service worker sends.
+async fn pages(worker: String) -> (String, Requests) {
+    let requests = Requests::default();
     let script = move || {
         let worker = worker.clone();
         async move { ([(CONTENT_TYPE, "text/javascript")], worker) }
@@ -32,39 +32,44 @@ async fn pages(worker: String) -> (String, Kept) {
             "/__push/vapid-public-key",
             routing::get(async || Body(json!({ "publicKey": "AQID" }))),
         )
-        .fallback(keep)
-        .with_state(Arc::clone(&kept));
+        .fallback(record_request)
+        .with_state(Arc::clone(&requests));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { linchpin::axum::serve(listener, router).await.unwrap() });
-    (origin, kept)
+    (origin, requests)
 }
 
-async fn keep(State(kept): State<Kept>, request: Request) -> Body<Json> {
+async fn record_request(State(requests): State<Requests>, request: Request) -> Body<Json> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, 65_536).await.unwrap();
     let body: Json = serde_json::from_slice(&body).unwrap_or_default();
-    let kind = parts
+    let content_type = parts
         .headers
         .get(CONTENT_TYPE)
-        .map(|kind| kind.to_str().unwrap());
-    kept.lock()
-        .push(json!([parts.method.as_str(), parts.uri.path(), kind, body]));
+        .map(|content_type| content_type.to_str().unwrap());
+    requests.lock().push(json!([
+        parts.method.as_str(),
+        parts.uri.path(),
+        content_type,
+        body
+    ]));
     Body(json!({ "ok": true }))
 }
 
-async fn until(kept: &Kept, count: usize) -> Vec<Json> {
-    for _ in 0..1_000 {
-        if kept.lock().len() >= count {
+/// Waits up to a minute for this number of requests, then removes and returns all that have arrived.
+async fn until(requests: &Requests, count: usize) -> Vec<Json> {
+    for _ in 0..6_000 {
+        if requests.lock().len() >= count {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    std::mem::take(&mut kept.lock())
+    std::mem::take(&mut requests.lock())
 }
 
-/// Waits for a notification with a title, and returns what it shows.
-async fn shown(browser: &mut Browser, title: &str) -> Json {
+/// Waits for a notification with a title, and returns its content.
+async fn wait_for_notification(browser: &mut Browser, title: &str) -> Json {
     browser
         .run(&format!(
             "(async () => {{
@@ -83,7 +88,7 @@ async fn shown(browser: &mut Browser, title: &str) -> Json {
         .await
 }
 
-/// Gives a message to the service worker, and waits until it is done.
+/// Passes a message to the service worker, and waits until it is handled.
 async fn push(browser: &mut Browser, data: &str) {
     browser
         .run_in_worker(&format!(
@@ -98,8 +103,9 @@ async fn push(browser: &mut Browser, data: &str) {
         .await;
 }
 
-/// Clicks on the notification with a title, and returns what was opened.
-async fn clicked(browser: &mut Browser, title: &str) -> Json {
+/// Clicks on the notification with a title. Returns the URLs that were opened or focused, and the
+/// number of notifications with this title that are left.
+async fn click_notification(browser: &mut Browser, title: &str) -> Json {
     browser
         .run_in_worker(&format!(
             "(async () => {{
@@ -124,10 +130,10 @@ async fn clicked(browser: &mut Browser, title: &str) -> Json {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_service_worker_shows_messages_and_opens_their_pages() {
-    let bed = Bed::start().await;
-    let worker = Client::new(&bed.app).get("/sw.js").await.unwrap();
-    let (origin, kept) = pages(worker.text().unwrap().to_owned()).await;
-    let mut browser = Browser::start().await;
+    let test_app = TestApp::start().await;
+    let worker = Client::new(&test_app.app).get("/sw.js").await.unwrap();
+    let (origin, requests) = pages(worker.text().unwrap().to_owned()).await;
+    let mut browser = Browser::start_complete().await;
     let permission = json!({ "origin": origin, "permissions": ["notifications"] });
     browser.call("Browser.grantPermissions", permission).await;
     browser.open(&origin).await;
@@ -151,7 +157,7 @@ async fn the_service_worker_shows_messages_and_opens_their_pages() {
     };
 
     push(&mut browser, &message("Order", "/orders/1")).await;
-    let order = shown(&mut browser, "Order").await;
+    let order = wait_for_notification(&mut browser, "Order").await;
     assert_eq!(
         (&order["body"], &order["tag"]),
         (&json!("Text"), &json!("Order"))
@@ -163,13 +169,16 @@ async fn the_service_worker_shows_messages_and_opens_their_pages() {
         "application/json",
         null
     ]);
-    assert_eq!(until(&kept, 1).await, [ack]);
-    // The same message again is shown once.
+    assert_eq!(until(&requests, 1).await, [ack]);
+    // A message that arrives twice is wait_for_notification once.
     push(&mut browser, &message("Order", "/orders/1")).await;
-    assert_eq!(until(&kept, 1).await.len(), 1);
-    assert_eq!(shown(&mut browser, "Order").await["count"], 1);
+    assert_eq!(until(&requests, 1).await.len(), 1);
+    assert_eq!(
+        wait_for_notification(&mut browser, "Order").await["count"],
+        1
+    );
 
-    let opened = clicked(&mut browser, "Order").await;
+    let opened = click_notification(&mut browser, "Order").await;
     assert_eq!(
         opened,
         json!({ "opened": [format!("{origin}/orders/1")], "left": 0 })
@@ -180,8 +189,8 @@ async fn the_service_worker_shows_messages_and_opens_their_pages() {
         "javascript:alert(1)",
     ] {
         push(&mut browser, &message("Foreign", foreign)).await;
-        shown(&mut browser, "Foreign").await;
-        let opened = clicked(&mut browser, "Foreign").await;
+        wait_for_notification(&mut browser, "Foreign").await;
+        let opened = click_notification(&mut browser, "Foreign").await;
         assert_eq!(
             opened["opened"],
             json!([format!("focus {origin}/")]),
@@ -189,10 +198,11 @@ async fn the_service_worker_shows_messages_and_opens_their_pages() {
         );
     }
 
-    until(&kept, 3).await;
+    // Removes the acknowledgements of these three messages.
+    until(&requests, 3).await;
     push(&mut browser, "no JSON").await;
     assert_eq!(
-        shown(&mut browser, "New notification").await["body"],
+        wait_for_notification(&mut browser, "New notification").await["body"],
         "no JSON"
     );
 
@@ -215,12 +225,16 @@ async fn the_service_worker_shows_messages_and_opens_their_pages() {
             })()",
         )
         .await;
-    assert_eq!(renewed, json!([1, 2, 3]), "the key of the server");
+    assert_eq!(
+        renewed,
+        json!([1, 2, 3]),
+        "the worker did not subscribe with the key of the server"
+    );
     let body = json!({
         "endpoint": "https://push.example/new", "keys": { "auth": "x" }, "vapidPublicKey": "AQID",
     });
     assert_eq!(
-        until(&kept, 2).await,
+        until(&requests, 2).await,
         [
             json!(["POST", "/__push/subscribe", "application/json", body]),
             json!(["DELETE", "/__push/subscribe", "application/json",

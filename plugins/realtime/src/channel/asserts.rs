@@ -1,5 +1,5 @@
-//! Const assertions of expansions: checks of types and of operations, which the macro has only by
-//! name.
+//! Const assertions in macro expansions. They check types and operations, of which the macro knows
+//! only the names.
 
 use linchpin::entity::{EntityDesc, FieldType, Kind};
 use linchpin_core::__private::is_poisoned;
@@ -9,8 +9,8 @@ use linchpin_vocabulary::event::{self, Flaw};
 
 use super::{Change, ChannelDesc, Mark, On, VariantDesc};
 
-/// Fails to compile if the event name of an operation is no legal name, or is that of another
-/// variant.
+/// Fails to compile if the event name of an operation is invalid, or if another variant already
+/// has it.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
@@ -31,18 +31,18 @@ pub const fn assert_name(channel: &ChannelDesc, variant: usize, on: usize, chang
             Flaw::Length => "` is longer than 128 bytes",
             Flaw::Grammar => "` is not a valid event name",
         });
-        text.push("\nhelp: another name: `event = \"..\"`");
+        text.push("\nhelp: set another name: `event = \"..\"`");
         text.stop()
     }
     let mut other = 0;
     while other < channel.variants.len() {
-        if other != variant && has(&channel.variants[other], name.text()) {
+        if other != variant && has_name(&channel.variants[other], name.text()) {
             let mut text = Sentence::new();
-            text.push("linchpin: event `");
+            text.push("linchpin: event name `");
             text.push(name.text());
-            text.push("` is that of variant `");
+            text.push("` is already used by variant `");
             text.push(channel.variants[other].ident);
-            text.push("` already\nhelp: another name: `event = \"..\"`");
+            text.push("`\nhelp: set another name: `event = \"..\"`");
             text.stop()
         }
         other += 1;
@@ -50,8 +50,8 @@ pub const fn assert_name(channel: &ChannelDesc, variant: usize, on: usize, chang
 }
 
 /// Whether a variant has this name on the wire.
-const fn has(variant: &VariantDesc, name: &str) -> bool {
-    if same(variant.name, name) || among(variant.alias, name) {
+const fn has_name(variant: &VariantDesc, name: &str) -> bool {
+    if same(variant.name, name) || contains(variant.alias, name) {
         return true;
     }
     let Mark::On(all) = variant.mark else {
@@ -59,7 +59,7 @@ const fn has(variant: &VariantDesc, name: &str) -> bool {
     };
     let mut at = 0;
     while at < all.len() {
-        if among(all[at].alias, name) {
+        if contains(all[at].alias, name) {
             return true;
         }
         match all[at].name {
@@ -82,7 +82,7 @@ const fn has(variant: &VariantDesc, name: &str) -> bool {
     false
 }
 
-const fn among(names: &[&str], name: &str) -> bool {
+const fn contains(names: &[&str], name: &str) -> bool {
     let mut at = 0;
     while at < names.len() {
         if same(names[at], name) {
@@ -108,17 +108,18 @@ const fn same(a: &str, b: &str) -> bool {
     true
 }
 
-/// The name of an event, built without allocation. Longer names than the buffer are cut, and too
-/// long anyway.
+/// The name of an event, built without allocation. A name that is longer than the buffer is cut to
+/// 192 bytes. It still exceeds the limit of 128 bytes and is refused.
 struct Name {
     bytes: [u8; 192],
     len: usize,
 }
 
 impl Name {
-    /// `None` for the methods of a collection, whose names are checked at start-up, and for a
-    /// declaration with an error.
+    /// Returns `None` for the methods of a collection, whose names are checked at start-up, and for
+    /// an operation whose declaration has an error.
     const fn of(on: &On, change: usize) -> Option<Self> {
+        // The routes are create, list, get, update and delete.
         let (policy, last) = match on.changes[change] {
             Change::Created => (&on.entity.routes[0], "created"),
             Change::Updated => (&on.entity.routes[3], "updated"),
@@ -177,14 +178,14 @@ impl Name {
         let (text, _) = self.bytes.split_at(self.len);
         match std::str::from_utf8(text) {
             Ok(text) => text,
-            // The buffer ends inside a character.
+            // The cut is inside a character of several bytes.
             Err(_) => "",
         }
     }
 }
 
-/// Fails to compile if the visibility of an event's record depends on another record than the
-/// room's: by a gate, or by a permission on another resource. `by` is the field with the key of the
+/// Fails to compile if a gate, or a permission on another resource, makes the visibility of an
+/// event's record depend on a record other than the room's. `by` is the field with the key of the
 /// room's record.
 ///
 /// # Panics
@@ -213,6 +214,7 @@ pub const fn assert_gates(entity: &EntityDesc, of: &EntityDesc, by: Option<usize
         }
         at += 1;
     }
+    // The routes are create, list, get, update and delete.
     let read = if by.is_some() { 2 } else { 1 };
     let permission = match entity.routes[read].permission {
         None => entity.defaults.permission,
@@ -237,21 +239,26 @@ pub const fn assert_gates(entity: &EntityDesc, of: &EntityDesc, by: Option<usize
     leads_elsewhere(text, of, by.is_some());
 }
 
+/// Completes the message, and fails to compile. `record` is whether the event's record has a field
+/// with the key of the room's record.
 #[track_caller]
 const fn leads_elsewhere(mut text: Sentence, of: &EntityDesc, record: bool) {
     if record {
         text.push(" does not lead to the room's `");
         text.push(of.name);
-        text.push("`\nhelp: a channel of the record that it leads to");
+        text.push("`\nhelp: declare a channel of the record that it leads to");
     } else {
-        text.push(" leads to a record that nobody here has joined");
-        text.push("\nhelp: rooms of that record: a channel of it, with `by`");
+        text.push(" leads to a record whose room the members have not joined");
+        text.push(
+            "\nhelp: declare a channel of that record, and forward the events there with `by`",
+        );
     }
     text.stop()
 }
 
-/// Fails to compile if a client's event cannot run an operation: it has several routes or none, it
-/// names no record, its body is one value, or a required parameter is no member of the payload.
+/// Fails to compile if a client's event cannot run an operation: the operation has several routes
+/// or none, it takes no record by its id, its body is a single value, or the payload lacks a
+/// required parameter.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
@@ -264,13 +271,16 @@ pub const fn assert_runs(operation: &OpSpec, entity: &EntityDesc, name: &str, me
     if !operation.parts.is_empty() {
         text.push("linchpin: `");
         text.push(name);
-        text.push("` has several routes\nhelp: `incoming(function)` that calls the method");
+        text.push("` has several routes");
+        text.push("\nhelp: use `incoming(function)` with a function that calls the method");
         text.stop()
     }
     if operation.routes.is_empty() || operation.policy.disabled {
         text.push("linchpin: `");
         text.push(name);
-        text.push("` has no route whose policy could be checked\nhelp: `incoming(function)`");
+        text.push(
+            "` has no route, so its policy cannot be checked\nhelp: use `incoming(function)`",
+        );
         text.stop()
     }
     let (mut at, mut has_id) = (0, false);
@@ -281,16 +291,17 @@ pub const fn assert_runs(operation: &OpSpec, entity: &EntityDesc, name: &str, me
             Place::Whole(_) => {
                 text.push("linchpin: the body of `");
                 text.push(name);
-                text.push("` is one value\nhelp: `incoming(function)` that calls the method");
+                text.push("` is a single parameter, not an object of parameters");
+                text.push("\nhelp: use `incoming(function)` with a function that calls the method");
                 text.stop()
             }
             Place::Body | Place::Query | Place::Segment => {
-                if param.required && param.default.is_none() && !among(members, param.name) {
+                if param.required && param.default.is_none() && !contains(members, param.name) {
                     text.push("linchpin: parameter `");
                     text.push(param.name);
                     text.push("` of `");
                     text.push(name);
-                    text.push("` has no source\nhelp: a field of the variant, with its name");
+                    text.push("` has no source\nhelp: add a field with this name to the variant");
                     text.stop()
                 }
             }
@@ -302,13 +313,13 @@ pub const fn assert_runs(operation: &OpSpec, entity: &EntityDesc, name: &str, me
         text.push(name);
         text.push("` of ");
         text.push(entity.name);
-        text.push(" takes no record by its id, so the room cannot name it");
-        text.push("\nhelp: `incoming(function)` that calls the method");
+        text.push(" does not take a record by its id, so the room cannot select the record");
+        text.push("\nhelp: use `incoming(function)` with a function that calls the method");
         text.stop()
     }
 }
 
-/// Fails to compile if an operation has no parameter of this name, or one of another type.
+/// Fails to compile if an operation has no parameter of this name, or if its type differs.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
@@ -332,7 +343,7 @@ pub const fn assert_parameter<T: FieldType>(
                 None => entity.fields,
             };
             let (have, want) = (<T as FieldType>::KIND, fields[param.field].kind);
-            if !param.list && !param.element && !alike(have, want) {
+            if !param.list && !param.element && !is_compatible(have, want) {
                 text.push("linchpin: `");
                 text.push(wire);
                 text.push("` is ");
@@ -351,12 +362,12 @@ pub const fn assert_parameter<T: FieldType>(
     text.push(name);
     text.push("` has no parameter `");
     text.push(wire);
-    text.push("`\nhelp: leave the field out");
+    text.push("`\nhelp: remove the field");
     text.stop()
 }
 
-/// Whether values of one kind can be given for another. An enum is text on the wire.
-const fn alike(have: Kind, want: Kind) -> bool {
+/// Whether values of one kind are accepted for another. An enum is text on the wire.
+const fn is_compatible(have: Kind, want: Kind) -> bool {
     same(have.name(), want.name())
         || matches!((have, want), (Kind::String, Kind::Enum(_)))
         || matches!((have, want), (Kind::Integer, Kind::Number))

@@ -9,10 +9,10 @@ use super::{Change, Channel, ChannelDesc, Mark, On, RoomName, RoomScope, Sse, Ss
 
 /// The channels and SSE endpoints of an app.
 ///
-/// What is not in the list of the plugin is not served. The compiler warns that such a declaration
-/// "is never used", unless it is `pub` in a public module.
+/// The plugin serves only the declarations in this list. For any other one the compiler warns that
+/// it "is never used", unless it is `pub` in a public module.
 #[derive(Clone, Debug, Default)]
-#[must_use = "nothing is served until the plugin has the list: `Realtime::new(declared)`"]
+#[must_use = "pass the list to the plugin: `Realtime::new(declared)`; otherwise nothing is served"]
 pub struct Declared {
     channels: Vec<&'static ChannelDesc>,
     endpoints: Vec<&'static SseDesc>,
@@ -23,8 +23,7 @@ pub struct Declared {
 pub struct Facts<'a> {
     /// The entities of all packages.
     pub entities: &'a [&'a EntityEntry],
-    /// Method and path of each mounted route, without those of the endpoints and of the WebSocket
-    /// endpoints.
+    /// Method and path of each mounted route, except SSE endpoints and WebSocket endpoints.
     pub routes: &'a [(String, String)],
     /// The paths of the WebSocket endpoints: `/__ws`.
     pub sockets: &'a [String],
@@ -83,32 +82,33 @@ impl Declared {
     fn check_channels(&self, facts: &Facts<'_>, problems: &mut Vec<String>) {
         let mut seen: BTreeMap<(&str, &str), &ChannelDesc> = BTreeMap::new();
         for channel in &self.channels {
-            let (shown, name) = (shown(channel), channel.name);
+            let (subject, name) = (subject(channel), channel.name);
             if let Some(first) = seen.insert((channel.of.storage_name, name), channel) {
                 problems.push(if std::ptr::eq(first, *channel) {
-                    format!("{shown} is registered twice")
+                    format!("{subject} is registered twice")
                 } else {
                     format!(
-                        "{} and {shown} are both called `{name}`: give one of them another `name`",
-                        self::shown(first)
+                        "{} and {subject} have the same name `{name}`: give one of them another \
+                         `name`",
+                        self::subject(first)
                     )
                 });
             }
             if !facts.sockets.iter().any(|path| path == channel.endpoint) {
                 problems.push(format!(
-                    "{shown} is carried by `{}`, which is no WebSocket endpoint: add it to \
+                    "{subject} is carried by `{}`, which is no WebSocket endpoint: add it to \
                      `realtime.endpoints` ({})",
                     channel.endpoint,
                     facts.sockets.join(", ")
                 ));
             }
-            problems.extend(unsettled(channel, &shown));
+            problems.extend(check_own_gate(channel, &subject));
             let mut names: HashMap<String, &str> = HashMap::new();
             for variant in channel.variants {
                 for name in channel.names_of(variant) {
                     if let Err(flaw) = linchpin_vocabulary::event::check(&name) {
                         problems.push(format!(
-                            "variant `{}` of {shown} has the event name `{name}`, which {}: set \
+                            "variant `{}` of {subject} has the event name `{name}`, which {}: set \
                              another by `event = \"..\"`",
                             variant.ident,
                             flaw_text(flaw)
@@ -117,8 +117,8 @@ impl Declared {
                     let first = names.entry(name.clone()).or_insert(variant.ident);
                     if *first != variant.ident {
                         problems.push(format!(
-                            "variants `{first}` and `{}` of {shown} share the event name `{name}`: \
-                             set another by `event = \"..\"`",
+                            "variants `{first}` and `{}` of {subject} share the event name \
+                             `{name}`: set another by `event = \"..\"`",
                             variant.ident
                         ));
                     }
@@ -130,8 +130,8 @@ impl Declared {
     fn check_paths(&self, facts: &Facts<'_>, problems: &mut Vec<String>) {
         let mut taken: BTreeMap<String, String> = BTreeMap::new();
         for (method, path) in facts.routes {
-            let shown = format!("route `{method} {path}`");
-            taken.entry(normal(path)).or_insert(shown);
+            let subject = format!("route `{method} {path}`");
+            taken.entry(comparable(path)).or_insert(subject);
         }
         let sockets = facts
             .sockets
@@ -143,13 +143,13 @@ impl Declared {
                 format!("SSE endpoint `{}` ({})", sse.ident, sse.at),
             )
         });
-        for (path, shown) in sockets.chain(endpoints) {
-            match taken.get(&normal(path)) {
+        for (path, subject) in sockets.chain(endpoints) {
+            match taken.get(&comparable(path)) {
                 Some(first) => {
-                    problems.push(format!("{first} and {shown} share the path `{path}`"));
+                    problems.push(format!("{first} and {subject} share the path `{path}`"));
                 }
                 None => {
-                    taken.insert(normal(path), shown);
+                    taken.insert(comparable(path), subject);
                 }
             }
         }
@@ -168,27 +168,26 @@ impl Declared {
         }
     }
 
-    /// Every entity and operation that a declaration names is part of the app, and operations of
-    /// `on` change records.
+    /// Reports entities and operations that the app lacks, and operations of `on` that only read.
     fn check_sources(&self, facts: &Facts<'_>, problems: &mut Vec<String>) {
         for channel in &self.channels {
-            let shown = shown(channel);
-            entity(channel.of, facts, &shown, problems);
+            let subject = subject(channel);
+            check_entity(channel.of, facts, &subject, problems);
             for (_, on, change) in channel.events() {
-                source(on.entity, change, facts, &shown, problems);
+                check_source(on.entity, change, facts, &subject, problems);
             }
             for variant in channel.variants {
                 if let Mark::Operation(incoming) = variant.mark {
                     let operation = Change::Operation(incoming.operation);
-                    listed(incoming.entity, operation, facts, &shown, problems);
+                    check_listed(incoming.entity, operation, facts, &subject, problems);
                 }
             }
         }
         for sse in &self.endpoints {
-            let shown = format!("SSE endpoint `{}` ({})", sse.ident, sse.at);
+            let subject = format!("SSE endpoint `{}` ({})", sse.ident, sse.at);
             for from in sse.sources {
                 for event in from.events {
-                    source(from.entity, event.change, facts, &shown, problems);
+                    check_source(from.entity, event.change, facts, &subject, problems);
                 }
             }
         }
@@ -207,15 +206,15 @@ impl Declared {
                 .channels
                 .iter()
                 .filter(|channel| channel.history.recoverable())
-                .map(|channel| shown(channel));
+                .map(|channel| subject(channel));
             let endpoints = self
                 .endpoints
                 .iter()
                 .filter(|sse| sse.history.recoverable())
                 .map(|sse| format!("SSE endpoint `{}` ({})", sse.ident, sse.at));
-            problems.extend(channels.chain(endpoints).map(|shown| {
+            problems.extend(channels.chain(endpoints).map(|subject| {
                 format!(
-                    "{shown} keeps history, and engine `{engine}` keeps none: set \
+                    "{subject} keeps history, but engine `{engine}` does not store any: set \
                      `history(size = 0)`, or another `realtime.engine`"
                 )
             }));
@@ -223,8 +222,8 @@ impl Declared {
     }
 }
 
-/// A path without its trailing slash and with anonymous parameters, for comparisons.
-fn normal(path: &str) -> String {
+/// Returns a path without trailing slash and without the names of its parameters, for comparisons.
+fn comparable(path: &str) -> String {
     path.split('/')
         .filter(|segment| !segment.is_empty())
         .map(|segment| {
@@ -238,25 +237,27 @@ fn normal(path: &str) -> String {
         .join("/")
 }
 
-/// A channel that forwards events of its own entity, whose gate leads to another record than the
-/// room's. A change of that record would not end the subscription, so nobody gets these events.
-fn unsettled(channel: &ChannelDesc, shown: &str) -> Option<String> {
+/// Reports a channel that forwards events of its own entity if a gate of that entity leads to a
+/// record other than the room's. A change of that record would not end the subscription, so the
+/// events would reach no member.
+fn check_own_gate(channel: &ChannelDesc, subject: &str) -> Option<String> {
     let is_own = |on: &On| channel.scope == RoomScope::Record && on.by.is_none();
     let (_, on, _) = channel.events().find(|(_, on, _)| is_own(on))?;
     let gate = on.entity.gates.first()?;
     let (field, target) = (on.entity.fields[gate.field].name, gate.target.name);
     Some(format!(
-        "{shown} forwards events of `{}` itself, whose gate `{field} -> {target}` leads to another \
-         record than the room's: forward them by a channel of `{target}`, with `by = {field}`",
+        "{subject} forwards events of `{}` itself, whose gate `{field} -> {target}` leads to \
+         another record than the room's: forward them by a channel of `{target}`, with `by = {field}`",
         on.entity.name
     ))
 }
 
-fn shown(channel: &ChannelDesc) -> String {
+/// Returns the subject of a message about a channel.
+fn subject(channel: &ChannelDesc) -> String {
     format!("channel `{}` ({})", channel.ident, channel.at)
 }
 
-/// The reason why a text is not a valid event name.
+/// Returns the reason why a text is not a valid event name.
 fn flaw_text(flaw: linchpin_vocabulary::event::Flaw) -> &'static str {
     use linchpin_vocabulary::event::Flaw;
     match flaw {
@@ -266,10 +267,11 @@ fn flaw_text(flaw: linchpin_vocabulary::event::Flaw) -> &'static str {
     }
 }
 
-fn entity<'a>(
+/// Reports an entity that no package of the app lists; otherwise returns its entry.
+fn check_entity<'a>(
     desc: &'static EntityDesc,
     facts: &Facts<'a>,
-    shown: &str,
+    subject: &str,
     problems: &mut Vec<String>,
 ) -> Option<&'a EntityEntry> {
     let entry = facts
@@ -279,21 +281,22 @@ fn entity<'a>(
         .find(|entry| std::ptr::eq(entry.desc, desc));
     if entry.is_none() {
         problems.push(format!(
-            "{shown} names entity `{}`, which no package of the app lists",
+            "{subject} uses entity `{}`, but no package of the app lists it",
             desc.name
         ));
     }
     entry
 }
 
-fn listed(
+/// Reports an entity or an operation that no package of the app lists.
+fn check_listed(
     desc: &'static EntityDesc,
     change: Change,
     facts: &Facts<'_>,
-    shown: &str,
+    subject: &str,
     problems: &mut Vec<String>,
 ) {
-    let Some(entry) = entity(desc, facts, shown, problems) else {
+    let Some(entry) = check_entity(desc, facts, subject, problems) else {
         return;
     };
     if let Change::Operation(spec) = change
@@ -303,23 +306,24 @@ fn listed(
             .any(|other| std::ptr::eq(*other, spec))
     {
         problems.push(format!(
-            "{shown} names operation `{}` of `{}`, which no package of the app lists",
+            "{subject} uses operation `{}` of `{}`, but no package of the app lists it",
             spec.name, desc.name
         ));
     }
 }
 
-fn source(
+/// Reports a forwarded operation that the app lacks, or that only reads.
+fn check_source(
     desc: &'static EntityDesc,
     change: Change,
     facts: &Facts<'_>,
-    shown: &str,
+    subject: &str,
     problems: &mut Vec<String>,
 ) {
-    listed(desc, change, facts, shown, problems);
+    check_listed(desc, change, facts, subject, problems);
     if change.only_reads() {
         problems.push(format!(
-            "{shown} forwards events of `{}`, which only reads `{}`",
+            "{subject} forwards events of `{}`, which emits no event because it only reads `{}`",
             change.word(),
             desc.name
         ));

@@ -8,7 +8,7 @@ use linchpin_core::operation::OpSpec;
 
 use super::{Change, RoomKey, Rooms};
 
-/// A channel as declared: the events that one kind of room can carry.
+/// The declaration of a channel: the events that one kind of room can carry.
 #[derive(Debug)]
 pub struct ChannelDesc {
     /// The name of the enum: `ContainerLive`. Typed clients name the channel by it.
@@ -17,13 +17,13 @@ pub struct ChannelDesc {
     pub name: &'static str,
     /// The doc comment.
     pub doc: &'static str,
-    /// The entity whose records have the rooms.
+    /// The entity that the rooms belong to.
     pub of: &'static EntityDesc,
     /// Whether each record has a room, or the entity has one.
     pub scope: RoomScope,
-    /// The bounds of the stream.
+    /// The limits of the stored history.
     pub history: History,
-    /// Whether members of a room see who else is there.
+    /// Whether members of a room see who else is in it.
     pub presence: bool,
     /// `auth`, `roles` and `rate_limit` of joins, in addition to those of the read route. All other
     /// keys are unset.
@@ -45,7 +45,7 @@ pub enum RoomScope {
     Collection,
 }
 
-/// The bounds of a stream.
+/// The limits of a stored history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
     /// The number of frames that are kept, 0 to 10,000. With 0 a client cannot resume.
@@ -55,13 +55,13 @@ pub struct History {
 }
 
 impl History {
-    /// 200 frames for ten minutes.
+    /// The default limits: 200 frames for ten minutes.
     pub const DEFAULT: Self = Self {
         size: 200,
         ttl: 600_000,
     };
 
-    /// The same for the engine.
+    /// Converts the limits to the engine's type.
     pub const fn of_stream(self) -> crate::engine::History {
         crate::engine::History {
             size: self.size,
@@ -84,42 +84,43 @@ pub struct VariantDesc {
     pub doc: &'static str,
     /// The name on the wire. For [`Mark::On`] it is empty: each of its events has a name.
     pub name: &'static str,
-    /// The further names under which a frame is sent again, with the same id and offset. Empty for
-    /// [`Mark::On`], [`Mark::Operation`] and [`Mark::Handler`].
+    /// Further names. The frame is sent once more under each, with the same id and offset. Empty
+    /// for [`Mark::On`], [`Mark::Operation`] and [`Mark::Handler`].
     pub alias: &'static [&'static str],
     /// The payload.
     pub payload: Payload,
-    /// The direction, and what happens.
+    /// The direction and the action.
     pub mark: Mark,
 }
 
 /// The payload of a variant.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload {
-    /// No payload: null on the wire. For [`Mark::Operation`] the parameters of the operation.
+    /// No payload: null on the wire. With [`Mark::Operation`], the parameters of the operation.
     None,
     /// The payload of the event: the readable fields of the record.
     Record,
     /// These fields of the record, by their declared names, and the name of the projection.
     Projection(&'static str, &'static [&'static str]),
-    /// An object with these members: an entity that is not stored, whose one field holds items.
+    /// An object with these members. The descriptor is an entity that is not stored; its only field
+    /// is a list of items with these members.
     /// [`PayloadReader`](super::PayloadReader) reads it.
     Members(&'static EntityDesc),
 }
 
-/// The direction of a variant, and what happens.
+/// The direction and the action of a variant.
 #[derive(Clone, Copy, Debug)]
 pub enum Mark {
     /// Server to client: forwards events of committed changes.
     On(&'static [On]),
     /// Server to client: sent from code.
     Publish {
-        /// Whether it is never stored.
+        /// Whether its frames are never stored.
         ephemeral: bool,
     },
     /// Client to the other members of the room; never stored.
     Relay {
-        /// The limit per room and user; `None` is that of the connection (10 per second).
+        /// The limit per room and user; `None` means `Limits::relays_per_second` (10 by default).
         rate: Option<RateLimit>,
         /// Whether the sender gets the frame too.
         echo: bool,
@@ -130,7 +131,7 @@ pub enum Mark {
     Handler {
         /// The path of the function as written.
         function: &'static str,
-        /// The typed glue.
+        /// Decodes the payload and calls the function.
         handle: Handle,
     },
 }
@@ -145,11 +146,11 @@ pub struct On {
     /// The position of the field with the key of the room's record; `None` if the event's record is
     /// the room's record, and in rooms of a collection.
     pub by: Option<usize>,
-    /// A further condition on the record. It depends on the record alone.
+    /// A further condition on the record. It depends only on the record, not on the caller.
     pub when: Option<FilterSpec>,
-    /// Replaces the events' own names.
+    /// The name that replaces the events' own names.
     pub name: Option<&'static str>,
-    /// The further names under which a frame is sent again.
+    /// Further names. The frame is sent once more under each.
     pub alias: &'static [&'static str],
 }
 
@@ -160,9 +161,9 @@ pub struct Incoming {
     pub entity: &'static EntityDesc,
     /// The operation.
     pub operation: &'static OpSpec,
-    /// The position of the field of the entity that must hold the key of the room's record. The
-    /// payload's `id` names the record then. `None` for an operation of the room's own entity: the
-    /// record is the room's.
+    /// The position of the entity's field that must hold the key of the room's record. The
+    /// payload's `id` then names the record to change. `None` for an operation of the room's own
+    /// entity: it changes the room's record.
     pub by: Option<usize>,
 }
 
@@ -172,7 +173,7 @@ pub type Handle =
     for<'a> fn(&'a Cx, Rooms, RoomKey, &'a str) -> BoxFuture<'a, Result<serde_json::Value>>;
 
 impl ChannelDesc {
-    /// Returns the variant that a client's event of this name means, with its position.
+    /// Returns the variant, and its position, for a client's event of this name.
     pub fn incoming(&self, event: &str) -> Option<(usize, &'static VariantDesc)> {
         let accepts = |variant: &&'static VariantDesc| {
             variant.name == event
@@ -185,7 +186,7 @@ impl ChannelDesc {
         Some((at, &self.variants[at]))
     }
 
-    /// Returns the routes of all its events: the entity and the route of each.
+    /// Returns the events that the channel forwards: the variant, its `On` and its change.
     pub fn events(&self) -> impl Iterator<Item = (&'static VariantDesc, &'static On, Change)> {
         self.variants.iter().flat_map(|variant| {
             let on = match variant.mark {
@@ -255,7 +256,7 @@ impl ChannelDesc {
         Self { doc, ..self }
     }
 
-    /// One room for the entity.
+    /// Sets one room for the entity.
     #[must_use]
     pub const fn collection(self) -> Self {
         Self {
@@ -264,7 +265,7 @@ impl ChannelDesc {
         }
     }
 
-    /// Sets the bounds of the stream.
+    /// Sets the limits of the stored history.
     #[must_use]
     pub const fn history(self, size: u32, ttl: u64) -> Self {
         Self {
@@ -273,7 +274,7 @@ impl ChannelDesc {
         }
     }
 
-    /// Members of a room see who else is there.
+    /// Lets members of a room see who else is in it.
     #[must_use]
     pub const fn presence(self) -> Self {
         Self {
@@ -399,7 +400,8 @@ impl Incoming {
         }
     }
 
-    /// Runs it on the record that the payload names, if this field holds the key of the room's.
+    /// Runs the operation on the record that the payload names, if this field of that record holds
+    /// the key of the room's record.
     #[must_use]
     pub const fn by(self, field: usize) -> Self {
         Self {

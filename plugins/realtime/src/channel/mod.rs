@@ -8,7 +8,7 @@ pub mod asserts;
 mod declared;
 mod desc;
 #[doc(hidden)]
-pub mod glue;
+pub mod macro_support;
 mod name;
 mod payload;
 mod room;

@@ -1,7 +1,7 @@
 //! Names of rooms: `<storage_name>:<id>:<name>`, or `<storage_name>:<name>` for a collection.
 //!
-//! Bytes of the id outside `[A-Za-z0-9_.~-]` are percent-encoded in upper-case hexadecimal digits. A
-//! room has exactly one name: every other spelling is refused.
+//! Bytes of the id outside `[A-Za-z0-9_.~-]` are percent-encoded in upper-case hexadecimal digits.
+//! A room has exactly one name: every other spelling is refused.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -28,24 +28,27 @@ pub struct RoomName<'a> {
     pub channel: &'a str,
 }
 
-/// A text that is no name of a room: the frame code `invalid_room`.
+/// The error for a text that is not a room name: the frame code `invalid_room`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidRoom;
 
 impl std::fmt::Display for InvalidRoom {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("no name of a room: <storage_name>:<id>:<name>, ids percent-encoded")
+        f.write_str(
+            "not a room name; expected <storage_name>:<id>:<name> with a percent-encoded id, or \
+             <storage_name>:<name>",
+        )
     }
 }
 
 impl std::error::Error for InvalidRoom {}
 
 impl<'a> RoomName<'a> {
-    /// Reads a name. Whether such a room exists is another question.
+    /// Reads a name. It does not check that such a room exists.
     ///
     /// # Errors
-    /// If the text is longer than [`MAX_ROOM_BYTES`], has another number of parts or an empty part,
-    /// or spells an id in another way.
+    /// If the text is longer than [`MAX_ROOM_BYTES`], does not have two or three parts, has an
+    /// empty part, or encodes the id in another way than [`text`](Self::text).
     pub fn parse(text: &'a str) -> Result<Self, InvalidRoom> {
         if text.len() > MAX_ROOM_BYTES {
             return Err(InvalidRoom);
@@ -69,7 +72,7 @@ impl<'a> RoomName<'a> {
         })
     }
 
-    /// Returns the one spelling of the name, for the inverse of [`parse`](Self::parse).
+    /// Returns the name as text. It is the inverse of [`parse`](Self::parse).
     ///
     /// # Errors
     /// If it is longer than [`MAX_ROOM_BYTES`], or if the id is empty.
@@ -92,7 +95,7 @@ impl<'a> RoomName<'a> {
     }
 }
 
-/// Whether a byte of an id stands for itself.
+/// Whether a byte of an id is written without encoding.
 const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'~' | b'-')
 }

@@ -1,4 +1,4 @@
-//! Reading the payloads of clients: the same reader and rules as for bodies of requests.
+//! Reads payloads from clients, with the same reader and rules as for request bodies.
 
 use linchpin::entity::EntityDesc;
 use linchpin::validate::{Validator, read_whole};
@@ -27,11 +27,11 @@ impl PayloadReader {
         Ok(Self { members })
     }
 
-    /// Reads a payload, which is JSON text; `None` if the frame has none. `now` is the time of the
-    /// call, for `now` defaults.
+    /// Reads a payload of JSON text; `payload` is `None` if the frame has none. `now` is the time
+    /// of the call: members with the default `now` get this value.
     ///
-    /// Returns the JSON with the declared members only, with their defaults: `null` if the variant
-    /// has no payload.
+    /// Returns JSON with only the declared members, after their defaults are applied. Returns
+    /// `null` if the variant has no payload.
     ///
     /// # Errors
     /// `validation_failed`, with the path of each wrong member.
@@ -56,7 +56,7 @@ impl PayloadReader {
             &mut problems,
         )?;
         if let Some(Value::Json(text)) = &value {
-            rules.judge_item(0, text, &mut problems);
+            rules.collect_item_problems(0, text, &mut problems);
         }
         match value {
             Some(Value::Json(text)) if problems.is_empty() => Ok(text),

@@ -1,4 +1,4 @@
-//! Rooms as code names them, and the interface through which they publish.
+//! Rooms as the app's code uses them, and the interface that publishes their frames.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -12,10 +12,10 @@ use super::{
     VariantDesc,
 };
 
-/// Sends what code publishes. The plugin provides it.
+/// Sends the frames that code publishes. The plugin implements it.
 pub trait Publisher: Send + Sync + 'static {
-    /// Publishes one frame. Within a transaction the frame is written to the outbox with it, and
-    /// sent after the commit.
+    /// Publishes one frame. In a transaction, the frame is written to the outbox and sent after the
+    /// commit.
     ///
     /// # Errors
     /// `unavailable` if the engine cannot be reached outside of a transaction.
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Rooms {
 }
 
 impl Rooms {
-    /// Rooms that publish through `publisher`.
+    /// Creates the access to rooms, which publish through `publisher`.
     pub fn new(publisher: Arc<dyn Publisher>) -> Self {
         Self(publisher)
     }
@@ -135,7 +135,7 @@ impl<C> std::fmt::Debug for Room<C> {
 }
 
 impl<C: Channel> Room<C> {
-    /// The room with this key.
+    /// Creates the room with this key.
     #[doc(hidden)]
     pub fn of(rooms: Rooms, key: RoomKey) -> Self {
         Self {
@@ -158,7 +158,7 @@ impl<C: Channel> Room<C> {
         self.key.name(C::DESC)
     }
 
-    /// Publishes an event to everybody in the room. Its variant has the mark `#[publish]`.
+    /// Publishes an event to all members of the room. Its variant must have the mark `#[publish]`.
     ///
     /// In a transaction the event is sent after the commit, and not at all after a rollback.
     ///

@@ -6,7 +6,7 @@ use linchpin::{Actor, EntityEvent};
 
 use super::{Change, History};
 
-/// An SSE endpoint as declared.
+/// The declaration of an SSE endpoint.
 #[derive(Debug)]
 pub struct SseDesc {
     /// The name of the const: `NOTIFICATIONS`. Typed clients name the endpoint by it.
@@ -19,11 +19,11 @@ pub struct SseDesc {
     pub sources: &'static [SseSource],
     /// `auth` and `roles` of the endpoint. All other keys are unset.
     pub policy: PolicyDesc,
-    /// A further condition per event and connection. It only narrows.
+    /// A further condition per event and connection. It can only exclude events.
     pub filter: Option<SseFilter>,
     /// The milliseconds between heartbeats, 5,000 to 60,000; `None` turns them off.
     pub heartbeat: Option<u64>,
-    /// The bounds of the stream.
+    /// The limits of the stored history.
     pub history: History,
     /// The maximum number of connections per user.
     pub max_connections: u32,
@@ -60,9 +60,9 @@ pub struct SseSource {
 pub struct SseEvent {
     /// The route whose events are sent.
     pub change: Change,
-    /// Replaces the event's own name.
+    /// The name that replaces the event's own name.
     pub name: Option<&'static str>,
-    /// The further names under which the event is sent, before the block with the position.
+    /// Further names. The event is sent under each of them before the block that has the position.
     pub alias: &'static [&'static str],
 }
 
@@ -92,11 +92,11 @@ impl std::ops::Deref for Sse {
 }
 
 impl SseDesc {
-    /// 15 seconds.
+    /// The default time between heartbeats in milliseconds: 15 seconds.
     pub const HEARTBEAT: u64 = 15_000;
-    /// Eight.
+    /// The default maximum number of connections per user: 8.
     pub const MAX_CONNECTIONS: u32 = 8;
-    /// 500 events for one hour.
+    /// The default limits of the history: 500 events for one hour.
     pub const HISTORY: History = History {
         size: 500,
         ttl: 3_600_000,
@@ -129,7 +129,7 @@ impl SseDesc {
 
 #[doc(hidden)]
 impl SseDesc {
-    /// An endpoint with the default options. It records the source location of the call.
+    /// Creates an endpoint with the default options. It records the source location of the call.
     #[track_caller]
     pub const fn new(
         ident: &'static str,
@@ -184,7 +184,7 @@ impl SseDesc {
         }
     }
 
-    /// Sets the bounds of the stream.
+    /// Sets the limits of the stored history.
     #[must_use]
     pub const fn history(self, size: u32, ttl: u64) -> Self {
         Self {

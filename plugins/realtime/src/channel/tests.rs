@@ -1,4 +1,4 @@
-//! Channels and endpoints as the macros write them: start-up checks, payloads and publishing.
+//! Tests of declared channels and endpoints: start-up checks, payloads and publishing.
 
 #![allow(dead_code)] // no test reads every field of its entities
 
@@ -84,7 +84,7 @@ enum OfThread {
     Seen,
 }
 
-/// A second channel of the same name, at another endpoint, whose events share a name.
+/// A second channel of the same name at another endpoint. Two of its variants share an event name.
 #[channel(of = Container, name = "live", endpoint = "/other", crate = crate)]
 enum Again {
     #[on(Thread::PUT, by = container_id)]
@@ -133,7 +133,7 @@ fn declared() -> Declared {
 }
 
 #[test]
-fn names_of_events_are_those_of_the_outbox() {
+fn event_names_are_those_of_the_outbox() {
     let threads = <Thread as Entity>::DESC;
     let names = |change: Change| change.event_names(threads);
     assert_eq!(names(Change::Created), ["threads.created"]);
@@ -177,17 +177,17 @@ fn a_room_belongs_to_one_channel() {
 }
 
 #[test]
-fn a_correct_app_has_no_contradiction() {
+fn a_correct_declaration_has_no_problems() {
     let routes = [("GET", "/threads/{id}"), ("GET", "/{a}/{b}")];
     let problems = check(&declared(), &routes, |_| ());
     assert_eq!(problems, [""; 0]);
 }
 
 #[test]
-fn channels_have_names_of_their_own_and_known_endpoints() {
+fn duplicate_channel_names_and_unknown_endpoints_are_reported() {
     let problems = check(&declared().channel::<Again>(), &[], |_| ());
     let expected = [
-        "are both called `live`: give one of them another `name`",
+        "have the same name `live`: give one of them another `name`",
         "is carried by `/other`, which is no WebSocket endpoint: add it to `realtime.endpoints` (/__ws)",
         "share the event name `threads.created`: set another by `event = \"..\"`",
     ];
@@ -203,7 +203,7 @@ fn channels_have_names_of_their_own_and_known_endpoints() {
 }
 
 #[test]
-fn paths_are_those_of_nothing_else() {
+fn endpoint_paths_must_not_collide_with_routes() {
     let taken = [("GET", "/__sse/threads/"), ("POST", "/__ws")];
     let problems = check(&declared(), &taken, |_| ());
     assert_eq!(problems.len(), 2, "{problems:#?}");
@@ -215,18 +215,18 @@ fn paths_are_those_of_nothing_else() {
 }
 
 #[test]
-fn entities_and_operations_are_part_of_the_app() {
+fn an_entity_that_no_package_lists_is_reported() {
     let none: &[&linchpin::EntityEntry] = &[];
     let problems = check(&declared(), &[], |facts| facts.entities = none);
     assert!(
         problems.iter().any(|problem| problem
-            .contains("names entity `Container`, which no package of the app lists")),
+            .contains("uses entity `Container`, but no package of the app lists it")),
         "{problems:#?}"
     );
 }
 
 #[test]
-fn several_nodes_need_an_engine_that_they_share() {
+fn several_nodes_need_a_shared_engine() {
     let problems = check(&declared(), &[], |facts| facts.cluster = true);
     assert_eq!(problems.len(), 1, "{problems:#?}");
     assert!(
@@ -252,6 +252,7 @@ fn reader(variant: usize) -> PayloadReader {
 #[test]
 fn payloads_of_clients_are_validated_like_bodies() {
     let now = Timestamp::from_millis(0);
+    // Variant 5 is `Vote`. Variant 4 is `Closed`, which has no payload.
     let read = |variant: usize, payload: Option<&str>| {
         reader(variant)
             .read(payload.map(str::as_bytes), now)
@@ -279,7 +280,7 @@ fn payloads_of_clients_are_validated_like_bodies() {
     assert_eq!(read(4, Some(r#"{"a":1}"#)), errors(&[" unknown_field"]));
 }
 
-/// Records what is published.
+/// Records the published frames.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<(String, bool, RoomKey, String)>>);
 

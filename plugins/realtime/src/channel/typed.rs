@@ -5,14 +5,15 @@ use linchpin::entity::Entity;
 
 use super::ChannelDesc;
 
-/// A channel: an enum of the events that one kind of room can carry. `#[channel]` implements it.
+/// A channel: an enum of the events that one kind of room can carry. `#[channel]` implements this
+/// trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a channel",
     label = "not a channel",
     note = "put #[channel(of = .., name = \"..\")] on the enum"
 )]
 pub trait Channel: Sized + Send + Sync + 'static {
-    /// The entity whose records have the rooms.
+    /// The entity that the rooms belong to.
     type Of: Entity;
     /// The declaration.
     const DESC: &'static ChannelDesc;
@@ -25,7 +26,7 @@ pub trait Channel: Sized + Send + Sync + 'static {
     fn encode(&self) -> Result<Encoded>;
 }
 
-/// A variant as it is published.
+/// An encoded variant, ready to be published.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Encoded {
@@ -38,7 +39,7 @@ pub struct Encoded {
 /// A channel with one room per record.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has one room for the collection, not one per record",
-    label = "has one room",
+    label = "has one room for all records",
     note = "`rooms.collection::<{Self}>()`"
 )]
 pub trait RecordChannel: Channel {}

@@ -17,7 +17,7 @@ use super::{Identity, Limits};
 use crate::protocol::{AuthError, Close};
 
 /// The number of bad tokens that ends a pending connection.
-const MOST_FAILURES: u8 = 3;
+const MAX_FAILURES: u8 = 3;
 
 /// The state of authentication of one connection.
 #[derive(Debug)]
@@ -31,24 +31,24 @@ pub(crate) enum Authentication {
     },
     /// The endpoint takes anonymous callers.
     Anonymous {
-        /// Whether a room was joined.
+        /// Whether a room has been joined.
         joined: bool,
     },
     /// The connection acts for an authenticated caller.
     Bound {
-        /// Who that is, and until when.
+        /// The caller, and the time until which the identity is valid.
         identity: Identity,
         /// Whether the client was notified that its token expires.
         notified: bool,
     },
 }
 
-/// The answer to a frame `auth`.
+/// The result of a frame `auth`.
 #[derive(Debug)]
-pub(crate) enum Verdict {
-    /// The identity is bound; `refreshed` if it was before.
+pub(crate) enum TokenOutcome {
+    /// The connection has the identity of the token.
     Bound {
-        /// Whether it was bound before.
+        /// Whether the connection had an identity before.
         refreshed: bool,
     },
     /// Nothing changed.
@@ -57,17 +57,17 @@ pub(crate) enum Verdict {
     Failed(AuthError, Close),
 }
 
-/// What is due by the clock.
+/// An action that is due at the current time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The client is to be notified that its token expires.
+    /// Notify the client that its token expires.
     Expiring(Timestamp),
-    /// The connection ends.
+    /// Close the connection.
     Close(Close),
 }
 
 impl Authentication {
-    /// The state after a handshake: `identity` if it had a credential.
+    /// Returns the state after a handshake. `identity` is `Some` if it had a credential.
     pub(crate) fn new(
         identity: Option<Identity>,
         anonymous: bool,
@@ -100,47 +100,47 @@ impl Authentication {
         }
     }
 
-    /// A room was joined: an anonymous connection stays anonymous from now on.
+    /// Records that a room was joined: an anonymous connection stays anonymous from now on.
     pub(crate) fn joined(&mut self) {
         if let Self::Anonymous { joined } = self {
             *joined = true;
         }
     }
 
-    /// Takes the result of the check of a token: an identity, `None` for a bad token, or an error
-    /// if it could not be checked.
-    pub(crate) fn take(&mut self, result: linchpin::Result<Option<Identity>>) -> Verdict {
+    /// Applies the result of a token check: an identity, `None` for a bad token, or an error if the
+    /// token could not be checked.
+    pub(crate) fn take(&mut self, result: linchpin::Result<Option<Identity>>) -> TokenOutcome {
         let Ok(found) = result else {
-            return Verdict::Error(AuthError::Unavailable);
+            return TokenOutcome::Error(AuthError::Unavailable);
         };
         let Some(found) = found else {
             return match self {
                 Self::Pending { failures, .. } => {
                     *failures += 1;
-                    if *failures >= MOST_FAILURES {
-                        Verdict::Failed(AuthError::InvalidCredentials, Close::AuthFailed)
+                    if *failures >= MAX_FAILURES {
+                        TokenOutcome::Failed(AuthError::InvalidCredentials, Close::AuthFailed)
                     } else {
-                        Verdict::Error(AuthError::InvalidCredentials)
+                        TokenOutcome::Error(AuthError::InvalidCredentials)
                     }
                 }
-                _ => Verdict::Error(AuthError::InvalidCredentials),
+                _ => TokenOutcome::Error(AuthError::InvalidCredentials),
             };
         };
         let refreshed = match self {
             Self::Pending { .. } | Self::Anonymous { joined: false } => false,
             Self::Bound { identity, .. } if identity.is_of_same_caller(&found) => true,
             Self::Anonymous { .. } | Self::Bound { .. } => {
-                return Verdict::Error(AuthError::IdentityAlreadyBound);
+                return TokenOutcome::Error(AuthError::IdentityAlreadyBound);
             }
         };
         *self = Self::Bound {
             identity: found,
             notified: false,
         };
-        Verdict::Bound { refreshed }
+        TokenOutcome::Bound { refreshed }
     }
 
-    /// What is due now.
+    /// Returns the action that is due now.
     pub(crate) fn due(&mut self, limits: &Limits, now: Instant, clock: Timestamp) -> Option<Due> {
         match self {
             Self::Pending { until, .. } => {
@@ -161,7 +161,7 @@ impl Authentication {
         }
     }
 
-    /// When [`due`](Self::due) has to be called again.
+    /// Returns the time at which [`due`](Self::due) has to be called again.
     pub(crate) fn next(&self, limits: &Limits, now: Instant, clock: Timestamp) -> Option<Instant> {
         match self {
             Self::Pending { until, .. } => Some(*until),
@@ -174,7 +174,8 @@ impl Authentication {
                     earlier(expires, limits.expiry_notice)
                 };
                 let left = at.millis().saturating_sub(clock.millis()).max(0);
-                // Timers have a limit: a token of years is looked at once a day.
+                // Timers have a maximum length. A token that is valid for years is checked once a
+                // day.
                 Some(now + Duration::from_millis(left as u64).min(Duration::from_hours(24)))
             }
         }
@@ -212,26 +213,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pending_connection_has_three_tokens_and_ten_seconds() {
+    async fn a_pending_connection_closes_after_three_bad_tokens_or_ten_seconds() {
         let (limits, now) = (Limits::default(), Instant::now());
         let mut auth = pending();
         assert!(auth.is_pending());
         for _ in 0..2 {
             assert!(matches!(
                 auth.take(Ok(None)),
-                Verdict::Error(AuthError::InvalidCredentials)
+                TokenOutcome::Error(AuthError::InvalidCredentials)
             ));
         }
-        // A check that could not be made is no failure.
+        // A token that could not be checked does not count as bad.
         for _ in 0..10 {
             assert!(matches!(
                 auth.take(Err(Error::unavailable("down"))),
-                Verdict::Error(AuthError::Unavailable)
+                TokenOutcome::Error(AuthError::Unavailable)
             ));
         }
         assert!(matches!(
             auth.take(Ok(None)),
-            Verdict::Failed(AuthError::InvalidCredentials, Close::AuthFailed)
+            TokenOutcome::Failed(AuthError::InvalidCredentials, Close::AuthFailed)
         ));
         let mut auth = pending();
         let clock = Timestamp::from_millis(0);
@@ -250,7 +251,7 @@ mod tests {
         let alice = || identity("alice", Some("t1"), 1_000);
         assert!(matches!(
             auth.take(Ok(Some(alice()))),
-            Verdict::Bound { refreshed: false }
+            TokenOutcome::Bound { refreshed: false }
         ));
         for other in [
             identity("bob", Some("t1"), 9_000),
@@ -259,18 +260,18 @@ mod tests {
         ] {
             assert!(matches!(
                 auth.take(Ok(Some(other))),
-                Verdict::Error(AuthError::IdentityAlreadyBound)
+                TokenOutcome::Error(AuthError::IdentityAlreadyBound)
             ));
             assert_eq!(auth.identity().unwrap().expires_at, alice().expires_at);
         }
         assert!(matches!(
             auth.take(Ok(None)),
-            Verdict::Error(AuthError::InvalidCredentials)
+            TokenOutcome::Error(AuthError::InvalidCredentials)
         ));
         let later = identity("alice", Some("t1"), 5_000);
         assert!(matches!(
             auth.take(Ok(Some(later))),
-            Verdict::Bound { refreshed: true }
+            TokenOutcome::Bound { refreshed: true }
         ));
         assert_eq!(
             auth.identity().unwrap().expires_at,
@@ -279,24 +280,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_anonymous_connection_binds_until_it_joins_a_room() {
+    async fn an_anonymous_connection_accepts_a_token_until_it_joins_a_room() {
         let new = || Authentication::new(None, true, &Limits::default(), Instant::now());
         let mut auth = new();
         assert!(!auth.is_pending());
         assert!(matches!(
             auth.take(Ok(Some(identity("alice", None, 1)))),
-            Verdict::Bound { refreshed: false }
+            TokenOutcome::Bound { refreshed: false }
         ));
         let mut auth = new();
         auth.joined();
         assert!(matches!(
             auth.take(Ok(Some(identity("alice", None, 1)))),
-            Verdict::Error(AuthError::IdentityAlreadyBound)
+            TokenOutcome::Error(AuthError::IdentityAlreadyBound)
         ));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_is_announced_once_a_minute_before_its_end_and_has_a_grace() {
+    async fn a_client_is_notified_once_a_minute_before_its_token_ends_and_has_a_grace_period() {
         let (limits, now) = (Limits::default(), Instant::now());
         let expires = 100_000;
         let mut auth =
@@ -317,7 +318,7 @@ mod tests {
             Some(now + Duration::from_secs(90))
         );
         assert_eq!(auth.due(&limits, now, at(129_999)), None);
-        // Refreshed within the grace: announced anew before the new end.
+        // After a refresh within the grace period, a new notification comes before the new end.
         auth.take(Ok(Some(identity("alice", None, 400_000))));
         assert_eq!(auth.due(&limits, now, at(130_000)), None);
         assert_eq!(
@@ -328,7 +329,7 @@ mod tests {
             auth.due(&limits, now, at(430_000)),
             Some(Due::Close(Close::TokenExpired))
         );
-        // A credential without an end is never announced.
+        // A credential without an end causes no notification.
         let mut forever = identity("job", None, 0);
         forever.expires_at = None;
         let mut auth = Authentication::new(Some(forever), false, &limits, now);

@@ -10,51 +10,51 @@ use futures_util::FutureExt;
 use linchpin::{BoxFuture, Code, Error, Result};
 use tokio::time::Instant;
 
-use super::auth::{Authentication, Verdict};
+use super::auth::{Authentication, TokenOutcome};
 use super::{Connection, Hub, Identity, Joined, Limits};
 use crate::protocol::{
     AckId, AuthError, ClientFrame, Close, INVALID_ROOM, Refused, ResetReason, ServerFrame,
     TOO_MANY_ROOMS,
 };
 
-/// The frames that wait, and the one that is executed.
+/// The waiting frames and the frame that is being executed.
 pub(super) struct Execution {
     hub: Arc<dyn Hub>,
     connection: Arc<Connection>,
     waiting: VecDeque<(Waiting, usize)>,
-    /// The lengths of the waiting frames.
+    /// The total length of the waiting frames, in bytes.
     bytes: usize,
     running: Option<Running>,
 }
 
 /// A frame that waits for its turn.
 pub(super) enum Waiting {
-    /// To be executed.
+    /// A frame to execute.
     Frame(ClientFrame),
-    /// To be answered: it cannot be read.
+    /// A frame that cannot be read. The answer is an error.
     Refused(Box<Refused>),
-    /// To be answered: there were too many.
+    /// A frame above the rate limit. The answer is an error.
     Limited(ClientFrame),
-    /// A token that was refreshed outside of the socket.
+    /// The identity of a token that the client refreshed outside of the socket.
     Refreshed(Box<Identity>),
 }
 
 struct Running {
     work: BoxFuture<'static, Done>,
     until: Instant,
-    asker: Asker,
+    context: ReplyContext,
 }
 
-/// The end of an execution, if the state of the connection depends on it.
+/// The result of an execution, as far as the state of the connection depends on it.
 enum Done {
     Nothing,
     Joined,
     Verified(Result<Option<Identity>>),
 }
 
-/// What the answer to a frame repeats of it.
+/// The parts of a frame that its answer repeats.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asker {
+pub(super) struct ReplyContext {
     ack_id: Option<AckId>,
     /// The room of a subscription.
     room: Option<String>,
@@ -63,7 +63,7 @@ pub(super) struct Asker {
     is_auth: bool,
 }
 
-impl Asker {
+impl ReplyContext {
     pub(super) fn of(frame: &ClientFrame) -> Self {
         let named = |source: &str, reference: &Option<String>| Self {
             source: Some(source.to_owned()),
@@ -92,19 +92,19 @@ impl Asker {
         }
     }
 
-    /// The answer to a frame that failed.
+    /// Returns the answer to a frame that failed.
     pub(super) fn failed(&self, error: &Error) -> ServerFrame {
         let reference = self.reference.as_deref();
         match (&self.ack_id, &self.room) {
             (Some(ack), _) => ServerFrame::ack_error(ack, error, reference),
             (None, Some(room)) => {
-                ServerFrame::subscribe_denied(room, denial(error.code()), reference)
+                ServerFrame::subscribe_denied(room, denial_code(error.code()), reference)
             }
             (None, None) => ServerFrame::error(error, self.source.as_deref(), reference),
         }
     }
 
-    /// The answer to a frame on a connection that has to authenticate first.
+    /// Returns the answer to a frame on a connection that has to authenticate first.
     fn unauthenticated(&self) -> ServerFrame {
         let reference = self.reference.as_deref();
         match &self.ack_id {
@@ -114,8 +114,8 @@ impl Asker {
     }
 }
 
-/// The code of a refused subscription: one that clients know.
-fn denial(code: Code) -> Code {
+/// Maps an error code to one that the protocol defines for a refused subscription.
+fn denial_code(code: Code) -> Code {
     match code {
         Code::NotFound | Code::Unauthorized | Code::Forbidden | Code::RateLimited => code,
         INVALID_ROOM | TOO_MANY_ROOMS => code,
@@ -123,10 +123,10 @@ fn denial(code: Code) -> Code {
     }
 }
 
-/// The most frames that wait before the server stops to read.
-const MOST_WAITING: usize = 64;
-/// The most bytes that wait, in messages of the greatest length.
-const MOST_MESSAGES: usize = 4;
+/// The maximum number of waiting frames. With more, the server stops reading.
+const MAX_WAITING: usize = 64;
+/// The maximum number of waiting bytes, as a multiple of the longest message.
+const MAX_MESSAGES: usize = 4;
 
 impl Execution {
     pub(super) fn new(hub: Arc<dyn Hub>, connection: Arc<Connection>) -> Self {
@@ -140,15 +140,15 @@ impl Execution {
     }
 
     /// Whether another frame may be read.
-    pub(super) fn has_room(&self, limits: &Limits) -> bool {
-        self.waiting.len() < MOST_WAITING && self.bytes < MOST_MESSAGES * limits.inbound_bytes
+    pub(super) fn accepts_more(&self, limits: &Limits) -> bool {
+        self.waiting.len() < MAX_WAITING && self.bytes < MAX_MESSAGES * limits.inbound_bytes
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.running.is_none() && self.waiting.is_empty()
     }
 
-    /// When the frame that is executed takes too long.
+    /// Returns the deadline of the frame that is being executed.
     pub(super) fn until(&self) -> Option<Instant> {
         self.running.as_ref().map(|running| running.until)
     }
@@ -158,12 +158,12 @@ impl Execution {
         self.waiting.push_back((waiting, bytes));
     }
 
-    /// Adds what comes before all frames that wait.
+    /// Adds an entry before all waiting frames.
     pub(super) fn add_first(&mut self, waiting: Waiting) {
         self.waiting.push_front((waiting, 0));
     }
 
-    /// Cancels the frame that is executed, and forgets those that wait.
+    /// Cancels the frame that is being executed and drops the waiting ones.
     pub(super) fn stop(&mut self) {
         self.running = None;
         self.waiting = VecDeque::new();
@@ -175,8 +175,8 @@ impl Execution {
             .retain(|(waiting, _)| matches!(waiting, Waiting::Frame(ClientFrame::Event(_))));
     }
 
-    /// Continues the frame that is executed and starts the next ones. Returns whether anything
-    /// happened, or why the connection ends.
+    /// Polls the frame that is being executed and starts the next ones. Returns whether there was
+    /// progress, or the reason why the connection ends.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -188,16 +188,16 @@ impl Execution {
             if let Some(running) = &mut self.running {
                 let polled = running.work.as_mut().poll(cx);
                 let late = now >= running.until;
-                let asker = match polled {
+                let context = match polled {
                     Poll::Pending if !late => return Ok(progress),
-                    _ => std::mem::take(&mut running.asker),
+                    _ => std::mem::take(&mut running.context),
                 };
                 // Dropping the work cancels it.
                 self.running = None;
                 progress = true;
                 match polled {
-                    Poll::Ready(done) => self.finish(done, &asker, auth, now)?,
-                    Poll::Pending => self.late(&asker),
+                    Poll::Ready(done) => self.finish(done, &context, auth, now)?,
+                    Poll::Pending => self.answer_timeout(&context),
                 }
                 continue;
             }
@@ -218,41 +218,42 @@ impl Execution {
             Waiting::Refused(refused) => return self.refuse(*refused),
             Waiting::Limited(frame) => {
                 let error = Error::new(Code::RateLimited, "Too many frames").retry_after(1);
-                self.connection.send(Asker::of(&frame).failed(&error));
+                self.connection
+                    .send(ReplyContext::of(&frame).failed(&error));
                 return;
             }
             Waiting::Refreshed(identity) => {
-                let asker = Asker::default();
+                let context = ReplyContext::default();
                 let done = Done::Verified(Ok(Some(*identity)));
-                // A newer identity of the same caller is never refused.
-                let _ = self.finish(done, &asker, auth, now);
+                // A newer identity of the same caller is always accepted.
+                let _ = self.finish(done, &context, auth, now);
                 return;
             }
             Waiting::Frame(frame) => frame,
         };
-        let asker = Asker::of(&frame);
-        if auth.is_pending() && !asker.is_auth {
-            self.connection.send(asker.unauthenticated());
+        let context = ReplyContext::of(&frame);
+        if auth.is_pending() && !context.is_auth {
+            self.connection.send(context.unauthenticated());
             return;
         }
         let (hub, connection) = (Arc::clone(&self.hub), Arc::clone(&self.connection));
-        let work = execute(hub, connection, frame, asker.clone());
-        self.run(work, asker, now);
+        let work = execute(hub, connection, frame, context.clone());
+        self.run(work, context, now);
     }
 
     fn run(
         &mut self,
         work: impl Future<Output = Done> + Send + 'static,
-        asker: Asker,
+        context: ReplyContext,
         now: Instant,
     ) {
-        let (connection, about) = (Arc::clone(&self.connection), asker.clone());
+        let (connection, about) = (Arc::clone(&self.connection), context.clone());
         let work = async move {
             match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(done) => done,
                 Err(panic) => {
                     tracing::error!(
-                        panic = text_of(&*panic),
+                        panic = panic_message(&*panic),
                         "the execution of a frame panicked"
                     );
                     let error = Error::new(Code::Internal, "Internal error");
@@ -264,14 +265,14 @@ impl Execution {
         self.running = Some(Running {
             work: Box::pin(work),
             until: now + self.connection.limits().handler_time,
-            asker,
+            context,
         });
     }
 
     fn finish(
         &mut self,
         done: Done,
-        asker: &Asker,
+        context: &ReplyContext,
         auth: &mut Authentication,
         now: Instant,
     ) -> Result<(), Close> {
@@ -283,9 +284,9 @@ impl Execution {
             }
             Done::Verified(result) => result,
         };
-        let reference = asker.reference.as_deref();
+        let reference = context.reference.as_deref();
         match auth.take(result) {
-            Verdict::Bound { refreshed } => {
+            TokenOutcome::Bound { refreshed } => {
                 let Some(identity) = auth.identity() else {
                     return Ok(());
                 };
@@ -301,15 +302,15 @@ impl Execution {
                     hub.bound(&connection).await;
                     Done::Nothing
                 };
-                self.run(work, Asker::default(), now);
+                self.run(work, ReplyContext::default(), now);
                 Ok(())
             }
-            Verdict::Error(error) => {
+            TokenOutcome::Error(error) => {
                 self.connection
                     .send(ServerFrame::auth_error(error, reference));
                 Ok(())
             }
-            Verdict::Failed(error, close) => {
+            TokenOutcome::Failed(error, close) => {
                 self.connection
                     .send(ServerFrame::auth_error(error, reference));
                 Err(close)
@@ -319,21 +320,21 @@ impl Execution {
 
     /// Answers a frame that cannot be read.
     pub(super) fn refuse(&self, refused: Refused) {
-        let asker = Asker {
+        let context = ReplyContext {
             ack_id: refused.ack_id,
             source: refused.source_event,
             reference: refused.reference,
-            ..Asker::default()
+            ..ReplyContext::default()
         };
-        self.connection.send(asker.failed(&refused.error));
+        self.connection.send(context.failed(&refused.error));
     }
 
     /// Answers a frame whose execution took too long.
-    fn late(&self, asker: &Asker) {
-        let frame = if asker.is_auth {
-            ServerFrame::auth_error(AuthError::Unavailable, asker.reference.as_deref())
+    fn answer_timeout(&self, context: &ReplyContext) {
+        let frame = if context.is_auth {
+            ServerFrame::auth_error(AuthError::Unavailable, context.reference.as_deref())
         } else {
-            asker.failed(&Error::new(Code::Timeout, "The frame took too long"))
+            context.failed(&Error::new(Code::Timeout, "The frame took too long"))
         };
         self.connection.send(frame);
     }
@@ -344,7 +345,7 @@ async fn execute(
     hub: Arc<dyn Hub>,
     connection: Arc<Connection>,
     frame: ClientFrame,
-    asker: Asker,
+    context: ReplyContext,
 ) -> Done {
     match frame {
         ClientFrame::Subscribe {
@@ -357,7 +358,7 @@ async fn execute(
                 .await;
             match joined {
                 Ok(_) => return Done::Joined,
-                Err(error) => connection.send(asker.failed(&error)),
+                Err(error) => connection.send(context.failed(&error)),
             };
         }
         ClientFrame::Unsubscribe { room, reference } => {
@@ -368,7 +369,7 @@ async fn execute(
             let done = hub.event(&connection, &call).await;
             match (done, &call.ack_id) {
                 (Err(error), _) => {
-                    connection.send(asker.failed(&error));
+                    connection.send(context.failed(&error));
                 }
                 (Ok(outcome), Some(ack)) => {
                     connection.send(ServerFrame::ack(
@@ -397,7 +398,7 @@ async fn execute(
                     Ok(Joined::Fresh) => continue,
                     Ok(Joined::Reset(reason)) => reason,
                     Err(error) => {
-                        let code = denial(error.code());
+                        let code = denial_code(error.code());
                         connection.send(ServerFrame::subscribe_denied(&one.room, code, None));
                         ResetReason::Denied
                     }
@@ -416,11 +417,11 @@ async fn execute(
         ClientFrame::Presence { room, reference } => {
             match hub.presence(&connection, &room, reference.as_deref()).await {
                 Ok(frame) => connection.send(frame),
-                Err(error) => connection.send(asker.failed(&error)),
+                Err(error) => connection.send(context.failed(&error)),
             };
         }
         ClientFrame::Auth { token, .. } => {
-            // An empty token needs no look at the sessions.
+            // An empty token is bad without a check.
             let found = match token.expose() {
                 "" => Ok(None),
                 token => hub.verify(token).await,
@@ -434,8 +435,8 @@ async fn execute(
     Done::Nothing
 }
 
-fn text_of(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a value that is not text")
+        .unwrap_or("(panic payload is not a string)")
 }

@@ -9,7 +9,7 @@ use linchpin::axum::http::{HeaderMap, HeaderName, HeaderValue};
 use linchpin::{BoxFuture, Code, Error, Problem, Result};
 use sha1::{Digest, Sha1};
 
-use super::{Identity, check_kept};
+use super::{Identity, check_kept_headers};
 
 /// The name of the protocol in `Sec-WebSocket-Protocol`.
 pub const PROTOCOL: &str = "linchpin.v1";
@@ -27,7 +27,7 @@ pub struct Request<'a> {
 
 /// How an endpoint treats a request without a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Without {
+pub enum MissingCredential {
     /// The connection waits for a frame `auth`.
     Pending,
     /// The connection is anonymous.
@@ -36,31 +36,33 @@ pub enum Without {
     Refused,
 }
 
-/// What the checks need from the endpoint and its node.
-pub trait Door: Send + Sync {
-    /// If the node takes no connection now: the seconds after which the client may try again.
-    fn closed(&self) -> Option<u32>;
+/// The data and functions of the endpoint and its node that the checks need.
+pub trait HandshakeChecks: Send + Sync {
+    /// Returns the seconds after which the client may try again; `None` if the node accepts
+    /// connections.
+    fn retry_after_if_closed(&self) -> Option<u32>;
 
-    /// Whether pages of this origin may connect: the app's own origin and those that it lists.
+    /// Whether pages of this origin may connect. The app's own origin and the listed origins may.
     fn admits_origin(&self, origin: &str) -> bool;
 
-    /// The place of the credential that counts, if there is one: `true` for a cookie.
-    fn by_cookie(&self, headers: &HeaderMap) -> Option<bool>;
+    /// Returns `true` if the credential of the request is a cookie, `false` if it is in another
+    /// header, and `None` without a credential.
+    fn credential_is_cookie(&self, headers: &HeaderMap) -> Option<bool>;
 
-    /// Checks the credential of the headers; `None` for a bad one.
+    /// Checks the credential in the headers. Returns `None` for a bad one.
     ///
     /// # Errors
     /// If it cannot be checked now.
     fn identify<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<Option<Identity>>>;
 
-    /// How the endpoint treats a request without a credential.
-    fn without(&self) -> Without;
+    /// Returns how the endpoint treats a request without a credential.
+    fn on_missing_credential(&self) -> MissingCredential;
 
     /// Counts a handshake for its user, or for its address if there is none.
     ///
     /// # Errors
-    /// `rate_limited` with the seconds to wait, if there were too many, or if the address has as
-    /// many anonymous connections as it may have.
+    /// `rate_limited` with the seconds to wait, if there were too many handshakes or if the address
+    /// has reached its limit of anonymous connections.
     fn count<'a>(&'a self, identity: Option<&'a Identity>) -> BoxFuture<'a, Result<()>>;
 }
 
@@ -71,11 +73,11 @@ pub struct Accepted {
     pub identity: Option<Identity>,
     /// Whether the connection waits for a frame `auth`.
     pub pending: bool,
-    /// The headers of the answer 101, beside `Connection` and `Upgrade`.
+    /// The headers of the answer 101, without `Connection` and `Upgrade`.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The answer to a request that becomes no connection.
+/// The answer to a refused request.
 #[derive(Debug)]
 pub struct Refusal {
     /// The error with its status.
@@ -93,68 +95,76 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Checks a request. The first check that fails is the answer:
+/// Checks a request in the order of this table. The first check that fails gives the answer:
 ///
 /// | Check | Answer |
 /// |---|---|
-/// | query parameters: no credential is read from a URL | 400 `unknown_parameter` |
-/// | an upgrade to WebSocket | 426 `upgrade_required` |
-/// | version 13 and a key of 16 bytes | 400 `validation_failed` |
-/// | the headers that the connection keeps have at most 8 KiB: credentials and headers about the handshake do not count | 431 `headers_too_large` |
-/// | the node takes connections | 503 `unavailable` |
+/// | the URL has no query parameters: no credential is read from a URL | 400 `unknown_parameter` |
+/// | the request asks for an upgrade to WebSocket | 426 `upgrade_required` |
+/// | the version is 13 and the key has 16 bytes | 400 `validation_failed` |
+/// | the headers that the connection keeps have at most 8 KiB, without credentials and headers about the handshake | 431 `headers_too_large` |
+/// | the node accepts connections | 503 `unavailable` |
 /// | an `Origin` is allowed, and present if a cookie is the credential | 403 `origin_not_allowed` |
 /// | the credential is good, or not required | 401 `unauthorized` |
-/// | not too many handshakes | 429 `rate_limited` |
-/// | `linchpin.v1` is among the offered protocols, if any are | 400 `validation_failed` |
+/// | the caller has not made too many handshakes | 429 `rate_limited` |
+/// | `linchpin.v1` is among the offered protocols, if there are any | 400 `validation_failed` |
 ///
 /// No extension is accepted: compression costs memory for each connection, and reveals secrets.
 ///
 /// # Errors
 /// The answer.
-pub async fn check(request: Request<'_>, door: &dyn Door) -> Result<Accepted, Refusal> {
+pub async fn check(
+    request: Request<'_>,
+    checks: &dyn HandshakeChecks,
+) -> Result<Accepted, Refusal> {
     let headers = request.headers;
-    no_query(request.query)?;
+    check_no_query(request.query)?;
     if !request.upgrade {
         return Err(Refusal {
             error: Error::new(
                 Code::Other(426, "upgrade_required"),
-                "This path speaks WebSocket only",
+                "This path accepts only WebSocket connections",
             ),
             headers: vec![(UPGRADE, HeaderValue::from_static("websocket"))],
         });
     }
     let key = version_and_key(headers)?;
-    check_kept(headers)?;
-    if let Some(seconds) = door.closed() {
-        let error = Error::new(Code::Unavailable, "The server takes no connection now");
+    check_kept_headers(headers)?;
+    if let Some(seconds) = checks.retry_after_if_closed() {
+        let error = Error::new(
+            Code::Unavailable,
+            "The server does not accept connections now",
+        );
         return Err(error.retry_after(seconds).into());
     }
-    let by_cookie = door.by_cookie(headers);
-    check_origin(headers, by_cookie == Some(true), door)?;
-    let identity = match by_cookie {
+    let credential_is_cookie = checks.credential_is_cookie(headers);
+    check_origin(headers, credential_is_cookie == Some(true), checks)?;
+    let identity = match credential_is_cookie {
         Some(_) => {
-            let found = door.identify(headers).await?;
+            let found = checks.identify(headers).await?;
             Some(found.ok_or_else(Error::unauthorized)?)
         }
-        None if door.without() == Without::Refused => return Err(Error::unauthorized().into()),
+        None if checks.on_missing_credential() == MissingCredential::Refused => {
+            return Err(Error::unauthorized().into());
+        }
         None => None,
     };
-    door.count(identity.as_ref()).await?;
+    checks.count(identity.as_ref()).await?;
     let mut answer = vec![(
         HeaderName::from_static("sec-websocket-accept"),
         accept(key.as_bytes()),
     )];
-    if offers(headers)? {
+    if offers_protocol(headers)? {
         answer.push((SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL)));
     }
     Ok(Accepted {
-        pending: identity.is_none() && door.without() == Without::Pending,
+        pending: identity.is_none() && checks.on_missing_credential() == MissingCredential::Pending,
         identity,
         headers: answer,
     })
 }
 
-fn no_query(query: Option<&str>) -> Result<()> {
+fn check_no_query(query: Option<&str>) -> Result<()> {
     let names: Vec<&str> = query
         .unwrap_or("")
         .split('&')
@@ -172,15 +182,15 @@ fn no_query(query: Option<&str>) -> Result<()> {
             Problem::new(
                 format!("query:{name}"),
                 "unknown_parameter",
-                "is no parameter of this path",
+                "is not a parameter of this path",
             )
         })
         .collect();
     Err(Error::new(Code::UnknownParameter, "Unknown query parameters").with_details(details))
 }
 
-/// The one value of a header; `None` if there is none, several, or one that is not ASCII.
-fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+/// Returns the value of a header. Returns `None` if it is absent, repeated or not ASCII.
+fn single_value(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value.trim())
@@ -189,11 +199,11 @@ fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 fn version_and_key(headers: &HeaderMap) -> Result<&str, Refusal> {
     const VERSION: &str = "13";
     let mut problems = Vec::new();
-    if only(headers, SEC_WEBSOCKET_VERSION) != Some(VERSION) {
+    if single_value(headers, SEC_WEBSOCKET_VERSION) != Some(VERSION) {
         let path = "header:Sec-WebSocket-Version";
         problems.push(Problem::new(path, "enum", "must be 13"));
     }
-    let key = only(headers, SEC_WEBSOCKET_KEY).filter(|key| {
+    let key = single_value(headers, SEC_WEBSOCKET_KEY).filter(|key| {
         let mut bytes = [0; 18];
         matches!(STANDARD.decode_slice(key, &mut bytes), Ok(16))
     });
@@ -211,12 +221,17 @@ fn version_and_key(headers: &HeaderMap) -> Result<&str, Refusal> {
     })
 }
 
-fn check_origin(headers: &HeaderMap, by_cookie: bool, door: &dyn Door) -> Result<()> {
+fn check_origin(
+    headers: &HeaderMap,
+    credential_is_cookie: bool,
+    checks: &dyn HandshakeChecks,
+) -> Result<()> {
     let allowed = if headers.contains_key(ORIGIN) {
-        only(headers, ORIGIN).is_some_and(|origin| door.admits_origin(origin))
+        single_value(headers, ORIGIN).is_some_and(|origin| checks.admits_origin(origin))
     } else {
-        // A browser sends `Origin` with every handshake: this is another program with a cookie.
-        !by_cookie
+        // A browser sends `Origin` with every handshake. A cookie without it comes from another
+        // program.
+        !credential_is_cookie
     };
     if allowed {
         return Ok(());
@@ -228,7 +243,7 @@ fn check_origin(headers: &HeaderMap, by_cookie: bool, door: &dyn Door) -> Result
 }
 
 /// Whether the client offers the protocol by name.
-fn offers(headers: &HeaderMap) -> Result<bool> {
+fn offers_protocol(headers: &HeaderMap) -> Result<bool> {
     let mut offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().peekable();
     if offered.peek().is_none() {
         return Ok(false);
@@ -247,11 +262,11 @@ fn offers(headers: &HeaderMap) -> Result<bool> {
     )))
 }
 
-/// The value of `Sec-WebSocket-Accept` for a key, by RFC 6455.
+/// Returns the value of `Sec-WebSocket-Accept` for a key, as RFC 6455 defines it.
 fn accept(key: &[u8]) -> HeaderValue {
     const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     let hash = Sha1::new().chain_update(key).chain_update(GUID).finalize();
-    // Base64 is legal in a header.
+    // Base64 is valid in a header.
     HeaderValue::from_str(&STANDARD.encode(hash)).unwrap_or(HeaderValue::from_static(""))
 }
 

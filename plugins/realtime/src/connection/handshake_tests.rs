@@ -1,4 +1,4 @@
-//! The answers to handshakes, in their order.
+//! Tests of the checks of a handshake and of their order.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use linchpin::{Actor, Attached};
 
 use super::*;
 
-/// An endpoint: tokens are in the header `x-user-token` or in a cookie.
+/// A test double of an endpoint. It reads tokens from the header `x-user-token` or from a cookie.
 #[derive(Clone)]
 struct Endpoint {
     closed: Option<u32>,
-    without: Without,
+    on_missing_credential: MissingCredential,
     sessions_down: bool,
     handshakes_left: bool,
 }
 
 const OPEN: Endpoint = Endpoint {
     closed: None,
-    without: Without::Pending,
+    on_missing_credential: MissingCredential::Pending,
     sessions_down: false,
     handshakes_left: true,
 };
 
-impl Door for Endpoint {
-    fn closed(&self) -> Option<u32> {
+impl HandshakeChecks for Endpoint {
+    fn retry_after_if_closed(&self) -> Option<u32> {
         self.closed
     }
 
@@ -31,7 +31,7 @@ impl Door for Endpoint {
         origin == "https://app.example"
     }
 
-    fn by_cookie(&self, headers: &HeaderMap) -> Option<bool> {
+    fn credential_is_cookie(&self, headers: &HeaderMap) -> Option<bool> {
         let header = headers.contains_key("x-user-token").then_some(false);
         header.or_else(|| headers.contains_key("cookie").then_some(true))
     }
@@ -52,8 +52,8 @@ impl Door for Endpoint {
         })
     }
 
-    fn without(&self) -> Without {
-        self.without
+    fn on_missing_credential(&self) -> MissingCredential {
+        self.on_missing_credential
     }
 
     fn count<'a>(&'a self, _: Option<&'a Identity>) -> BoxFuture<'a, Result<()>> {
@@ -72,9 +72,10 @@ const GOOD: &[(&str, &str)] = &[
     ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ];
 
-/// Calls with the headers of a good handshake, changed by `headers`; an empty value removes one.
+/// Calls [`check`] with the headers of a good handshake. `headers` replaces some of them; an empty
+/// value removes one.
 async fn call(
-    door: &Endpoint,
+    endpoint: &Endpoint,
     query: Option<&str>,
     upgrade: bool,
     headers: &[(&str, &str)],
@@ -94,11 +95,11 @@ async fn call(
         upgrade,
         headers: &map,
     };
-    check(request, door).await
+    check(request, endpoint).await
 }
 
-async fn refused(door: &Endpoint, headers: &[(&str, &str)]) -> Refusal {
-    call(door, None, true, headers).await.unwrap_err()
+async fn refused(endpoint: &Endpoint, headers: &[(&str, &str)]) -> Refusal {
+    call(endpoint, None, true, headers).await.unwrap_err()
 }
 
 /// The code and the paths of a refusal.
@@ -109,7 +110,7 @@ fn text(refusal: &Refusal) -> String {
 }
 
 #[tokio::test]
-async fn a_good_handshake_is_answered_as_the_standard_says() {
+async fn a_valid_handshake_has_the_response_of_rfc_6455() {
     let accepted = call(&OPEN, None, true, &[("x-user-token", "good")])
         .await
         .unwrap();
@@ -140,11 +141,11 @@ async fn a_good_handshake_is_answered_as_the_standard_says() {
 }
 
 #[tokio::test]
-async fn the_first_check_that_fails_is_the_answer() {
-    // Each step repairs what the step before was refused for.
-    let mut door = Endpoint {
+async fn the_first_check_that_fails_gives_the_answer() {
+    // Each step corrects the error of the step before.
+    let mut endpoint = Endpoint {
         closed: Some(4),
-        without: Without::Refused,
+        on_missing_credential: MissingCredential::Refused,
         sessions_down: true,
         handshakes_left: false,
     };
@@ -155,15 +156,15 @@ async fn the_first_check_that_fails_is_the_answer() {
         ("cookie", "bad"),
         ("sec-websocket-protocol", "other"),
     ];
-    let refusal = call(&door, Some("token=x&a"), false, &headers)
+    let refusal = call(&endpoint, Some("token=x&a"), false, &headers)
         .await
         .unwrap_err();
     assert_eq!(text(&refusal), "unknown_parameter query:token query:a");
-    let refusal = call(&door, None, false, &headers).await.unwrap_err();
+    let refusal = call(&endpoint, None, false, &headers).await.unwrap_err();
     assert_eq!(text(&refusal), "upgrade_required ");
     assert_eq!(refusal.error.code().status(), 426);
     assert_eq!(refusal.headers[0], (UPGRADE, "websocket".parse().unwrap()));
-    let refusal = refused(&door, &headers).await;
+    let refusal = refused(&endpoint, &headers).await;
     assert_eq!(
         text(&refusal),
         "validation_failed header:Sec-WebSocket-Key header:Sec-WebSocket-Version"
@@ -173,32 +174,35 @@ async fn the_first_check_that_fails_is_the_answer() {
         (SEC_WEBSOCKET_VERSION, "13".parse().unwrap())
     );
     headers.drain(..2);
-    let refusal = refused(&door, &headers).await;
+    let refusal = refused(&endpoint, &headers).await;
     assert_eq!(text(&refusal), "unavailable ");
     assert_eq!(refusal.error.retry_after_seconds(), Some(4));
-    door.closed = None;
-    assert_eq!(text(&refused(&door, &headers).await), "origin_not_allowed ");
+    endpoint.closed = None;
+    assert_eq!(
+        text(&refused(&endpoint, &headers).await),
+        "origin_not_allowed "
+    );
     headers[0].1 = "";
     assert_eq!(
-        text(&refused(&door, &headers).await),
+        text(&refused(&endpoint, &headers).await),
         "origin_not_allowed ",
         "a cookie without an origin"
     );
     headers[0].1 = "https://app.example";
-    assert_eq!(text(&refused(&door, &headers).await), "unavailable ");
-    door.sessions_down = false;
-    assert_eq!(text(&refused(&door, &headers).await), "unauthorized ");
+    assert_eq!(text(&refused(&endpoint, &headers).await), "unavailable ");
+    endpoint.sessions_down = false;
+    assert_eq!(text(&refused(&endpoint, &headers).await), "unauthorized ");
     headers[1].1 = "good";
-    let refusal = refused(&door, &headers).await;
+    let refusal = refused(&endpoint, &headers).await;
     assert_eq!(text(&refusal), "rate_limited ");
     assert_eq!(refusal.error.retry_after_seconds(), Some(7));
-    door.handshakes_left = true;
+    endpoint.handshakes_left = true;
     assert_eq!(
-        text(&refused(&door, &headers).await),
+        text(&refused(&endpoint, &headers).await),
         "validation_failed header:Sec-WebSocket-Protocol"
     );
     headers[2].1 = "";
-    assert!(call(&door, None, true, &headers).await.is_ok());
+    assert!(call(&endpoint, None, true, &headers).await.is_ok());
 }
 
 #[tokio::test]
@@ -228,19 +232,22 @@ async fn origins_are_checked_with_and_without_a_cookie() {
 
 #[tokio::test]
 async fn a_request_without_a_credential_is_treated_as_the_endpoint_says() {
-    for (without, pending) in [
-        (Without::Pending, Some(true)),
-        (Without::Anonymous, Some(false)),
-        (Without::Refused, None),
+    for (on_missing_credential, pending) in [
+        (MissingCredential::Pending, Some(true)),
+        (MissingCredential::Anonymous, Some(false)),
+        (MissingCredential::Refused, None),
     ] {
-        let door = Endpoint { without, ..OPEN };
-        let result = call(&door, None, true, &[]).await;
+        let endpoint = Endpoint {
+            on_missing_credential,
+            ..OPEN
+        };
+        let result = call(&endpoint, None, true, &[]).await;
         match pending {
             Some(pending) => assert_eq!(result.unwrap().pending, pending),
             None => assert_eq!(text(&result.unwrap_err()), "unauthorized "),
         }
         // A bad credential is refused everywhere.
-        let refusal = refused(&door, &[("x-user-token", "bad")]).await;
+        let refusal = refused(&endpoint, &[("x-user-token", "bad")]).await;
         assert_eq!(text(&refusal), "unauthorized ");
     }
 }

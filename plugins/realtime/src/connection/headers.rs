@@ -6,13 +6,14 @@ use linchpin::{Code, Error, Result};
 /// 431 for a request whose kept headers are too long.
 pub(crate) const HEADERS_TOO_LARGE: Code = Code::Other(431, "headers_too_large");
 
-/// The maximum size of the kept names and values, in bytes. The server accepts 64 KiB for each
-/// request. If it kept them while a connection lives, 20 000 connections would hold over 1 GiB.
-const MOST_KEPT: usize = 8 << 10;
+/// The maximum size of the kept names and values, in bytes. The server accepts 64 KiB of
+/// headers for each request. If each of 20 000 connections kept as much, they would hold over
+/// 1 GiB.
+const MAX_KEPT: usize = 8 << 10;
 
-/// Headers that no later check reads: credentials, and headers about the handshake, its transport,
-/// its conditions or the display of a page.
-const LEFT_OUT: [&str; 26] = [
+/// Headers that are not kept, because no later check reads them: credentials, and headers about the
+/// handshake, the transport, conditional requests or the display of a page.
+const NOT_KEPT: [&str; 26] = [
     "authorization",
     "cookie",
     "proxy-authorization",
@@ -43,33 +44,33 @@ const LEFT_OUT: [&str; 26] = [
 
 fn is_kept(name: &HeaderName) -> bool {
     let name = name.as_str();
-    !LEFT_OUT.contains(&name) && !name.starts_with("sec-")
+    !NOT_KEPT.contains(&name) && !name.starts_with("sec-")
 }
 
 /// Refuses a request whose kept headers are too long.
 ///
 /// # Errors
 /// 431 `headers_too_large`.
-pub(crate) fn check_kept(headers: &HeaderMap) -> Result<()> {
+pub(crate) fn check_kept_headers(headers: &HeaderMap) -> Result<()> {
     let kept = headers.iter().filter(|(name, _)| is_kept(name));
     let bytes: usize = kept
         .map(|(name, value)| name.as_str().len() + value.len())
         .sum();
-    if bytes <= MOST_KEPT {
+    if bytes <= MAX_KEPT {
         return Ok(());
     }
     Err(Error::new(
         HEADERS_TOO_LARGE,
-        "The headers are too long for a connection that stays",
+        "The headers are too long for a long-lived connection (at most 8 KiB)",
     ))
 }
 
-/// The headers that providers of context values and middleware may read later.
+/// Returns the headers that providers of context values and middleware may read later.
 ///
 /// Names and values are copied. The originals share one buffer with the whole request, and would
 /// keep that buffer in memory.
-pub(crate) fn kept(headers: &HeaderMap) -> HeaderMap {
-    // A map without a capacity allocates eight places. Most connections have fewer headers.
+pub(crate) fn kept_headers(headers: &HeaderMap) -> HeaderMap {
+    // A map without a given capacity allocates eight slots. Most connections have fewer headers.
     let mut all = HeaderMap::with_capacity(headers.keys().filter(|name| is_kept(name)).count());
     for (name, value) in headers.iter().filter(|(name, _)| is_kept(name)) {
         let name = HeaderName::from_bytes(name.as_str().as_bytes());
@@ -98,13 +99,16 @@ mod tests {
             ("authorization", 5_000),
             ("sec-websocket-protocol", 5_000),
             ("if-none-match", 5_000),
-            ("x-trace", MOST_KEPT - 7),
+            ("x-trace", MAX_KEPT - 7),
         ]);
-        assert!(check_kept(&long).is_ok(), "at the limit");
-        let names: Vec<String> = kept(&long).keys().map(ToString::to_string).collect();
+        assert!(check_kept_headers(&long).is_ok(), "at the limit");
+        let names: Vec<String> = kept_headers(&long)
+            .keys()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(names, ["x-trace"]);
-        let longer = headers(&[("x-trace", MOST_KEPT - 6)]);
-        let refused = check_kept(&longer).unwrap_err();
+        let longer = headers(&[("x-trace", MAX_KEPT - 6)]);
+        let refused = check_kept_headers(&longer).unwrap_err();
         assert_eq!(refused.code(), Code::Other(431, "headers_too_large"));
     }
 }

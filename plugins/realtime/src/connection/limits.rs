@@ -19,28 +19,29 @@ use linchpin::Problem;
 pub struct Limits {
     /// The longest message from a client in bytes, counted over its fragments: 1 KiB to 1 MiB.
     pub inbound_bytes: usize,
-    /// The longest payload to a client in bytes: 1 KiB to 1 MiB. A longer one is left out.
+    /// The longest payload to a client in bytes: 1 KiB to 1 MiB. A frame with a longer payload is
+    /// sent without it.
     pub outbound_bytes: usize,
     /// Rooms of one connection: 1 to 1000.
     pub rooms: usize,
-    /// Connections of one user, at least 1; one more ends the oldest.
+    /// Connections of one user, at least 1. Above it, a new connection ends the oldest.
     pub connections_per_user: usize,
     /// Connections of anonymous callers from one address, at least 1.
     pub connections_per_address: usize,
     /// Connections of one node, at least 1.
     pub connections_per_node: usize,
-    /// Frames that a client may send per second, in the long run: 1 to 1000.
+    /// Frames that a client may send per second, on average: 1 to 1000.
     pub frames_per_second: u32,
     /// Frames that a client may send at once: 1 to 10 000.
     pub frames_burst: u32,
-    /// The consequence of one frame more.
+    /// The consequence of a frame above this limit.
     pub on_exceeded: OnExceeded,
     /// Relayed frames per second, room and user: 1 to 1000.
     pub relays_per_second: u32,
     /// Subscriptions per minute and user, at least 1.
     pub subscribes_per_minute: u32,
-    /// Handshakes per minute and user or address, at least 1. SSE streams that anonymous callers
-    /// open, and extensions of connections, are counted apart with the same limit.
+    /// Handshakes per minute and user or address, at least 1. The same limit applies separately to
+    /// SSE streams that anonymous callers open, and to extensions of connections.
     pub handshakes_per_minute: u32,
     /// The longest time that one frame may take to execute: 1 s to 60 s.
     pub handler_time: Duration,
@@ -50,10 +51,10 @@ pub struct Limits {
     pub queue_bytes: usize,
     /// After this time without another frame to the client the server sends a ping: 1 s to 5 min.
     pub heartbeat: Duration,
-    /// The longest time from a ping to the next sign of the client: 1 s to 5 min.
+    /// The longest time from a ping to the next bytes from the client: 1 s to 5 min.
     pub heartbeat_timeout: Duration,
-    /// The longest time for which a socket may accept no byte: 1 s to 5 min; for the responses of
-    /// SSE endpoints 30 s at most.
+    /// The longest time for which a socket may accept no byte: 1 s to 5 min. For responses of SSE
+    /// endpoints it is at most 30 s.
     pub stall: Duration,
     /// The longest time from the handshake to a good token: 1 s to 5 min.
     pub authentication_time: Duration,
@@ -106,20 +107,20 @@ impl Limits {
     /// The values outside of their ranges, each with its path under `prefix`.
     pub fn problems(&self, prefix: &str) -> Vec<Problem> {
         const KIB: usize = 1 << 10;
-        const MOST: usize = u32::MAX as usize;
-        const MINUTES: Duration = Duration::from_mins(5);
+        const MAX: usize = u32::MAX as usize;
+        const FIVE_MINUTES: Duration = Duration::from_mins(5);
         const SECOND: Duration = Duration::from_secs(1);
         let numbers = [
             ("inbound_bytes", self.inbound_bytes, KIB..=KIB * KIB),
             ("outbound_bytes", self.outbound_bytes, KIB..=KIB * KIB),
             ("rooms", self.rooms, 1..=1000),
-            ("connections_per_user", self.connections_per_user, 1..=MOST),
+            ("connections_per_user", self.connections_per_user, 1..=MAX),
             (
                 "connections_per_address",
                 self.connections_per_address,
-                1..=MOST,
+                1..=MAX,
             ),
-            ("connections_per_node", self.connections_per_node, 1..=MOST),
+            ("connections_per_node", self.connections_per_node, 1..=MAX),
             (
                 "frames_per_second",
                 self.frames_per_second as usize,
@@ -134,12 +135,12 @@ impl Limits {
             (
                 "subscribes_per_minute",
                 self.subscribes_per_minute as usize,
-                1..=MOST,
+                1..=MAX,
             ),
             (
                 "handshakes_per_minute",
                 self.handshakes_per_minute as usize,
-                1..=MOST,
+                1..=MAX,
             ),
             ("queue_frames", self.queue_frames, 16..=4096),
             ("queue_bytes", self.queue_bytes, 64 * KIB..=16 * KIB * KIB),
@@ -151,17 +152,17 @@ impl Limits {
                 self.handler_time,
                 SECOND..=Duration::from_mins(1),
             ),
-            ("heartbeat", self.heartbeat, SECOND..=MINUTES),
+            ("heartbeat", self.heartbeat, SECOND..=FIVE_MINUTES),
             (
                 "heartbeat_timeout",
                 self.heartbeat_timeout,
-                SECOND..=MINUTES,
+                SECOND..=FIVE_MINUTES,
             ),
-            ("stall", self.stall, SECOND..=MINUTES),
+            ("stall", self.stall, SECOND..=FIVE_MINUTES),
             (
                 "authentication_time",
                 self.authentication_time,
-                SECOND..=MINUTES,
+                SECOND..=FIVE_MINUTES,
             ),
             ("expiry_notice", self.expiry_notice, SECOND..=hour),
             ("expiry_grace", self.expiry_grace, Duration::ZERO..=hour),

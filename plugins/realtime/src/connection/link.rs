@@ -48,17 +48,17 @@ struct State {
     /// Whether a caller waits for free space in the queue.
     waits_for_space: bool,
     identity: Option<Identity>,
-    /// The number of the latest check of the identity that has begun.
+    /// The number of the identity check that began last.
     latest_check: u64,
     /// The number of the check that returned the current identity.
     applied_check: u64,
-    /// An identity that replaces the current one, from outside of the socket.
+    /// An identity that will replace the current one. It comes from outside of the socket.
     refreshed: Option<Identity>,
     close: Option<Closing>,
     /// SSE only: the position after events that were skipped because the client may not see them.
     /// It is sent once the queue is empty.
-    passed: Option<Position>,
-    /// When the connection closes because the server stops.
+    skipped: Option<Position>,
+    /// The time at which the connection closes because the server stops.
     closes_at: Option<Instant>,
     /// Whether the close has been added to the metrics.
     counted: bool,
@@ -72,7 +72,7 @@ struct Closing {
 }
 
 impl Connection {
-    /// A WebSocket whose first frame is in its queue.
+    /// Creates a WebSocket connection. Its first frame is already in its queue.
     ///
     /// `identity` is the caller if the handshake had a credential. `pending` means that the client
     /// has to send one.
@@ -96,7 +96,7 @@ impl Connection {
         connection
     }
 
-    /// A response with server-sent events.
+    /// Creates the connection of a response with server-sent events.
     pub fn events(
         id: impl Into<Arc<str>>,
         identity: Option<Identity>,
@@ -127,7 +127,7 @@ impl Connection {
                 latest_check: 0,
                 applied_check: 0,
                 refreshed: None,
-                passed: None,
+                skipped: None,
                 close: None,
                 closes_at: None,
                 counted: false,
@@ -147,17 +147,17 @@ impl Connection {
         &self.id
     }
 
-    /// The form of its frames.
+    /// Returns the form of its frames.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The caller that the connection acts for now.
+    /// Returns the caller that the connection acts for now.
     pub fn identity(&self) -> Option<Identity> {
         self.state.lock().identity.clone()
     }
 
-    /// The limits of the connection.
+    /// Returns the limits of the connection.
     pub fn limits(&self) -> &Arc<Limits> {
         &self.limits
     }
@@ -188,7 +188,7 @@ impl Connection {
             .push(frame, class, limits.queue_frames, limits.queue_bytes);
         let pushed = match pushed {
             Ok(change) => {
-                state.passed = None;
+                state.skipped = None;
                 if change.dropped > 0 {
                     self.meter.dropped(change.dropped);
                     self.meter.unqueued(change.freed);
@@ -247,19 +247,19 @@ impl Connection {
         self.send(frame)
     }
 
-    /// Records that, after the frames in the queue, the client has passed all events up to
-    /// `position`. The next heartbeat of a response sends it; a socket ignores it.
-    pub fn pass(&self, position: Position) {
+    /// Records that the client may not see the events between the last frame of the queue and
+    /// `position`. The next heartbeat of a response sends the position; a socket ignores it.
+    pub fn skip_to(&self, position: Position) {
         if self.kind == Kind::Events {
-            self.state.lock().passed = Some(position);
+            self.state.lock().skipped = Some(position);
         }
     }
 
-    /// Takes the position that was passed. Returns `None` while frames are in the queue.
-    pub(crate) fn take_passed(&self) -> Option<Position> {
+    /// Takes the position after the skipped events. Returns `None` while frames are in the queue.
+    pub(crate) fn take_skipped(&self) -> Option<Position> {
         let mut state = self.state.lock();
         if state.queue.is_empty() {
-            state.passed.take()
+            state.skipped.take()
         } else {
             None
         }
@@ -296,8 +296,8 @@ impl Connection {
         self.wake();
     }
 
-    /// Replaces the identity by a newer one of the same caller, for a token that was refreshed
-    /// outside of the socket. Returns whether it is the same caller.
+    /// Replaces the identity with a newer one, after a token was refreshed outside of the socket.
+    /// Returns `false`, and changes nothing, if the callers differ.
     pub fn refresh(&self, identity: Identity) -> bool {
         let mut state = self.state.lock();
         let same = state
@@ -378,7 +378,7 @@ impl Connection {
         first.then_some(closing.why)
     }
 
-    /// The close reason, if the close has been requested.
+    /// Returns the close reason, if the close has been requested.
     pub(crate) fn closing(&self) -> Option<Close> {
         self.state.lock().close.map(|closing| closing.why)
     }
@@ -395,7 +395,7 @@ impl Connection {
         }
     }
 
-    /// The client has left: nothing more can be sent.
+    /// Records that the client has left: nothing more can be sent.
     pub(crate) fn left(&self) {
         self.finish(Close::Normal);
     }

@@ -1,10 +1,10 @@
-//! Counts of an endpoint.
+//! The counters of an endpoint.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::protocol::Close;
 
-/// Counts of all connections of an endpoint; never per room or user.
+/// The counters of all connections of an endpoint. None of them is per room or user.
 #[derive(Debug, Default)]
 pub struct Meter {
     connections: AtomicU64,
@@ -16,7 +16,7 @@ pub struct Meter {
     closes: [AtomicU64; Close::ALL.len()],
 }
 
-/// The counts at one moment.
+/// The values of the counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Open connections.
@@ -31,13 +31,13 @@ pub struct Reading {
     pub dropped_ephemeral: u64,
     /// Events that were withheld so far because a filter has panicked.
     pub filter_failures: u64,
-    /// Connections that the server has closed so far, by reason; without reasons that did not
-    /// occur.
+    /// Connections that the server has closed so far, by reason. A reason that did not occur is
+    /// absent.
     pub closes: Vec<(Close, u64)>,
 }
 
 impl Meter {
-    /// The counts now.
+    /// Returns the current values of the counters.
     pub fn read(&self) -> Reading {
         let closes = Close::ALL.into_iter().zip(&self.closes);
         Reading {

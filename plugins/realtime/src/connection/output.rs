@@ -15,24 +15,24 @@ pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Io for S {}
 
-/// The frames that one call of the system writes at most.
+/// The maximum number of frames that one system call writes.
 const BATCH: usize = 16;
 /// The first byte of a close frame.
 const CLOSE: u8 = 0x88;
 
-/// A socket, and what it has to write before the next frame of the queue.
+/// A socket, and the bytes to write before the next frame of the queue.
 pub(super) struct Output {
     io: Option<Box<dyn Io>>,
-    /// The end of a frame that was written in part.
+    /// The unwritten rest of a frame.
     rest: Bytes,
-    /// A control frame.
+    /// The control frame that is written next; empty without one.
     control: Bytes,
     unflushed: bool,
-    /// The last write has failed.
+    /// Whether the last write has failed.
     broken: bool,
-    /// When something was written last.
+    /// The time of the last write.
     sent: Instant,
-    /// Since when the socket accepts nothing.
+    /// The time since which the socket accepts no bytes.
     stalled: Option<Instant>,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct Output {
 pub(super) enum Progress {
     /// Everything is written.
     All,
-    /// The socket accepts no more now. It wakes the task once it does.
+    /// The socket accepts no more bytes now. It wakes the task once it does.
     Part,
     /// The socket is closed.
     Broken,
 }
 
-/// What a write has taken from the queue.
+/// The frames and bytes that a write has taken from the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) frames: u64,
@@ -71,7 +71,7 @@ impl Output {
         self.io = Some(io);
     }
 
-    /// Gives the socket back, and forgets what waits for it.
+    /// Returns the socket, and drops the bytes that wait for it.
     pub(super) fn detach(&mut self) -> Option<Box<dyn Io>> {
         self.forget();
         self.io.take()
@@ -81,21 +81,21 @@ impl Output {
         self.io.is_some()
     }
 
-    /// Nothing more is to be written but frames of the queue.
+    /// Drops everything that waits, except the frames of the queue.
     pub(super) fn forget(&mut self) {
         (self.rest, self.control) = (Bytes::new(), Bytes::new());
         self.unflushed = false;
     }
 
-    /// Sets the control frame that is written next. An older one that waits is dropped: pings may
-    /// be answered by one pong. Nothing replaces a close frame.
+    /// Sets the control frame that is written next. It replaces an older one that waits, because
+    /// one pong may answer several pings. A close frame is never replaced.
     pub(super) fn control(&mut self, frame: Bytes) {
         if self.control.first() != Some(&CLOSE) {
             self.control = frame;
         }
     }
 
-    /// Whether nothing waits but frames of the queue.
+    /// Whether nothing waits, except the frames of the queue.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty() && self.control.is_empty() && !self.unflushed
     }
@@ -128,7 +128,7 @@ impl Output {
         }
     }
 
-    /// Writes what waits, as far as the socket accepts it.
+    /// Writes as much waiting data as the socket accepts.
     pub(super) fn write(
         &mut self,
         queue: &mut Queue,
@@ -174,7 +174,7 @@ impl Output {
         (progress, taken)
     }
 
-    /// One call of the system; `None` if there is nothing to write.
+    /// Makes one system call. Returns `None` if there is nothing to write.
     fn write_once(
         &mut self,
         queue: &Queue,
@@ -203,15 +203,15 @@ impl Output {
         io.poll_write_vectored(cx, &slices[..count]).map_ok(Some)
     }
 
-    /// The next `n` bytes are written.
+    /// Removes the next `n` bytes, which have been written.
     fn take(&mut self, queue: &mut Queue, mut n: usize, taken: &mut Taken) {
         n -= advance(&mut self.rest, n);
-        let of_control = advance(&mut self.control, n);
-        if of_control > 0 && !self.control.is_empty() {
-            // It has begun, so nothing may replace it.
+        let control_bytes = advance(&mut self.control, n);
+        if control_bytes > 0 && !self.control.is_empty() {
+            // The frame is written in part, so no other may replace it.
             self.rest = std::mem::take(&mut self.control);
         }
-        n -= of_control;
+        n -= control_bytes;
         while n > 0 {
             let Some(frame) = queue.pop() else { return };
             taken.frames += 1;
@@ -223,12 +223,12 @@ impl Output {
     }
 }
 
-/// Drops at most `n` bytes from the start; returns their number.
+/// Drops at most `n` bytes from the start. Returns their number.
 fn advance(bytes: &mut Bytes, n: usize) -> usize {
     let n = n.min(bytes.len());
     bytes.advance(n);
     if bytes.is_empty() {
-        // An empty slice would keep its memory.
+        // An empty slice would keep the memory of its frame.
         *bytes = Bytes::new();
     }
     n

@@ -10,17 +10,17 @@ use crate::protocol::ServerFrame;
 /// Whether a frame may be dropped for a slow client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It may not: the client gets it, or the connection ends.
+    /// It may not be dropped: the client gets it, or the connection ends.
     Durable,
-    /// It may. Of frames with an equal key only the newest is kept.
+    /// It may be dropped. Of frames with an equal key, a full queue keeps only the newest.
     Ephemeral(EphemeralKey),
 }
 
-/// The room, event and sender of an ephemeral frame. A clone shares the texts.
+/// The room, event and sender of an ephemeral frame. Clones share the strings.
 pub type EphemeralKey = Arc<(String, String, String)>;
 
 impl Class {
-    /// The class of an ephemeral frame.
+    /// Returns the class of an ephemeral frame.
     pub fn ephemeral(room: &str, event: &str, sender: &str) -> Self {
         Self::Ephemeral(Arc::new((
             room.to_owned(),
@@ -30,14 +30,14 @@ impl Class {
     }
 }
 
-/// What became of a frame that was pushed.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It waits for its client.
+    /// The frame is in the queue.
     Queued,
-    /// It was dropped: it is ephemeral and the client is slow.
+    /// The frame was dropped: it is ephemeral and the client is slow.
     Dropped,
-    /// The connection ends; nothing more is sent.
+    /// The connection ends, so the frame is not sent.
     Closed,
 }
 
@@ -50,11 +50,11 @@ pub(super) struct Queue {
     ephemeral: usize,
 }
 
-/// A durable frame does not fit.
+/// The error for a durable frame that does not fit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Overflow;
 
-/// What a push changed.
+/// The changes that a push made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     /// Whether the frame is in the queue.
@@ -65,12 +65,12 @@ pub(super) struct Change {
     pub(super) freed: usize,
 }
 
-/// A queue whose allocation has more places than this gives it back once it is empty.
-const KEPT: usize = 4;
+/// The number of slots that an empty queue may keep allocated. With more, it frees its memory.
+const MAX_IDLE_SLOTS: usize = 4;
 
 impl Queue {
-    /// Adds a frame. If it does not fit, ephemeral frames make room: first those that have a newer
-    /// one of the same key, then the oldest.
+    /// Adds a frame. If it does not fit, ephemeral frames are dropped: first each one with a newer
+    /// frame of the same key, then the oldest ones.
     pub(super) fn push(
         &mut self,
         frame: ServerFrame,
@@ -110,8 +110,8 @@ impl Queue {
         Ok(change)
     }
 
-    /// Drops ephemeral frames that have a newer one of the same key; `newest` is not in the queue
-    /// yet.
+    /// Drops each ephemeral frame with a newer frame of the same key. `newest` is the key of the
+    /// new frame, which is not in the queue yet.
     fn drop_superseded(&mut self, newest: Option<&EphemeralKey>, change: &mut Change) {
         let mut seen: HashSet<EphemeralKey> = newest.cloned().into_iter().collect();
         let mut at = self.frames.len();
@@ -137,6 +137,7 @@ impl Queue {
         }
     }
 
+    /// Updates the totals and the change after an ephemeral frame was dropped.
     fn forget(&mut self, frame: &ServerFrame, change: &mut Change) {
         self.bytes -= frame.len();
         self.ephemeral -= 1;
@@ -149,18 +150,18 @@ impl Queue {
         let (frame, key) = self.frames.pop_front()?;
         self.bytes -= frame.len();
         self.ephemeral -= usize::from(key.is_some());
-        if self.frames.is_empty() && self.frames.capacity() > KEPT {
+        if self.frames.is_empty() && self.frames.capacity() > MAX_IDLE_SLOTS {
             self.frames = VecDeque::new();
         }
         Some(frame)
     }
 
-    /// The bytes of the frames, the oldest first.
+    /// Returns the bytes of the frames, the oldest first.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Bytes> {
         self.frames.iter().map(|(frame, _)| frame.bytes())
     }
 
-    /// Removes all frames; returns their bytes.
+    /// Removes all frames. Returns the number of their bytes.
     pub(super) fn clear(&mut self) -> usize {
         self.frames = VecDeque::new();
         self.ephemeral = 0;
@@ -171,7 +172,7 @@ impl Queue {
         self.frames.is_empty()
     }
 
-    /// Whether half of both bounds is free.
+    /// Whether half of the frames and half of the bytes are free.
     pub(super) fn is_half_free(&self, max_frames: usize, max_bytes: usize) -> bool {
         self.frames.is_empty() || (self.frames.len() < max_frames / 2 && self.bytes < max_bytes / 2)
     }
@@ -181,7 +182,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// A frame of this length.
+    /// Returns a frame of this length.
     fn frame(name: &str, bytes: usize) -> ServerFrame {
         let empty = ServerFrame::ephemeral(name, "", "0", None).len();
         let payload = "1".repeat(bytes + 1 - empty);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn durable_frames_are_kept_up_to_either_bound() {
+    fn durable_frames_are_kept_up_to_the_limits_of_frames_and_bytes() {
         let mut queue = Queue::default();
         for _ in 0..4 {
             queue
@@ -227,7 +228,7 @@ mod tests {
             Err(Overflow)
         );
         assert_eq!(names(&mut queue), "aaaaaaaaaa");
-        // A frame above the bound in bytes is sent alone.
+        // An empty queue accepts one frame that alone exceeds the limit in bytes.
         queue
             .push(frame("a", 2_000), Class::Durable, 4, 1_000)
             .unwrap();
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn while_there_is_room_ephemeral_frames_are_all_kept() {
+    fn a_queue_with_space_keeps_all_ephemeral_frames() {
         let mut queue = Queue::default();
         for name in ["a", "b", "c"] {
             let change = queue.push(frame(name, 100), typing("x"), 4, 1_000).unwrap();
@@ -260,7 +261,7 @@ mod tests {
             .unwrap();
         assert_eq!((change.dropped, change.freed), (2, 200));
         assert_eq!(names(&mut queue), "cde");
-        // The frame that is pushed is the newest of its key.
+        // The pushed frame is the newest of its key.
         for (name, from) in [("a", "x"), ("b", "y")] {
             queue
                 .push(frame(name, 100), typing(from), 2, 1_000)
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_ephemeral_frames_make_room_for_durable_ones() {
+    fn the_oldest_ephemeral_frames_are_dropped_for_durable_ones() {
         let mut queue = Queue::default();
         queue
             .push(frame("a", 100), Class::Durable, 4, 1_000)
@@ -286,7 +287,7 @@ mod tests {
         assert_eq!(push(&mut queue, "f").unwrap().dropped, 1);
         assert_eq!(push(&mut queue, "g").unwrap().dropped, 1);
         assert_eq!(push(&mut queue, "h"), Err(Overflow));
-        // A queue of durable frames drops what is ephemeral.
+        // A queue full of durable frames drops a new ephemeral frame.
         let change = queue.push(frame("i", 100), typing("x"), 4, 1_000).unwrap();
         assert_eq!((change.queued, change.dropped), (false, 1));
         assert_eq!(names(&mut queue), "aefg");

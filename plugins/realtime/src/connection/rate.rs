@@ -1,4 +1,4 @@
-//! Counting of frames and calls over time.
+//! Rate limits: counters of frames and calls over time.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use linchpin::http::{Caller, RateKey, RateLimit, RateReply, RateStore, RateVerdi
 use linchpin::{Actor, Code, Error, Result, Timestamp};
 use tokio::time::Instant;
 
-/// A token bucket: `burst` frames at once, and `per_second` in the long run.
+/// A token bucket: `burst` frames at once, and `per_second` on average.
 #[derive(Debug)]
 pub struct TokenBucket {
     /// The number of tokens at `at`.
@@ -16,7 +16,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub fn new(burst: u32, now: Instant) -> Self {
         Self {
             tokens: f64::from(burst),
@@ -32,7 +32,7 @@ impl TokenBucket {
         self.tokens >= f64::from(burst)
     }
 
-    /// Takes a token; `false` if there is none.
+    /// Takes a token. Returns `false` if there is none.
     pub fn take(&mut self, per_second: f64, burst: u32, now: Instant) -> bool {
         self.is_full(per_second, burst, now);
         let has = self.tokens >= 1.0;
@@ -43,10 +43,10 @@ impl TokenBucket {
     }
 }
 
-/// Counts faults: the connection ends with the `most`-th within `span`.
+/// Counts faults. The connection ends after `most` faults within `span`.
 ///
-/// It counts in slots of a tenth of the span, so that a connection needs a few bytes whatever the
-/// limit is. A fault is forgotten after nine to ten tenths of the span.
+/// It counts in slots of a tenth of the span, so that a connection needs only a few bytes for any
+/// limit. A fault counts for nine to ten tenths of the span.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     slots: [u16; SLOTS],
@@ -58,7 +58,7 @@ pub(crate) struct Faults {
 const SLOTS: usize = 10;
 
 impl Faults {
-    /// Counts a fault; returns whether it is the `most`-th within `span`.
+    /// Counts a fault. Returns whether it is the `most`-th within `span`.
     pub(crate) fn add(&mut self, most: u32, span: Duration, now: Instant) -> bool {
         let start = *self.start.get_or_insert(now);
         let width = span / SLOTS as u32;
@@ -77,17 +77,17 @@ impl Faults {
     }
 }
 
-/// Counts a call under a limit of the app's counters.
+/// Counts a call under a rate limit of the app, and refuses the call if the limit is reached.
 ///
 /// # Errors
-/// `rate_limited` with the seconds to wait, and the text; `unavailable` if the counters cannot be
-/// reached and the limit does not fail open.
-pub(crate) async fn count(
+/// `rate_limited` with `error_text` and the seconds to wait; `unavailable` if the store of the
+/// counters cannot be reached and the limit does not fail open.
+pub(crate) async fn take_call(
     rates: &dyn RateStore,
     key: RateKey<'_>,
     limit: RateLimit,
     now: Timestamp,
-    text: &'static str,
+    error_text: &'static str,
 ) -> Result<()> {
     let counted = match rates.count(&key, limit, now) {
         RateReply::Ready(verdict) => verdict,
@@ -97,17 +97,18 @@ pub(crate) async fn count(
         Ok(RateVerdict::Admitted) => Ok(()),
         Ok(RateVerdict::Refused(wait)) => {
             let seconds = u32::try_from(wait.div_ceil(1000)).unwrap_or(u32::MAX);
-            Err(Error::new(Code::RateLimited, text).retry_after(seconds.max(1)))
+            Err(Error::new(Code::RateLimited, error_text).retry_after(seconds.max(1)))
         }
         Err(error) if limit.fail_open => {
-            tracing::warn!(%error, "the counters of limits cannot be reached");
+            tracing::warn!(%error, "the rate limit store cannot be reached; the call is allowed");
             Ok(())
         }
         Err(error) => Err(Error::unavailable(error)),
     }
 }
 
-/// The key of an actor, or of an address if the actor has no id or the limit is by address.
+/// Returns the key under which calls are counted: the actor's id, or the address if the actor has
+/// no id or the limit is per address.
 pub(crate) fn key_of<'a>(
     route: &'a str,
     actor: Option<&'a Actor>,
@@ -153,7 +154,7 @@ mod tests {
         assert!((0..9).all(|i| !faults.add(10, minute, at(i))));
         assert!(faults.add(10, minute, at(59)));
         let mut faults = Faults::default();
-        // One every 7 s: never ten within a minute.
+        // One fault every 7 s: never ten within a minute.
         assert!((0..100).all(|i| !faults.add(10, minute, at(i * 7))));
         let mut faults = Faults::default();
         assert!((0..9).all(|_| !faults.add(10, minute, at(0))));

@@ -1,6 +1,6 @@
 //! The task of one socket.
 
-mod farewell;
+mod close;
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -25,37 +25,38 @@ use super::wire::Wire;
 use super::{Connection, Hub, Limits, OnExceeded};
 use crate::protocol::{ClientFrame, Close, INVALID_FRAME, ServerFrame};
 
-/// What the connections of an endpoint share.
+/// The objects and settings that the connections of an endpoint share.
 #[derive(Clone)]
 pub struct Settings {
     /// The rooms and sessions of the node.
     pub hub: Arc<dyn Hub>,
-    /// The clock of the app, for the end of tokens.
+    /// The clock of the app. It decides when a token has expired.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Whether a connection without a credential acts anonymously instead of waiting for one.
     pub anonymous: bool,
 }
 
-/// The size of the buffer of an idle socket in bytes. A longer message has its own memory.
+/// The size of the buffer of an idle socket in bytes. A longer message gets a buffer of its own.
 const READ_BUFFER: usize = 128;
-/// Rounds of the task before others have a turn.
+/// Rounds of the task before it yields to other tasks.
 const ROUNDS: usize = 32;
-/// Messages that are read before frames are written.
+/// The maximum number of messages that one round reads before it writes frames.
 const BATCH: usize = 64;
 /// A ping without a payload.
 const PING: Bytes = Bytes::from_static(&[0x89, 0]);
 /// Discarded frames within [`DISCARD_SPAN`] that end the connection.
-const MOST_DISCARDED: u32 = 100;
+const MAX_DISCARDED: u32 = 100;
 const DISCARD_SPAN: Duration = Duration::from_secs(10);
 /// Unreadable frames within [`MALFORMED_SPAN`] that end the connection.
-const MOST_MALFORMED: u32 = 10;
+const MAX_MALFORMED: u32 = 10;
 const MALFORMED_SPAN: Duration = Duration::from_mins(1);
-/// The bytes of an unfinished message, for each byte that a message may have. One-byte fragments
-/// take seven bytes each; more is an endless series of empty ones.
-const MOST_OVERHEAD: u64 = 8;
+/// The maximum number of received bytes for an unfinished message, as a multiple of the longest
+/// message. A fragment with one byte takes seven received bytes. More than eight means that the
+/// client sends an endless series of empty fragments.
+const MAX_OVERHEAD: u64 = 8;
 
-/// Speaks the protocol over a socket whose handshake is done, until the connection ends. Returns
-/// the reason if the server ended it, and `None` if the client did.
+/// Runs the protocol on a socket after its handshake, until the connection ends. Returns the reason
+/// if the server ended it, and `None` if the client did.
 ///
 /// Dropping the future closes the socket. In every case [`Hub::ended`] is called once.
 pub async fn serve<S>(io: S, connection: Arc<Connection>, settings: Settings) -> Option<Close>
@@ -71,8 +72,8 @@ where
             task.connection.close(why);
             task.execution.stop();
             drop(ended);
-            // In a box: only the end of a connection needs its memory.
-            Box::pin(task.farewell(why)).await;
+            // The future is boxed, because only the end of a connection needs its memory.
+            Box::pin(task.close(why)).await;
             Some(why)
         }
     }
@@ -103,7 +104,7 @@ impl Drop for Ended {
     }
 }
 
-/// Why the task ends.
+/// The reason why the task ends.
 #[derive(Clone, Copy)]
 enum End {
     /// The client has left.
@@ -122,13 +123,13 @@ struct Task {
     bucket: TokenBucket,
     discarded: Faults,
     malformed: Faults,
-    /// The time of a ping, and the bytes read by then.
+    /// The time of the unanswered ping, and the number of bytes read before it.
     pinged: Option<(Instant, u64)>,
-    /// The bytes read when the last message ended.
+    /// The number of bytes read until the end of the last message.
     message_start: u64,
-    /// A frame was against the protocol. What follows it cannot be read.
+    /// Whether a frame violated the protocol. The bytes after it cannot be read.
     unreadable: bool,
-    /// When the client left; events that it sent before are still executed.
+    /// The time at which the client left. Events that it sent before are still executed.
     left: Option<Instant>,
     timer: Pin<Box<Sleep>>,
 }
@@ -137,7 +138,7 @@ impl Task {
     fn new(connection: Arc<Connection>, settings: Settings) -> Self {
         let mut config = WebSocketConfig::default();
         config.read_buffer_size = READ_BUFFER;
-        // The output takes each frame at once.
+        // The library must pass each frame on without buffering it.
         config.write_buffer_size = 0;
         config.max_message_size = Some(connection.limits().inbound_bytes);
         config.max_frame_size = Some(connection.limits().inbound_bytes);
@@ -173,12 +174,12 @@ impl Task {
                 Err(end) => return Poll::Ready(end),
             }
         }
-        // Others have a turn first.
+        // Other tasks run before the next rounds.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Does everything that is possible now. Returns whether anything happened.
+    /// Does everything that is possible now. Returns whether there was progress.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let now = Instant::now();
         if let Some(why) = self.connection.take_close() {
@@ -206,15 +207,15 @@ impl Task {
                 return Err(End::Close(Close::Restart));
             }
         }
-        progress |= self.time(cx, now)?;
+        progress |= self.check_deadlines(cx, now)?;
         Ok(progress)
     }
 
-    /// Reads a few messages, while there is room for them.
+    /// Reads a few messages, while the execution accepts more frames.
     fn read(&mut self, now: Instant) -> Result<bool, End> {
         let mut progress = false;
         for _ in 0..BATCH {
-            if !self.execution.has_room(&self.limits) {
+            if !self.execution.accepts_more(&self.limits) {
                 break;
             }
             match self.ws.read() {
@@ -237,7 +238,7 @@ impl Task {
                         return Err(End::Close(why));
                     }
                     None => {
-                        self.vanish(now);
+                        self.lose_client(now);
                         return Ok(true);
                     }
                 },
@@ -246,18 +247,18 @@ impl Task {
         Ok(progress)
     }
 
-    /// Ends a connection that sends fragments without an end.
+    /// Ends a connection that sends fragments without ever finishing a message.
     fn check_fragments(&self) -> Result<(), End> {
         let unfinished = self.ws.get_ref().taken - self.message_start;
-        let most = (self.limits.inbound_bytes as u64).saturating_mul(MOST_OVERHEAD);
+        let most = (self.limits.inbound_bytes as u64).saturating_mul(MAX_OVERHEAD);
         if unfinished > most + READ_BUFFER as u64 {
             return Err(End::Close(Close::RateLimited));
         }
         Ok(())
     }
 
-    /// The client has left without a word, or does not read any more.
-    fn vanish(&mut self, now: Instant) {
+    /// Handles a client that has left without a close frame, or that no longer reads.
+    fn lose_client(&mut self, now: Instant) {
         self.connection.forget_output();
         self.leave(now);
     }
@@ -275,22 +276,22 @@ impl Task {
             // The library has queued the pong.
             Message::Ping(_) => None,
             Message::Binary(_) => return Err(End::Close(Close::Binary)),
-            // The answer to a ping; others count like every frame.
+            // A pong that answers a ping does not count. Any other pong counts like every frame.
             Message::Pong(_) if self.pinged.is_some() => return Ok(()),
             Message::Pong(_) => None,
             // After the answer to a close frame the stream ends.
             Message::Close(_) | Message::Frame(_) => return Ok(()),
         };
         let limits = &self.limits;
-        let within = self.bucket.take(
+        let within_limit = self.bucket.take(
             f64::from(limits.frames_per_second),
             limits.frames_burst,
             now,
         );
-        if !within {
+        if !within_limit {
             let most = match limits.on_exceeded {
                 OnExceeded::Close => 1,
-                OnExceeded::Discard => MOST_DISCARDED,
+                OnExceeded::Discard => MAX_DISCARDED,
             };
             if self.discarded.add(most, DISCARD_SPAN, now) {
                 return Err(End::Close(Close::RateLimited));
@@ -300,8 +301,8 @@ impl Task {
             return Ok(());
         };
         let waiting = match ClientFrame::parse(&text) {
-            Ok(frame) if !within => Waiting::Limited(frame),
-            // Answered out of turn.
+            Ok(frame) if !within_limit => Waiting::Limited(frame),
+            // A ping is answered before the waiting frames.
             Ok(ClientFrame::Ping { reference }) => {
                 self.connection
                     .send(ServerFrame::pong(reference.as_deref()));
@@ -311,7 +312,7 @@ impl Task {
             Err(refused) => {
                 let code = refused.error.code();
                 let counts = code == INVALID_FRAME || code == linchpin::Code::MalformedJson;
-                if counts && self.malformed.add(MOST_MALFORMED, MALFORMED_SPAN, now) {
+                if counts && self.malformed.add(MAX_MALFORMED, MALFORMED_SPAN, now) {
                     self.execution.refuse(*refused);
                     return Err(End::Close(Close::BadFrames));
                 }
@@ -322,19 +323,19 @@ impl Task {
         Ok(())
     }
 
-    /// Writes what waits, as far as the socket takes it.
+    /// Writes as much waiting data as the socket accepts.
     fn write(&mut self, now: Instant) -> bool {
         let (progress, moved) = self.connection.write(now);
         if progress == Progress::Broken {
             let newly = self.left.is_none();
-            self.vanish(now);
+            self.lose_client(now);
             return newly;
         }
         moved
     }
 
-    /// Does what is due by the clock, and sets the timer for the rest.
-    fn time(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
+    /// Handles all deadlines that have passed, and sets the timer for the next one.
+    fn check_deadlines(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
         let clock = (self.clock)();
         let limits = Arc::clone(&self.limits);
         let mut progress = false;
@@ -357,8 +358,9 @@ impl Task {
             return Err(End::Close(Close::SlowConsumer));
         }
         let read = self.ws.get_ref().received;
-        // Whoever sends is alive; a client that the server does not read may be.
-        let alive = |before: u64| before != read || !self.execution.has_room(&limits);
+        // A client that sends bytes is alive. While the server does not read, it cannot know, so it
+        // treats the client as alive.
+        let alive = |before: u64| before != read || !self.execution.accepts_more(&limits);
         if self.pinged.is_some_and(|(_, before)| alive(before)) {
             self.pinged = None;
         }
@@ -390,10 +392,10 @@ impl Task {
         Ok(self.set_timer(cx, next) || progress)
     }
 
-    /// Has the task woken at `at`; returns whether that is now.
+    /// Makes the timer wake the task at `at`. Returns whether this time has passed.
     fn set_timer(&mut self, cx: &mut Context<'_>, at: Instant) -> bool {
-        // A timer that is too early only wakes the task once more, and costs less than setting it
-        // for each frame.
+        // A timer that is too early wakes the task once more. This costs less than a new timer for
+        // each frame.
         if self.timer.is_elapsed() || self.timer.deadline() > at {
             self.timer.as_mut().reset(at);
         }
@@ -405,7 +407,7 @@ fn would_block(error: &SocketError) -> bool {
     matches!(error, SocketError::Io(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// The reason to close after an error of the socket; `None` if the client has left.
+/// Returns the close reason for an error of the socket; `None` if the client has left.
 fn reason(error: &SocketError) -> Option<Close> {
     match error {
         SocketError::Capacity(_) => Some(Close::TooLarge),

@@ -1,4 +1,4 @@
-//! A socket as the library for the protocol sees it.
+//! The adapter between the socket and the WebSocket library.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use bytes::Bytes;
 
 use super::Connection;
 
-/// The bytes that one call of the system reads at most.
-const READ: usize = 4 << 10;
+/// The maximum number of bytes that one system call reads.
+const READ_BYTES: usize = 4 << 10;
 
 /// Reads the socket of a connection, and passes control frames to its output.
 ///
-/// It counts bytes. The counts tell whether the client is alive, and whether it sends fragments
-/// without an end.
+/// It counts bytes. From the counts the task knows whether the client is alive, and whether it
+/// sends an endless series of fragments.
 pub(super) struct Wire {
     connection: Arc<Connection>,
-    /// What was read and not asked for yet.
+    /// Bytes that were read from the socket and not yet passed to the library.
     ahead: Bytes,
-    /// The bytes that were read.
+    /// The number of bytes read from the socket.
     pub(super) received: u64,
-    /// The bytes that were asked for.
+    /// The number of bytes passed to the library.
     pub(super) taken: u64,
 }
 
@@ -38,8 +38,8 @@ impl Wire {
 impl Read for Wire {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let n = if self.ahead.is_empty() {
-            // On the stack, so that an idle socket has no buffer.
-            let mut buffer = [0; READ];
+            // The buffer is on the stack, so that an idle socket needs none.
+            let mut buffer = [0; READ_BYTES];
             let read = self.connection.read(&mut buffer)?;
             self.received += read as u64;
             let n = read.min(into.len());
@@ -50,7 +50,7 @@ impl Read for Wire {
             let n = self.ahead.len().min(into.len());
             into[..n].copy_from_slice(&self.ahead.split_to(n));
             if self.ahead.is_empty() {
-                // An empty slice would keep its memory.
+                // An empty slice would keep the memory of the bytes.
                 self.ahead = Bytes::new();
             }
             n
@@ -61,7 +61,7 @@ impl Read for Wire {
 }
 
 impl Write for Wire {
-    /// Takes one control frame: a pong, or a close frame.
+    /// Accepts one control frame: a pong or a close frame.
     fn write(&mut self, frame: &[u8]) -> io::Result<usize> {
         self.connection.control(Bytes::copy_from_slice(frame));
         Ok(frame.len())

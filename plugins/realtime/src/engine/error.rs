@@ -7,14 +7,15 @@ use linchpin::{Code, Error};
 /// The result of a call of an engine.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
-/// The reason that an engine refuses a call.
+/// The reason that an engine refuses a call. The text contains the cause, so `source` returns
+/// nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// The engine does not answer, or is closed. The call may have been executed; it can be
     /// repeated later.
     #[error("the realtime engine is unavailable: {0}")]
-    Unavailable(#[source] Box<dyn StdError + Send + Sync>),
+    Unavailable(Box<dyn StdError + Send + Sync>),
     /// Another leader of the consumer has appended with a higher fence. This leader must stop.
     #[error("another leader of the consumer has the fence {seen}")]
     Fenced {
@@ -32,16 +33,16 @@ pub enum EngineError {
     /// The engine answers, but not as expected: a server that is too old, a missing permission,
     /// foreign data under its names.
     #[error("the realtime engine failed: {0}")]
-    Failed(#[source] Box<dyn StdError + Send + Sync>),
+    Failed(Box<dyn StdError + Send + Sync>),
 }
 
 impl EngineError {
-    /// An [`Unavailable`](Self::Unavailable) with its cause.
+    /// Returns an [`Unavailable`](Self::Unavailable) with its cause.
     pub fn unavailable(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Unavailable(cause.into())
     }
 
-    /// A [`Failed`](Self::Failed) with its cause.
+    /// Returns a [`Failed`](Self::Failed) with its cause.
     pub fn failed(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Failed(cause.into())
     }

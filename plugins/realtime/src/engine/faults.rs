@@ -1,4 +1,5 @@
-//! Counters of unusable messages and keys, which another program has written.
+//! Counters of messages and keys that the engine cannot use. Another program, or another version of
+//! the app, has written them.
 
 use metrics::counter;
 

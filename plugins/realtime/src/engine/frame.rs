@@ -1,4 +1,4 @@
-//! Frames of a stream, and what is appended to it.
+//! Stored frames of a stream, and frames to append to it.
 
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -15,7 +15,7 @@ use super::{Position, Stream};
 pub struct EventId(Arc<str>);
 
 impl EventId {
-    /// The id, or `None` if the text is not one.
+    /// Returns the id, or `None` if the text is not a valid id.
     pub fn new(text: &str) -> Option<Self> {
         let valid = (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
         valid.then(|| Self(text.into()))
@@ -60,9 +60,9 @@ pub struct Append {
     pub stream: Stream,
     /// The event; a second append of it returns the position of the first.
     pub event: EventId,
-    /// The frame. The engine does not look into it.
+    /// The frame. The engine does not interpret its bytes.
     pub frame: Bytes,
-    /// The leader on whose behalf it is appended; `None` for frames that no relay sends.
+    /// The leader that appends the frame; `None` for frames that no relay sends.
     pub fence: Option<Fence>,
 }
 
@@ -84,7 +84,7 @@ pub struct Frame {
 pub struct Slice {
     /// The position of the last frame of the stream. All frames are of its epoch.
     pub top: Position,
-    /// The frames in order, without holes.
+    /// The frames in order, without gaps.
     pub frames: Vec<Frame>,
     /// Whether frames between the requested offset and the first of `frames` (or the top) are no
     /// longer kept.
@@ -92,7 +92,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Whether the frames reach the top: there is nothing more to read.
+    /// Whether the frames reach the top. If so, there is nothing more to read.
     pub fn reaches_top(&self) -> bool {
         self.frames
             .last()

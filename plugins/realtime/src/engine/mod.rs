@@ -67,7 +67,7 @@ pub struct Facts {
 
 /// Stores streams and presence, and carries messages between nodes.
 ///
-/// One value is one node. Nodes that use the same storage see the same streams.
+/// Each value is one node. Nodes that use the same storage have the same streams.
 ///
 /// # Using an engine
 ///
@@ -118,24 +118,24 @@ pub struct Facts {
 ///
 /// - **Append** takes the next offset, stores the frame and remembers its event id in one atomic
 ///   step. An event id within the history returns its first position and appends nothing. A fence
-///   lower than one seen for its consumer on this stream is refused with
-///   [`EngineError::Fenced`]. A stream without a stored position gets a new [`Epoch`]; a missing
-///   epoch is never guessed.
-/// - **Keep** at least [`History::kept_size`] frames for [`History::kept_ttl`]: subscriptions fill
-///   gaps from them, also in streams without history. Positions live [`POSITION_TTL`] longer than
-///   the history.
-/// - **Renew** covers every stream of the app that is stored when the call begins, also those that
-///   no node serves.
+///   lower than the highest one of its consumer on this stream is refused with
+///   [`EngineError::Fenced`]. A stream without a stored position always gets a new random
+///   [`Epoch`].
+/// - **History:** keep at least [`History::kept_size`] frames for [`History::kept_ttl`]:
+///   subscriptions fill gaps from them, also in streams without history. Positions live
+///   [`POSITION_TTL`] longer than the history.
+/// - **Renew** covers every stream of the app that is stored when the call begins, even if no node
+///   serves it.
 /// - **Subscribe** through [`feed::Feeds`]. The engine implements [`feed::Source`], and calls
-///   [`Feeds::frame`](feed::Feeds::frame) for each frame that it receives. It handles order,
-///   gaps, duplicates, lost data and replaced epochs. After each connection that was made anew the
-///   engine calls [`Feeds::doubt_all`](feed::Feeds::doubt_all), so that every subscription
-///   compares itself with the top of its stream.
-/// - **Down** is [`EngineError::Unavailable`], at once or within seconds, never a hang. Live
-///   subscriptions stay and continue when the engine is back.
+///   [`Feeds::frame`](feed::Feeds::frame) for each frame that it receives. `Feeds` handles order,
+///   gaps, duplicates, lost data and replaced epochs. After each new connection the engine calls
+///   [`Feeds::request_all_comparisons`](feed::Feeds::request_all_comparisons), so that every
+///   subscription compares its place with the newest position of its stream.
+/// - **Outages:** while the server is down, calls return [`EngineError::Unavailable`] within
+///   seconds and never hang. Live subscriptions stay open and continue after the outage.
 /// - **Presence** is a lease per stream, user and node. Each of `enter`, `leave`, `renew` and
-///   `expire` is atomic per stream, so that of all nodes exactly one is notified of the first
-///   arrival and the last departure of a user.
+///   `expire` is atomic per stream, so that exactly one node is notified of the first arrival
+///   and the last departure of a user.
 /// - **Time** comes from the [`Clock`] given to the engine.
 ///
 /// Every engine must pass the suite in `linchpin_realtime::engine::conformance` (feature
@@ -147,7 +147,7 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The identity of this node. It is random for each start.
     fn node(&self) -> &NodeId;
 
-    /// Connects, creates what the engine stores, and starts to listen.
+    /// Connects, creates the engine's tables or streams, and starts to listen.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable) if the server cannot be reached, and
@@ -160,8 +160,8 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// After an error some of the frames may have been appended. Repeat the whole batch.
     ///
     /// # Errors
-    /// [`Fenced`](EngineError::Fenced) if another leader has taken over the consumer: stop.
-    /// [`Unavailable`](EngineError::Unavailable): repeat later.
+    /// [`Fenced`](EngineError::Fenced) if another leader has taken over the consumer: the caller
+    /// must stop. [`Unavailable`](EngineError::Unavailable): the caller may repeat the call later.
     fn append<'a>(&'a self, batch: &'a [Append]) -> BoxFuture<'a, Result<Vec<Position>>>;
 
     /// Reads at most `max` frames after an offset, within the declared history of the stream. The
@@ -193,9 +193,9 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// [`Unavailable`](EngineError::Unavailable).
     fn subscribe<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Subscription>>;
 
-    /// Gives every stream a new epoch, because events of any of them may have been lost. What was
-    /// stored is not read again. A client that continues from an earlier position starts afresh,
-    /// and live subscriptions of all nodes are reset with
+    /// Gives every stream a new epoch, because events of any of them may have been lost. Frames of
+    /// former epochs can no longer be read. A client that resumes from an earlier position gets a
+    /// reset, and so do the live subscriptions of all nodes, with
     /// [`EpochChanged`](ResetReason::EpochChanged). Fences stay.
     ///
     /// After an error some of the streams may have been renewed. Repeat the call.
@@ -219,12 +219,12 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// As [`send`](Self::send).
     fn control<'a>(&'a self, to: To<'a>, message: Bytes) -> BoxFuture<'a, Result<()>>;
 
-    /// The control messages for this node, from now on.
+    /// Returns the control messages for this node, from now on.
     fn controls(&self) -> Controls;
 
     /// Records that users are present on this node for the next [`LEASE`]; a node repeats it for
-    /// all its users every [`RENEWAL`]. Returns those who had no lease on any node: their arrival
-    /// is to be announced. A lease that has run out counts until
+    /// all its users every [`RENEWAL`]. Returns the users who had no lease on any node: the
+    /// caller announces their arrival. An expired lease counts until
     /// [`presence_expire`](Self::presence_expire) removes it.
     ///
     /// # Errors
@@ -235,8 +235,8 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
         users: &'a [&'a str],
     ) -> BoxFuture<'a, Result<Vec<String>>>;
 
-    /// Records that users are no longer present on this node. Returns those who have no lease on
-    /// any node now: their departure is to be announced.
+    /// Records that users are no longer present on this node. Returns the users who now have no
+    /// lease on any node: the caller announces their departure.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).
@@ -246,8 +246,8 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
         users: &'a [&'a str],
     ) -> BoxFuture<'a, Result<Vec<String>>>;
 
-    /// Removes leases that have run out, of all nodes. Returns the users who have no lease left:
-    /// their departure is to be announced. Of several nodes that call it exactly one gets each
+    /// Removes the expired leases of all nodes. Returns the users who have no lease left: the
+    /// caller announces their departure. If several nodes call it, exactly one of them gets each
     /// user. A node calls it every few seconds for the streams that it serves.
     ///
     /// # Errors
@@ -256,8 +256,8 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Does [`presence_enter`](Self::presence_enter) and then
     /// [`presence_expire`](Self::presence_expire) for several streams, and returns the changes of
-    /// each. A node renews all its leases with it, so it should need few messages. The default
-    /// renews some streams at the same time.
+    /// each. A node renews all its leases with it, so it should need few requests. The default
+    /// implementation renews several streams at the same time.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable): some of the streams may have been renewed.
@@ -282,14 +282,14 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
         )
     }
 
-    /// The users who are present on any node: at most `max`, the earliest arrivals first, and the
-    /// number of all.
+    /// Returns at most `max` of the users who are present on any node, the earliest arrivals first,
+    /// and the number of all present users.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).
     fn presence<'a>(&'a self, stream: &'a Stream, max: usize) -> BoxFuture<'a, Result<Present>>;
 
-    /// Whether the engine answers now.
+    /// Checks that the engine answers now.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).

@@ -53,16 +53,16 @@ pub enum To<'a> {
     All,
 }
 
-/// The number of control messages that a receiver may be behind.
-const BEHIND: usize = 1024;
+/// The maximum number of unread control messages of a receiver.
+const MAX_UNREAD: usize = 1024;
 
 /// The control messages for a node.
 #[derive(Debug)]
 pub struct Controls(broadcast::Receiver<Bytes>);
 
 impl Controls {
-    /// Waits for the next message; `None` after the engine was closed. A receiver that is more
-    /// than 1024 messages behind loses the oldest; the loss is logged.
+    /// Waits for the next message. Returns `None` after the engine was closed. A receiver with more
+    /// than 1024 unread messages loses the oldest ones; the loss is logged.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.0.recv().await {
@@ -83,17 +83,17 @@ pub struct ControlSender(parking_lot::Mutex<Option<broadcast::Sender<Bytes>>>);
 impl Default for ControlSender {
     fn default() -> Self {
         Self(parking_lot::Mutex::new(Some(broadcast::Sender::new(
-            BEHIND,
+            MAX_UNREAD,
         ))))
     }
 }
 
 impl ControlSender {
-    /// The messages from now on.
+    /// Returns a receiver of the messages from now on.
     pub fn receiver(&self) -> Controls {
         Controls(match &*self.0.lock() {
             Some(sender) => sender.subscribe(),
-            // Closed: the receiver of a sender that is gone.
+            // The engine is closed: return a receiver without a sender, which ends at once.
             None => broadcast::Sender::new(1).subscribe(),
         })
     }
@@ -101,7 +101,7 @@ impl ControlSender {
     /// Passes a message to all receivers of this node.
     pub fn pass(&self, message: Bytes) {
         if let Some(sender) = &*self.0.lock() {
-            // Without a receiver the message has no addressee.
+            // Without a receiver the message is dropped.
             let _ = sender.send(message);
         }
     }

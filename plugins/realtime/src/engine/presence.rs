@@ -9,7 +9,7 @@ use super::Stream;
 /// How long a user counts as present on a node after the last renewal.
 pub const LEASE: Duration = Duration::from_secs(45);
 
-/// How often a node renews its leases, by entering its users again.
+/// The interval at which a node renews its leases. To renew, it enters its users again.
 pub const RENEWAL: Duration = Duration::from_secs(15);
 
 /// A user who is present.
@@ -17,16 +17,16 @@ pub const RENEWAL: Duration = Duration::from_secs(15);
 pub struct Member {
     /// The id of the user.
     pub user: String,
-    /// When the user arrived on the first of the nodes.
+    /// The time at which the user arrived on the first of its nodes.
     pub since: Timestamp,
 }
 
 /// The users who are present in a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Present {
-    /// The earliest arrivals first.
+    /// The users, the earliest arrivals first.
     pub users: Vec<Member>,
-    /// The number of all users; more than the length of `users` if that list was cut.
+    /// The number of all users. It is greater than the length of `users` if that list was cut.
     pub count: usize,
 }
 

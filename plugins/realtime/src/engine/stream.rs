@@ -1,4 +1,4 @@
-//! Streams: names, bounds of history, positions.
+//! Streams: names, limits of history, positions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// How much longer than the history the position of a stream is kept.
+/// How long the position of a stream is kept after its history has expired: 7 days.
 pub const POSITION_TTL: Duration = Duration::from_hours(7 * 24);
 
-/// The bounds of what can be read again from a stream.
+/// The limits of the frames that can be read again from a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct History {
     /// The maximum number of frames; 0 turns recovery off.
@@ -31,9 +31,9 @@ impl Default for History {
 }
 
 impl History {
-    /// The number of frames that an engine keeps at least so that live subscriptions fill holes.
+    /// The minimum number of frames that an engine keeps, so that live subscriptions can fill gaps.
     const MIN_SIZE: u32 = 256;
-    /// How long an engine keeps frames at least so that live subscriptions fill holes.
+    /// The minimum time for which an engine keeps frames, so that live subscriptions can fill gaps.
     const MIN_TTL: Duration = Duration::from_mins(1);
 
     /// A stream whose frames cannot be read again.
@@ -67,12 +67,12 @@ impl History {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stream {
     name: Arc<str>,
-    /// The bounds of its history; the same on every node.
+    /// The limits of its history. They must be equal on every node.
     pub history: History,
 }
 
 impl Stream {
-    /// A stream by its name: any text of 1 to 1024 bytes.
+    /// Creates a stream with a name: any text of 1 to 1024 bytes.
     pub fn new(name: impl Into<Arc<str>>, history: History) -> Self {
         Self {
             name: name.into(),
@@ -90,8 +90,8 @@ impl Stream {
     }
 }
 
-/// One life of a stream: 16 random characters. If the position of a stream is lost, the stream
-/// gets another epoch, so that offsets are never reused within an epoch.
+/// The identity of a sequence of offsets: 16 random characters. If the position of a stream is
+/// lost, the stream gets another epoch, so that offsets are never reused within an epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Epoch([u8; 16]);
 
@@ -106,7 +106,7 @@ impl Epoch {
 
     /// The epoch as text.
     pub fn as_str(&self) -> &str {
-        // Only ASCII is stored.
+        // The bytes are always ASCII.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn random_text() -> [u8; 16] {
     text
 }
 
-/// The text is not 16 characters of base64url.
+/// The error for a text that is not 16 characters of base64url.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an epoch is 16 characters of base64url")]
 pub struct ParseEpochError;
@@ -155,7 +155,7 @@ impl fmt::Debug for Epoch {
 /// A place in a stream: the epoch, and the offset of a frame (1, 2, 3 …), or 0 before the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// The life of the stream.
+    /// The epoch of the stream.
     pub epoch: Epoch,
     /// The number of the frame within it.
     pub offset: u64,
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_epoch_is_16_characters_and_reads_its_own_text() {
+    fn an_epoch_has_16_characters_and_parses_from_its_text() {
         let epoch = Epoch::random();
         assert_eq!(epoch.as_str().len(), 16);
         assert_eq!(epoch.as_str().parse(), Ok(epoch));

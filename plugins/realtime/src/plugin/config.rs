@@ -15,22 +15,22 @@ use crate::engine::PostgresEngineOptions;
 #[cfg(feature = "redis")]
 use crate::engine::RedisEngineOptions;
 
-/// The longest time between two checks of a standing subscription.
-const MOST_RECHECK: Duration = Duration::from_hours(1);
+/// The longest time between two checks of an open subscription.
+const MAX_RECHECK: Duration = Duration::from_hours(1);
 /// The longest time over which connections are closed when the app stops.
-const MOST_DRAIN: Duration = Duration::from_mins(5);
+const MAX_DRAIN: Duration = Duration::from_mins(5);
 
-/// The settings of [`Realtime`](super::Realtime), as `realtime.*`.
+/// The settings of [`Realtime`](super::Realtime). Their names begin with `realtime.`.
 #[derive(Clone, Debug)]
 pub struct RealtimeConfig {
-    /// `engine`: where streams and presence live. The default is the memory of the process.
+    /// `engine`: the storage of streams and presence. The default is the memory of the process.
     pub engine: EngineChoice,
     /// `endpoints`: the WebSocket endpoints. The default is `/__ws`.
     pub endpoints: Vec<Endpoint>,
     /// `cluster`: whether several processes serve the app. Then they must share an engine.
     pub cluster: bool,
-    /// `recheck_seconds`: the time between two checks of a standing subscription: 1 s to 1 h, 60 s
-    /// by default.
+    /// `recheck_seconds`: the time between two checks of an open subscription: 1 s to 1 h, 60 s by
+    /// default.
     pub recheck: Duration,
     /// `drain_seconds`: the time over which connections are closed when the app stops: at most
     /// 5 min, 10 s by default.
@@ -40,10 +40,10 @@ pub struct RealtimeConfig {
     pub first_message_auth: bool,
     /// `limits.*`: the limits of connections.
     pub limits: Limits,
-    /// Mistakes in the variables of the environment.
+    /// Errors in environment variables.
     pub(super) problems: Vec<Problem>,
-    /// Whether the variables of the environment were read.
-    pub(super) of_environment: bool,
+    /// Whether environment variables were read.
+    pub(super) from_environment: bool,
 }
 
 impl Default for RealtimeConfig {
@@ -57,7 +57,7 @@ impl Default for RealtimeConfig {
             first_message_auth: true,
             limits: Limits::default(),
             problems: Vec::new(),
-            of_environment: false,
+            from_environment: false,
         }
     }
 }
@@ -65,7 +65,7 @@ impl Default for RealtimeConfig {
 /// The path of the endpoint that channels use by default.
 const DEFAULT_ENDPOINT: &str = "/__ws";
 
-/// Where streams, presence and messages between nodes live.
+/// The storage of streams and presence, and the transport of messages between nodes.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum EngineChoice {
@@ -81,7 +81,7 @@ pub enum EngineChoice {
     /// NATS 2.10 or newer with `JetStream`, for several nodes.
     #[cfg(feature = "nats")]
     Nats(NatsEngineOptions),
-    /// An engine of the app's own, or one that a test controls.
+    /// An engine that the app or a test supplies.
     Own(Arc<dyn Engine>),
 }
 
@@ -111,7 +111,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint whose callers are users.
+    /// Creates an endpoint whose callers must be authenticated.
     pub fn new(path: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -119,14 +119,14 @@ impl Endpoint {
         }
     }
 
-    /// Clients without a credential act as anonymous callers.
+    /// Lets clients without a credential act as anonymous callers.
     #[must_use]
     pub fn anonymous(mut self) -> Self {
         self.anonymous = true;
         self
     }
 
-    /// Whether the path is made of static segments.
+    /// Whether the path has only static segments.
     fn is_legal(&self) -> bool {
         let segment = |text: &str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'~');
@@ -139,11 +139,11 @@ impl Endpoint {
 }
 
 impl RealtimeConfig {
-    /// The mistakes of the settings, each with its key.
+    /// Returns the errors in the settings, each with its key.
     pub(super) fn check(&self) -> Vec<Problem> {
         let mut problems = self.problems.clone();
         problems.extend(self.limits.problems("realtime.limits"));
-        let mut within = |key: &str, value: Duration, least: Duration, most: Duration| {
+        let mut check_range = |key: &str, value: Duration, least: Duration, most: Duration| {
             if !(least..=most).contains(&value) {
                 let text = format!(
                     "must be {} to {}, not {}",
@@ -154,13 +154,13 @@ impl RealtimeConfig {
                 problems.push(Problem::new(format!("realtime.{key}"), "range", text));
             }
         };
-        within(
+        check_range(
             "recheck_seconds",
             self.recheck,
             Duration::from_secs(1),
-            MOST_RECHECK,
+            MAX_RECHECK,
         );
-        within("drain_seconds", self.drain, Duration::ZERO, MOST_DRAIN);
+        check_range("drain_seconds", self.drain, Duration::ZERO, MAX_DRAIN);
         let mut endpoint = |path: &str, what: &str| {
             let text = format!("`{path}` {what}");
             problems.push(Problem::new("realtime.endpoints", "invalid", text));

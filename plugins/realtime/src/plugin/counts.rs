@@ -1,11 +1,11 @@
-//! The counts of the endpoints of a node.
+//! The counters of the endpoints of a node.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::connection::{Meter, Reading};
 
-/// The counts of each endpoint of this node, for metrics: never per room or user.
+/// The counters of each endpoint of this node, for metrics. None of them is per room or user.
 ///
 /// ```
 /// use linchpin::Adapters;
@@ -25,7 +25,7 @@ impl Counts {
         Self(Arc::new(meters.collect()))
     }
 
-    /// The counts now, by the path of the endpoint.
+    /// Returns the current values of the counters, by the path of the endpoint.
     pub fn read(&self) -> BTreeMap<String, Reading> {
         let meters = self.0.iter();
         meters
@@ -33,7 +33,7 @@ impl Counts {
             .collect()
     }
 
-    /// The meter of an endpoint.
+    /// Returns the meter of an endpoint.
     pub(crate) fn of(&self, path: &str) -> Arc<Meter> {
         self.0.get(path).cloned().unwrap_or_default()
     }

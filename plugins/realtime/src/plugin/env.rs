@@ -99,6 +99,18 @@ const READERS: &[(&str, Read)] = &[
     ("LIMITS_HEARTBEAT_TIMEOUT_SECONDS", |config, text| {
         set(&mut config.limits.heartbeat_timeout, seconds(text))
     }),
+    ("LIMITS_STALL_SECONDS", |config, text| {
+        set(&mut config.limits.stall, seconds(text))
+    }),
+    ("LIMITS_AUTHENTICATION_SECONDS", |config, text| {
+        set(&mut config.limits.authentication_time, seconds(text))
+    }),
+    ("LIMITS_EXPIRY_NOTICE_SECONDS", |config, text| {
+        set(&mut config.limits.expiry_notice, seconds(text))
+    }),
+    ("LIMITS_EXPIRY_GRACE_SECONDS", |config, text| {
+        set(&mut config.limits.expiry_grace, seconds(text))
+    }),
 ];
 
 fn set<T>(place: &mut T, value: Result<T, &'static str>) -> Result<(), String> {
@@ -123,9 +135,9 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
 
 impl RealtimeConfig {
     /// Reads the variables `LINCHPIN_REALTIME_*` over the defaults. `LINCHPIN_REALTIME_ENGINE` is
-    /// `memory`, `postgres`, `redis` or `nats`; `LINCHPIN_REALTIME_ENGINE_URL` is the address of
-    /// the last three, and for `postgres` by default the database of the app. A variable that is
-    /// wrong or unknown is reported when the app starts.
+    /// `memory`, `postgres`, `redis` or `nats`; `LINCHPIN_REALTIME_ENGINE_URL` is the address for
+    /// the last three. For `postgres` it defaults to the database of the app. A wrong or unknown
+    /// variable is reported when the app starts.
     pub fn from_env() -> Self {
         let all = std::env::vars_os();
         Self::from_vars(all.filter_map(|(name, value)| {
@@ -136,10 +148,10 @@ impl RealtimeConfig {
         }))
     }
 
-    /// Like [`from_env`](Self::from_env), with the given variables.
+    /// Does the same as [`from_env`](Self::from_env) with the given variables.
     pub fn from_vars(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut config = Self {
-            of_environment: true,
+            from_environment: true,
             ..Self::default()
         };
         let (mut engine, mut url, mut database) = (None, None, None);
@@ -161,9 +173,8 @@ impl RealtimeConfig {
                     Ok(())
                 }
                 key => match READERS.iter().find(|(known, _)| *known == key) {
-                    Some((_, read)) => {
-                        read(&mut config, value).map_err(|why| (why + &found(value), "invalid"))
-                    }
+                    Some((_, read)) => read(&mut config, value)
+                        .map_err(|why| (why + &found_text(value), "invalid")),
                     None => {
                         let known = READERS.iter().map(|(known, _)| *known);
                         let hint = did_you_mean(key, known.chain(["ENGINE", "ENGINE_URL"]));
@@ -188,11 +199,11 @@ impl RealtimeConfig {
     }
 }
 
-fn found(value: &str) -> String {
+fn found_text(value: &str) -> String {
     format!(", found `{value}`")
 }
 
-/// The engine of a name.
+/// Returns the engine with a name.
 fn choice(
     name: &str,
     url: Option<String>,
@@ -208,7 +219,7 @@ fn choice(
         "nats" => nats(url),
         _ => Err(format!(
             "must be `memory`, `postgres`, `redis` or `nats`{}",
-            found(name)
+            found_text(name)
         )),
     }
 }
@@ -299,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_set_what_they_name() {
+    fn each_variable_sets_its_setting() {
         let config = read(&[
             ("LINCHPIN_REALTIME_ENDPOINTS", "/__ws,/__rooms"),
             ("LINCHPIN_REALTIME_CLUSTER", "true"),
@@ -323,6 +334,74 @@ mod tests {
         );
     }
 
+    /// The pattern names all fields, so a new limit without a variable does not compile.
+    #[test]
+    fn each_limit_has_a_variable() {
+        let limits = READERS.iter().map(|(name, _)| *name);
+        let limits = limits.filter(|name| name.starts_with("LIMITS_"));
+        let variables: Vec<(String, String)> = limits
+            .zip(20_u32..)
+            .map(|(name, n)| {
+                let value = match name {
+                    "LIMITS_ON_EXCEEDED" => "close".to_owned(),
+                    _ => n.to_string(),
+                };
+                (format!("LINCHPIN_REALTIME_{name}"), value)
+            })
+            .collect();
+        let Limits {
+            inbound_bytes,
+            outbound_bytes,
+            rooms,
+            connections_per_user,
+            connections_per_address,
+            connections_per_node,
+            frames_per_second,
+            frames_burst,
+            on_exceeded,
+            relays_per_second,
+            subscribes_per_minute,
+            handshakes_per_minute,
+            handler_time,
+            queue_frames,
+            queue_bytes,
+            heartbeat,
+            heartbeat_timeout,
+            stall,
+            authentication_time,
+            expiry_notice,
+            expiry_grace,
+        } = RealtimeConfig::from_vars(variables.iter().cloned()).limits;
+        assert_eq!(on_exceeded, OnExceeded::Close);
+        let seconds = |time: Duration| usize::try_from(time.as_secs()).unwrap();
+        let mut values = vec![
+            inbound_bytes,
+            outbound_bytes,
+            rooms,
+            connections_per_user,
+            connections_per_address,
+            connections_per_node,
+            frames_per_second as usize,
+            frames_burst as usize,
+            relays_per_second as usize,
+            subscribes_per_minute as usize,
+            handshakes_per_minute as usize,
+            seconds(handler_time),
+            queue_frames,
+            queue_bytes,
+            seconds(heartbeat),
+            seconds(heartbeat_timeout),
+            seconds(stall),
+            seconds(authentication_time),
+            seconds(expiry_notice),
+            seconds(expiry_grace),
+        ];
+        values.sort_unstable();
+        let mut expected: Vec<usize> = variables.iter().flat_map(|(_, n)| n.parse()).collect();
+        expected.sort_unstable();
+        assert_eq!(values, expected);
+    }
+
     #[cfg(feature = "nats")]
     #[test]
     fn the_engine_nats_needs_an_address() {
@@ -336,7 +415,7 @@ mod tests {
 
     #[cfg(feature = "postgres")]
     #[test]
-    fn the_engine_postgres_uses_the_database_of_the_app() {
+    fn the_engine_postgres_uses_the_database_of_the_app_by_default() {
         let name = |config: RealtimeConfig| format!("{:?}", config.engine);
         let engine = ("LINCHPIN_REALTIME_ENGINE", "postgres");
         let own = ("LINCHPIN_DATABASE_URL", "postgres://localhost/app");

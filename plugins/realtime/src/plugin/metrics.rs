@@ -1,6 +1,8 @@
-//! The counts of endpoints, for the recorder of the crate `metrics`: never per room or user.
+//! Reports the counters of endpoints to the recorder of the crate `metrics`. None of them is per
+//! room or user.
 //!
-//! Connections count in memory. A task passes the counts on, so that a frame costs nothing more.
+//! Connections count in memory. A separate task reports the counters, so that it does not slow down
+//! frames.
 
 use std::time::Duration;
 
@@ -9,25 +11,25 @@ use metrics::{counter, gauge};
 use super::counts::Counts;
 use crate::connection::Reading;
 
-/// The interval at which counts are passed on.
-const EVERY: Duration = Duration::from_secs(1);
+/// The interval at which counters are reported.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Passes the counts on until it is aborted.
+/// Reports the counters until it is aborted.
 pub(super) async fn publish(counts: Counts) {
     loop {
         for (endpoint, reading) in counts.read() {
             report(&endpoint, &reading);
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 
 fn report(endpoint: &str, reading: &Reading) {
-    let of = || [("endpoint", endpoint.to_owned())];
-    // A gauge is a float; the counts of a node are exact in it.
+    let labels = || [("endpoint", endpoint.to_owned())];
+    // A gauge is a float. It represents the values of a node exactly.
     #[expect(clippy::cast_precision_loss)]
-    let set = |name: &'static str, count: u64| gauge!(name, &of()).set(count as f64);
-    let total = |name: &'static str, count: u64| counter!(name, &of()).absolute(count);
+    let set = |name: &'static str, count: u64| gauge!(name, &labels()).set(count as f64);
+    let total = |name: &'static str, count: u64| counter!(name, &labels()).absolute(count);
     set("linchpin_realtime_connections", reading.connections);
     set("linchpin_realtime_queue_bytes", reading.queue_bytes);
     total("linchpin_realtime_frames_in_total", reading.frames_in);

@@ -1,13 +1,14 @@
-//! The plugin: it reads the settings, mounts the endpoints and starts the node.
+//! The plugin: reads the settings, mounts the endpoints and starts the node.
 
 mod config;
 mod counts;
-mod door;
+mod engine_error;
 mod env;
 mod events;
 mod many;
 mod metrics;
 mod node;
+mod node_checks;
 mod plan;
 mod publisher;
 mod queued;
@@ -28,13 +29,14 @@ use tokio::task::JoinHandle;
 
 pub use self::config::{Endpoint, EngineChoice, RealtimeConfig};
 pub use self::counts::Counts;
-pub(crate) use self::node::AddressPlace;
+use self::engine_error::start_error;
+pub(crate) use self::node::AddressSlot;
 use self::node::{Addresses, Node, NodeSlot, PendingQuestions};
 use self::plan::Plan;
 use self::publisher::NodePublisher;
 use self::relay::{CONSUMER, Relay};
 use crate::channel::{Declared, Facts, Publisher, Rooms};
-use crate::engine::{Engine, MemoryEngine};
+use crate::engine::{Engine, EngineError, MemoryEngine};
 use crate::rooms::{HubSettings, RoomHub};
 
 /// The name of the plugin.
@@ -46,8 +48,8 @@ pub(crate) const PLUGIN: &str = "realtime";
 /// joins the room of a record with the frame `{"action":"subscribe","room":"tasks:42:live"}`, and
 /// gets the events that the [channel](macro@crate::channel) lists.
 ///
-/// Handlers publish through [`Rooms`], which they get by `adapters.provided::<Rooms>()`. Metrics read
-/// [`Counts`] in the same way.
+/// Handlers publish through [`Rooms`], which they get by `adapters.provided::<Rooms>()`. Metrics
+/// read [`Counts`] in the same way.
 ///
 /// ```no_run
 /// use linchpin::prelude::*;
@@ -84,21 +86,21 @@ pub(crate) const PLUGIN: &str = "realtime";
 ///
 /// | Setting | Variable | Default |
 /// |---|---|---|
-/// | `engine`: where streams and presence live | `LINCHPIN_REALTIME_ENGINE`, `.._ENGINE_URL` | `memory` |
+/// | `engine`: the storage of streams and presence | `LINCHPIN_REALTIME_ENGINE`, `.._ENGINE_URL` | `memory` |
 /// | `endpoints`: paths of WebSocket endpoints | `LINCHPIN_REALTIME_ENDPOINTS` | `/__ws` |
 /// | `cluster`: several processes serve the app | `LINCHPIN_REALTIME_CLUSTER` | `false` |
-/// | `recheck_seconds`: between two checks of a subscription | `LINCHPIN_REALTIME_RECHECK_SECONDS` | 60 |
-/// | `drain_seconds`: over which a stop closes connections | `LINCHPIN_REALTIME_DRAIN_SECONDS` | 10 |
-/// | `first_message_auth`: a token in the first frame | `LINCHPIN_REALTIME_FIRST_MESSAGE_AUTH` | `true` |
+/// | `recheck_seconds`: the time between two checks of a subscription | `LINCHPIN_REALTIME_RECHECK_SECONDS` | 60 |
+/// | `drain_seconds`: the time over which a stop closes connections | `LINCHPIN_REALTIME_DRAIN_SECONDS` | 10 |
+/// | `first_message_auth`: whether the first frame may hold the token | `LINCHPIN_REALTIME_FIRST_MESSAGE_AUTH` | `true` |
 /// | `limits.*`: see [`Limits`](crate::connection::Limits) | `LINCHPIN_REALTIME_LIMITS_*` | |
 ///
-/// Only a plugin with [`RealtimeConfig::from_env`] reads the variables.
-#[must_use = "nothing is served until the app has the plugin: `App::plugin`"]
+/// The plugin reads the variables only with [`RealtimeConfig::from_env`].
+#[must_use = "register the plugin with `App::plugin`; otherwise nothing is served"]
 pub struct Realtime {
     declared: Declared,
     config: RealtimeConfig,
     node: NodeSlot,
-    /// Tasks that run while the app does.
+    /// The tasks that run while the app is running.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -111,7 +113,7 @@ impl fmt::Debug for Realtime {
 }
 
 impl Realtime {
-    /// The plugin with these channels and endpoints, and the default settings.
+    /// Creates the plugin with these channels and endpoints, and the default settings.
     pub fn new(declared: Declared) -> Self {
         Self {
             declared,
@@ -121,7 +123,7 @@ impl Realtime {
         }
     }
 
-    /// Replaces all settings, such as by [`RealtimeConfig::from_env`].
+    /// Replaces all settings, for example with [`RealtimeConfig::from_env`].
     pub fn config(mut self, config: RealtimeConfig) -> Self {
         self.config = config;
         self
@@ -143,12 +145,12 @@ impl Realtime {
         self.configure(|config| config.endpoints.push(endpoint))
     }
 
-    /// Creates the engine, which is not started yet.
+    /// Creates the engine without starting it.
     #[cfg_attr(
         not(any(feature = "nats", feature = "postgres", feature = "redis")),
         allow(clippy::unnecessary_wraps) // engines with a server can refuse their options
     )]
-    fn make_engine(&self, clock: &Clock) -> Result<Arc<dyn Engine>> {
+    fn make_engine(&self, clock: &Clock) -> Result<Arc<dyn Engine>, EngineError> {
         Ok(match &self.config.engine {
             EngineChoice::Memory => Arc::new(MemoryEngine::new(Arc::clone(clock))),
             #[cfg(feature = "postgres")]
@@ -170,7 +172,7 @@ impl Realtime {
         })
     }
 
-    /// All contradictions of settings, declarations and the app.
+    /// Returns all contradictions between settings, declarations and the app.
     fn check(&self, cx: &PostCx, engine: &dyn Engine) -> Vec<Problem> {
         let mut problems = self.config.check();
         let others = cx.routes().iter();
@@ -206,7 +208,8 @@ impl Realtime {
 
     async fn set_up(&self, cx: &mut PostCx) -> Result<()> {
         let clock = Arc::clone(cx.clock());
-        let engine = self.make_engine(&clock)?;
+        let failed = |cause: EngineError| start_error(&self.config.engine, &cause);
+        let engine = self.make_engine(&clock).map_err(failed)?;
         let problems = self.check(cx, &*engine);
         if !problems.is_empty() {
             return Err(Error::validation(problems));
@@ -234,7 +237,7 @@ impl Realtime {
             },
             cx.adapters(),
         )?;
-        engine.start().await?;
+        engine.start().await.map_err(failed)?;
         let endpoints = self.config.endpoints.iter();
         let streams = self.declared.endpoints().iter();
         let counts = Counts::new(
@@ -274,7 +277,7 @@ impl Plugin for Realtime {
     }
 
     fn variables(&self) -> &[&str] {
-        if self.config.of_environment {
+        if self.config.from_environment {
             &env::VARIABLES
         } else {
             &[]
@@ -320,7 +323,7 @@ impl Plugin for Realtime {
             let tasks = std::mem::take(&mut *self.tasks.lock());
             for task in tasks {
                 task.abort();
-                // Aborted or not: it must have ended before the engine is closed.
+                // The task must have ended before the engine is closed.
                 drop(task.await);
             }
             if let Some(node) = self.node.get() {

@@ -20,13 +20,13 @@ use crate::engine::faults::{self, Fault};
 use crate::engine::{Engine, NodeId, To};
 use crate::rooms::RoomHub;
 
-/// The node, once the app has set the plugin up.
+/// The node, after the app has set up the plugin.
 pub(crate) type NodeSlot = Arc<OnceLock<Arc<Node>>>;
 
 /// The longest wait for the answer of another node.
-const ANSWER: Duration = Duration::from_secs(2);
-/// The interval at which a stopping node looks whether all connections have ended.
-const LOOK: Duration = Duration::from_millis(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// The interval at which a stopping node checks whether all connections have ended.
+const DRAIN_POLL: Duration = Duration::from_millis(20);
 
 /// The running plugin of one node.
 pub(crate) struct Node {
@@ -35,10 +35,10 @@ pub(crate) struct Node {
     pub(crate) limits: Arc<Limits>,
     pub(crate) clock: Clock,
     pub(crate) credentials: Option<Arc<dyn Credentials>>,
-    /// The origins whose pages may connect, besides the app's own.
+    /// The origins whose pages may connect, in addition to the app's own origin.
     pub(crate) origins: Vec<Cors>,
     pub(crate) rates: Arc<dyn RateStore>,
-    /// The counts of each endpoint.
+    /// The counters of each endpoint.
     pub(crate) counts: Counts,
     /// The time over which connections are closed when the app stops.
     pub(crate) drain: Duration,
@@ -47,7 +47,7 @@ pub(crate) struct Node {
     pub(crate) questions: PendingQuestions,
 }
 
-/// Questions to other nodes that wait for their answers.
+/// Questions to other nodes that are waiting for an answer.
 #[derive(Default)]
 pub(crate) struct PendingQuestions {
     last: AtomicU64,
@@ -55,7 +55,7 @@ pub(crate) struct PendingQuestions {
 }
 
 impl PendingQuestions {
-    /// A new question, and its answer.
+    /// Creates a question, and the receiver of its answer.
     fn question(&self) -> (Question<'_>, oneshot::Receiver<bool>) {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
@@ -65,7 +65,7 @@ impl PendingQuestions {
     }
 }
 
-/// A question that waits, until it is dropped: the client that caused it may leave earlier.
+/// A waiting question. Dropping it removes it, for example if the client that caused it leaves.
 struct Question<'a> {
     all: &'a PendingQuestions,
     number: u64,
@@ -81,20 +81,20 @@ impl Drop for Question<'_> {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 enum Control {
-    /// A session has a new token: the connection may stay until its end.
+    /// A session has a new token, so the connection may stay open until this token ends.
     Refresh {
         connection: String,
         caller: Caller,
         expires_at: Option<i64>,
-        /// The node that waits for the answer, and its number of the question.
+        /// The node that waits for the answer. `number` is its number of the question.
         from: String,
         number: u64,
     },
-    /// The answer.
+    /// The answer to `Refresh`. `done` is whether the node has such a connection.
     Refreshed { number: u64, done: bool },
 }
 
-/// The caller of a session, as nodes send it to each other.
+/// The caller of a session, in messages between nodes.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Caller {
     kind: String,
@@ -116,13 +116,15 @@ impl Caller {
 }
 
 impl Node {
-    /// An id for a new connection. It begins with the id of the node, so that other nodes find it.
+    /// Returns an id for a new connection. It begins with the id of the node, so that other nodes
+    /// can find the connection.
     pub(crate) fn connection_id(&self) -> String {
         format!("{}{}", self.engine.node(), NodeId::random())
     }
 
-    /// Whether the node takes no further connection; the seconds after which a client tries again.
-    pub(crate) fn closed(&self) -> Option<u32> {
+    /// Returns the seconds after which a client may try again; `None` if the node accepts
+    /// connections.
+    pub(crate) fn retry_after_if_closed(&self) -> Option<u32> {
         let full = self.hub.connections() >= self.limits.connections_per_node;
         let closed = full || self.draining.load(Ordering::Acquire);
         closed.then(|| 1 + random_below(10) as u32)
@@ -136,7 +138,7 @@ impl Node {
     pub(crate) async fn refresh(&self, connection: &str, newer: Credential) -> Result<bool> {
         if let Some(own) = self.hub.connection(connection) {
             let caller = Caller::of(&newer);
-            return Ok(of_session(&own, &caller).is_some() && own.refresh(newer));
+            return Ok(identity_in_session(&own, &caller).is_some() && own.refresh(newer));
         }
         let node = connection
             .get(..16)
@@ -157,8 +159,8 @@ impl Node {
             number,
         };
         self.send(&node, &message).await?;
-        // A node that has ended does not answer.
-        let answer = tokio::time::timeout(ANSWER, answered).await;
+        // A node that has stopped does not answer.
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, answered).await;
         Ok(matches!(answer, Ok(Ok(true))))
     }
 
@@ -174,7 +176,7 @@ impl Node {
         while let Some(message) = controls.next().await {
             let Ok(message) = serde_json::from_slice::<Control>(&message) else {
                 faults::count(Fault::MessageUnreadable);
-                tracing::debug!("a message of another version of the app is passed over");
+                tracing::debug!("ignored a message of another version of the app");
                 continue;
             };
             match message {
@@ -191,12 +193,12 @@ impl Node {
                     };
                     let answer = Control::Refreshed { number, done };
                     if let Err(error) = self.send(&from, &answer).await {
-                        tracing::debug!(%error, "another node is not answered");
+                        tracing::debug!(%error, "the answer to another node could not be sent");
                     }
                 }
                 Control::Refreshed { number, done } => {
                     if let Some(answer) = self.questions.waiting.lock().remove(&number) {
-                        // The client that asked may have left.
+                        // The client that caused the question may have left.
                         let _ = answer.send(done);
                     }
                 }
@@ -204,10 +206,10 @@ impl Node {
         }
     }
 
-    /// Extends a connection of this node for another one.
+    /// Extends a connection of this node, as another node has requested.
     fn refreshed(&self, connection: &str, caller: &Caller, expires_at: Option<i64>) -> bool {
         let own = self.hub.connection(connection);
-        let found = own.and_then(|own| Some((of_session(&own, caller)?, own)));
+        let found = own.and_then(|own| Some((identity_in_session(&own, caller)?, own)));
         found.is_some_and(|(identity, own)| {
             own.refresh(Credential {
                 expires_at: expires_at.map(Timestamp::from_millis),
@@ -217,44 +219,44 @@ impl Node {
     }
 
     /// Ends all connections, spread over the configured time, and waits until they have ended or
-    /// `grace` is over. No new ones are taken from now on.
+    /// `grace` is over. New connections are refused from now on.
     pub(crate) async fn stop(&self, grace: Duration) {
         self.draining.store(true, Ordering::Release);
-        // The last clients need time to take their close frame.
+        // The last clients need time to receive their close frames.
         let window = self.drain.min(grace.mul_f64(0.75));
         for connection in self.hub.all() {
-            connection.drain(within(window));
+            connection.drain(random_time_below(window));
         }
         let all_ended = async {
             while self.hub.connections() > 0 {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(DRAIN_POLL).await;
             }
         };
-        // The app closes the connections that are left after that time.
+        // After that time the app closes the remaining connections.
         let _ = tokio::time::timeout(grace, all_ended).await;
     }
 
-    /// Ends a connection that opened while the node stops.
-    pub(crate) fn drain_late(&self, connection: &Connection) {
+    /// Ends a connection that was opened while the node is stopping.
+    pub(crate) fn drain_if_stopping(&self, connection: &Connection) {
         if self.draining.load(Ordering::Acquire) {
             connection.drain(Duration::ZERO);
         }
     }
 }
 
-/// The identity of a connection, if it is of this session.
-fn of_session(connection: &Connection, caller: &Caller) -> Option<Credential> {
+/// Returns the identity of a connection, if it belongs to this session.
+fn identity_in_session(connection: &Connection, caller: &Caller) -> Option<Credential> {
     let identity = connection.identity()?;
     (Caller::of(&identity) == *caller).then_some(identity)
 }
 
-/// A random time below a bound.
-fn within(bound: Duration) -> Duration {
+/// Returns a random time below a bound.
+fn random_time_below(bound: Duration) -> Duration {
     let millis = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis(random_below(millis.max(1)))
 }
 
-/// A random number below a bound that is not 0. Without randomness it is 0.
+/// Returns a random number below a bound greater than 0. Returns 0 if the system has no randomness.
 fn random_below(bound: u64) -> u64 {
     getrandom::u64().map_or(0, |random| random % bound)
 }
@@ -264,9 +266,9 @@ fn random_below(bound: u64) -> u64 {
 pub(crate) struct Addresses(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
 impl Addresses {
-    /// Takes a place for a connection; `None` if the address has `most` of them. A connection whose
-    /// address is unknown needs no place.
-    pub(crate) fn take(&self, address: Option<IpAddr>, most: usize) -> Option<AddressPlace> {
+    /// Takes a slot for a connection. Returns `None` if the address already has `most` connections.
+    /// A connection with an unknown address is not counted.
+    pub(crate) fn take(&self, address: Option<IpAddr>, most: usize) -> Option<AddressSlot> {
         let address = address.map(linchpin::http::one_client);
         if let Some(address) = address {
             let mut all = self.0.lock();
@@ -276,20 +278,20 @@ impl Addresses {
             }
             *count += 1;
         }
-        Some(AddressPlace {
+        Some(AddressSlot {
             all: self.clone(),
             address,
         })
     }
 }
 
-/// The place of a connection of an anonymous caller. It is free again when it is dropped.
-pub(crate) struct AddressPlace {
+/// The slot of a connection of an anonymous caller. Dropping it frees the slot.
+pub(crate) struct AddressSlot {
     all: Addresses,
     address: Option<IpAddr>,
 }
 
-impl Drop for AddressPlace {
+impl Drop for AddressSlot {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
         let mut all = self.all.0.lock();
@@ -307,25 +309,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_question_leaves_nothing_behind() {
-        let asked = PendingQuestions::default();
-        let (question, answered) = asked.question();
-        assert_eq!(asked.waiting.lock().len(), 1);
-        // The client has left, so its call is dropped.
+    async fn a_dropped_question_is_removed() {
+        let questions = PendingQuestions::default();
+        let (question, answered) = questions.question();
+        assert_eq!(questions.waiting.lock().len(), 1);
+        // The client leaves, so its call is dropped.
         drop(question);
-        assert!(asked.waiting.lock().is_empty());
+        assert!(questions.waiting.lock().is_empty());
         assert!(answered.await.is_err());
-        // An answer that comes after that is dropped.
-        let (question, answered) = asked.question();
-        let answer = asked.waiting.lock().remove(&question.number).unwrap();
+        // An answer that was taken before the drop still arrives.
+        let (question, answered) = questions.question();
+        let answer = questions.waiting.lock().remove(&question.number).unwrap();
         answer.send(true).unwrap();
         drop(question);
         assert!(answered.await.unwrap());
-        assert!(asked.waiting.lock().is_empty());
+        assert!(questions.waiting.lock().is_empty());
     }
 
     #[test]
-    fn an_address_has_so_many_places_and_an_ipv6_client_one_address() {
+    fn connections_per_address_are_limited_and_an_ipv6_client_counts_as_one_address() {
         let all = Addresses::default();
         let address = |text: &str| text.parse().ok();
         let first = all.take(address("2001:db8::1"), 2);

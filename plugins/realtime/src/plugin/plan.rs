@@ -11,7 +11,7 @@ use linchpin::filter::Filter;
 use linchpin::resource::{EventGuard, EventScope};
 use linchpin::{Adapters, Entity, EntityEvent, Error, Result};
 
-use self::target::{Places, Target};
+use self::target::{RecordRooms, Target};
 use super::many;
 use super::queued::{self, QueuedFrame};
 use crate::channel::{Change, Declared, On, Payload, RoomScope, SseDesc};
@@ -20,21 +20,22 @@ use crate::rooms::Carrier;
 
 /// The rooms that each event reaches, computed once at start-up.
 pub(super) struct Plan {
-    /// By the storage name of the event's entity.
-    entities: HashMap<&'static str, Planned>,
+    /// The targets by the storage name of the event's entity.
+    entities: HashMap<&'static str, EntityPlan>,
     /// Whether code publishes frames in transactions.
     queues: bool,
-    /// The guards of collections, by the position of the channel: they know the partition of a
+    /// The guards of collections, by the position of the channel. They return the partition of a
     /// caller.
     collections: HashMap<usize, Arc<EventGuard>>,
 }
 
 #[derive(Default)]
-struct Planned {
-    /// What declarations list.
+struct EntityPlan {
+    /// The targets of the events that declarations list.
     targets: Vec<Target>,
-    /// The targets of every other event: they report that a record is out of sight now.
+    /// The targets of all events. Their frames only report that a record is no longer visible.
     quiet: Vec<Target>,
+    /// The fields that conditions read.
     reads: FieldSet,
     /// Whether a target takes events about many records.
     many: bool,
@@ -43,17 +44,17 @@ struct Planned {
 /// Whether an event has the states of its records, which the checks of subscribers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventStates {
-    /// It has them, or no room takes the event.
+    /// The event has them, or no room takes the event.
     Known,
-    /// It has none: an earlier release has written it.
+    /// The event lacks them, because an earlier release has written it.
     Missing,
 }
 
 impl Plan {
-    /// Plans the events of channels.
+    /// Plans the events of channels and of SSE endpoints.
     ///
     /// # Errors
-    /// `internal` if an entity is not mounted, or if its read policy cannot be judged in memory.
+    /// `internal` if an entity is not mounted, or if its read policy cannot be evaluated in memory.
     pub(super) fn new(declared: &Declared, adapters: &Adapters) -> Result<Self> {
         let mut plan = Self {
             entities: HashMap::new(),
@@ -70,11 +71,11 @@ impl Plan {
                 plan.collections.insert(at, guard(channel.of)?);
             }
             // The room's own record decides who stays in the room.
-            let of = guard(channel.of)?;
-            plan.read(channel.of, fields_of(&of, channel.of));
+            let own_guard = guard(channel.of)?;
+            plan.read(channel.of, fields_of(&own_guard, channel.of));
             let carrier = Carrier::Channel(channel);
             if channel.scope == RoomScope::Record {
-                plan.quiet(carrier, On::new(channel.of, &[]), Vec::new(), of);
+                plan.quiet(carrier, On::new(channel.of, &[]), Vec::new(), own_guard);
             }
             for (variant, on, change) in channel.events() {
                 let entity = on.entity;
@@ -104,7 +105,7 @@ impl Plan {
         for endpoint in declared.endpoints().iter().copied() {
             plan.endpoint(endpoint, adapters)?;
         }
-        // The own entity of a collection may have no events in it.
+        // Remove the own entity of a collection that lists no events of it.
         plan.entities
             .retain(|_, planned| !planned.targets.is_empty() || !planned.quiet.is_empty());
         Ok(plan)
@@ -138,8 +139,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Plans what the rooms of a carrier get of the events that it does not list: each change of
-    /// who sees a record. Variants that lead to the same rooms share it.
+    /// Plans the quiet target of a carrier. For events that the carrier does not list, it sends a
+    /// frame if the set of callers who may see the record changes. Variants that lead to the same
+    /// rooms share one quiet target.
     fn quiet(
         &mut self,
         carrier: Carrier,
@@ -154,7 +156,7 @@ impl Plan {
         let planned = self.entities.entry(on.entity.storage_name).or_default();
         let same = |quiet: &&mut Target| quiet.carrier.is(carrier) && quiet.on.by == on.by;
         if let Some(quiet) = planned.quiet.iter_mut().find(same) {
-            // Without a condition, every record is in the room.
+            // Without a condition, all records belong to the room.
             if when.is_empty() || quiet.when.is_empty() {
                 quiet.when.clear();
             } else {
@@ -181,7 +183,7 @@ impl Plan {
         planned.reads = planned.reads.or(fields);
     }
 
-    /// The guard of a collection, for the partition of a caller.
+    /// Returns the guard of a collection, which returns the partition of a caller.
     pub(super) fn collection(&self, channel: usize) -> Option<&Arc<EventGuard>> {
         self.collections.get(&channel)
     }
@@ -192,7 +194,7 @@ impl Plan {
         own || self.entities.contains_key(entity.storage_name)
     }
 
-    /// The fields of an entity that conditions read.
+    /// Returns the fields of an entity that conditions read.
     pub(super) fn reads(&self, entity: &EntityDesc) -> FieldSet {
         if entity.storage_name == QueuedFrame::DESC.storage_name {
             return (0..entity.fields.len()).collect();
@@ -207,7 +209,8 @@ impl Plan {
         planned.is_some_and(|planned| planned.many)
     }
 
-    /// Adds the frames of an event.
+    /// Adds the frames of an event to `out`. Returns whether the event has the states of its
+    /// records.
     pub(super) fn frames(&self, event: &EntityEvent, out: &mut Vec<Append>) -> Result<EventStates> {
         let Some(planned) = self.entities.get(&*event.entity) else {
             return Ok(EventStates::Known);
@@ -225,13 +228,13 @@ impl Plan {
         let records;
         let events = match &event.record_id {
             Some(_) => std::slice::from_ref(event),
-            None => match many::records(event) {
+            None => match many::split_by_record(event) {
                 Some(each) => {
                     records = each;
                     &records[..]
                 }
                 None if is_listed || !event.keys.is_empty() => return Ok(EventStates::Missing),
-                // No client misses a frame; rights are checked again anyway.
+                // No client misses a frame, and the rights of subscribers are checked again anyway.
                 None => return Ok(EventStates::Known),
             },
         };
@@ -239,9 +242,10 @@ impl Plan {
         for event in events {
             let first = out.len();
             let places = targets.iter();
-            let places = places.filter_map(|target| Some((*target, target.places(event)?)));
-            let places: Vec<(&Target, Places<'_>)> = places.collect();
-            // It leaves no room for one variant in which another one sends the event.
+            let places = places.filter_map(|target| Some((*target, target.rooms_of(event)?)));
+            let places: Vec<(&Target, RecordRooms<'_>)> = places.collect();
+            // A record does not leave a room for one variant if another variant sends the event
+            // there.
             let stays_in = |stream: &Stream| {
                 let listed = places.iter().filter(|(target, _)| !target.is_quiet());
                 let mut rooms = listed.filter_map(|(_, places)| places.new.as_ref());
@@ -249,7 +253,7 @@ impl Plan {
             };
             for (target, places) in &places {
                 for (stream, about) in target.abouts(event, places) {
-                    // A listed frame says who sees the record now, too.
+                    // A frame of a listed event also reports a change of visibility.
                     let same = |append: &Append| append.stream.name() == stream.name();
                     let is_sent = || out[first..].iter().any(same);
                     if (about.left && stays_in(stream))
@@ -257,7 +261,8 @@ impl Plan {
                     {
                         continue;
                     }
-                    // An engine knows an event of a stream by its id.
+                    // An engine identifies an event of a stream by its id, so each frame needs a
+                    // different one.
                     let count = streams.entry(stream.name().to_owned()).or_default();
                     let id = match *count {
                         0 => event.id.to_string(),
@@ -273,12 +278,12 @@ impl Plan {
     }
 }
 
-/// Whether one event of a change is about many records.
+/// Whether an event of a change may be about many records.
 fn is_about_many(change: Change, entity: &EntityDesc) -> bool {
     change.events(entity).iter().any(|event| event.counts)
 }
 
-/// The guard of an entity.
+/// Returns the guard of an entity.
 fn guard(
     entity: &'static EntityDesc,
     scope: EventScope,
@@ -290,7 +295,7 @@ fn guard(
     EventGuard::new(table, scope, &[]).map(Arc::new)
 }
 
-/// The positions of the fields that a guard reads.
+/// Returns the positions of the fields that a guard reads.
 fn fields_of(guard: &EventGuard, entity: &EntityDesc) -> FieldSet {
     let position = |name: &str| entity.fields.iter().position(|field| field.name == name);
     guard
@@ -299,9 +304,9 @@ fn fields_of(guard: &EventGuard, entity: &EntityDesc) -> FieldSet {
         .collect()
 }
 
-/// A frame for the engine.
+/// Returns a frame for the engine.
 pub(super) fn append(stream: Stream, id: &str, frame: Bytes) -> Result<Append> {
-    let event = EventId::new(id).ok_or_else(|| Error::internal("an event has no legal id"))?;
+    let event = EventId::new(id).ok_or_else(|| Error::internal("an event has an invalid id"))?;
     Ok(Append {
         stream,
         event,

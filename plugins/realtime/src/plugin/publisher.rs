@@ -1,4 +1,4 @@
-//! Sends what code publishes.
+//! Sends the frames that code publishes.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 
 use super::node::{Node, NodeSlot};
 use super::plan::{Plan, append};
-use super::queued::{KEPT, QueuedFrame, QueuedFrameCreate};
+use super::queued::{QueuedFrame, QueuedFrameCreate, RECORD_TTL_MS};
 use crate::channel::{Publication, Publisher, RoomKey};
 use crate::engine::Stream;
-use crate::rooms::{Passing, StoredFrame, stream_name};
+use crate::rooms::{EphemeralMessage, StoredFrame, stream_name};
 
 /// The publisher of an app.
 pub(super) struct NodePublisher {
@@ -22,7 +22,7 @@ pub(super) struct NodePublisher {
 }
 
 impl NodePublisher {
-    /// The stream of the room.
+    /// Returns the stream of the room.
     fn stream(&self, cx: &Cx, frame: &Publication) -> Result<Stream> {
         let room = frame.room.name(frame.channel).map_err(Error::internal)?;
         let unknown = || {
@@ -56,7 +56,7 @@ impl NodePublisher {
             return Err(Error::new(Code::BodyTooLarge, text));
         }
         if frame.ephemeral {
-            return pass(node, cx, &stream, &frame, &payload).await;
+            return send_ephemeral(node, cx, &stream, &frame, &payload).await;
         }
         let id = Uuid::new_v7().to_string();
         let stored = StoredFrame {
@@ -86,7 +86,7 @@ impl NodePublisher {
             history_ttl: i64::try_from(stream.history.ttl.as_millis()).unwrap_or(i64::MAX),
             frame: serde_json::to_string(&stored).map_err(Error::internal)?,
             expires_at: Some(Timestamp::from_millis(
-                cx.now().millis().saturating_add(KEPT),
+                cx.now().millis().saturating_add(RECORD_TTL_MS),
             )),
         };
         self.adapters
@@ -97,8 +97,8 @@ impl NodePublisher {
     }
 }
 
-/// Passes a frame that is never stored to the members of a room.
-async fn pass(
+/// Passes an ephemeral frame to the members of a room.
+async fn send_ephemeral(
     node: &Arc<Node>,
     cx: &Cx,
     stream: &Stream,
@@ -108,13 +108,13 @@ async fn pass(
     let names = std::iter::once(&frame.variant.name).chain(frame.variant.alias);
     let mut messages = Vec::with_capacity(1);
     for name in names {
-        let passing = Passing::Frame {
+        let message = EphemeralMessage::Frame {
             event: (*name).to_owned(),
             payload: RawValue::from_string(payload.to_owned()).map_err(Error::internal)?,
             from: None,
             except: None,
         };
-        messages.push(passing.encode()?);
+        messages.push(message.encode()?);
     }
     let (engine, stream) = (Arc::clone(&node.engine), stream.clone());
     let send = async move {

@@ -1,4 +1,5 @@
-//! Frames that code publishes in a transaction: records, so that they are committed with it.
+//! Frames that code publishes in a transaction. They are stored as records, so that they are
+//! committed with the transaction.
 
 use linchpin::prelude::*;
 use linchpin::{EntityEvent, Error};
@@ -6,8 +7,8 @@ use linchpin::{EntityEvent, Error};
 use crate::channel::{Declared, Mark};
 use crate::engine::{Append, EventId, History, Stream};
 
-/// A frame that is sent after the commit. Its creation is the event that carries it; nobody reads
-/// the record itself.
+/// A frame that is sent after the commit. The event of its creation carries the frame. The record
+/// itself is never read.
 #[entity(namespace = "realtime", ttl(expires_at), routes(disabled))]
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedFrame {
@@ -15,10 +16,10 @@ pub(crate) struct QueuedFrame {
     #[field(primary)]
     pub(crate) id: String,
     pub(crate) stream: String,
-    /// The bounds of the stream's history: frames, and milliseconds.
+    /// The limits of the stream's history: the number of frames, and their age in milliseconds.
     pub(crate) history_size: i64,
     pub(crate) history_ttl: i64,
-    /// The frame as engines store it.
+    /// The frame in the form that engines store.
     pub(crate) frame: String,
     pub(crate) expires_at: Option<Timestamp>,
 }
@@ -27,7 +28,7 @@ pub(super) static QUEUED: Package =
     package!(name = "realtime-frames", entities = [entity(QueuedFrame)]);
 
 /// The milliseconds after which a record is removed.
-pub(super) const KEPT: i64 = 60_000;
+pub(super) const RECORD_TTL_MS: i64 = 60_000;
 
 /// Whether code of the app may publish frames that are stored.
 pub(super) fn is_needed(declared: &Declared) -> bool {
@@ -38,7 +39,7 @@ pub(super) fn is_needed(declared: &Declared) -> bool {
     variants.any(|variant| matches!(variant.mark, Mark::Publish { ephemeral: false }))
 }
 
-/// The frame of the event of a record; `None` for other events, such as its removal.
+/// Returns the frame of the event of a record; `None` for other events, such as its removal.
 pub(super) fn append_of(event: &EntityEvent) -> Result<Option<Append>> {
     if event.route != "create" {
         return Ok(None);

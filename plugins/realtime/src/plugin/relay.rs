@@ -13,9 +13,9 @@ use crate::engine::{Append, Engine, Fence};
 /// The name of the consumer.
 pub(super) const CONSUMER: &str = "realtime";
 
-/// The frames after which an append begins. After a failure it is repeated, and an engine knows the
-/// last 256 frames of a stream at least.
-const PART: usize = 100;
+/// The number of frames after which they are appended. It must be below 256: a failed append is
+/// repeated, and an engine remembers at least the last 256 frames of a stream.
+const APPEND_BATCH: usize = 100;
 
 /// The consumer of the events that rooms carry.
 pub(super) struct Relay {
@@ -28,12 +28,12 @@ impl Relay {
         Self { plan, engine }
     }
 
-    /// Appends frames, and leaves none.
+    /// Appends frames, and empties the list.
     async fn append(&self, appends: &mut Vec<Append>, fence: i64) -> Result<()> {
         if appends.is_empty() {
             return Ok(());
         }
-        // 0 is the number of a live consumer, which every node has.
+        // A live consumer has the number 0. Every node has one, so no node takes it over.
         if let Some(number) = u64::try_from(fence).ok().filter(|fence| *fence > 0) {
             let fence = Fence {
                 consumer: Arc::from(CONSUMER),
@@ -48,21 +48,22 @@ impl Relay {
         Ok(())
     }
 
-    /// Resets all rooms if there were events without the states of their records: an
-    /// earlier release has written them.
+    /// Resets all rooms if there were events without the states of their records, which an earlier
+    /// release has written.
     async fn reset_if_lost(&self, lost: &mut u64) -> Result<()> {
         match std::mem::take(lost) {
             0 => Ok(()),
             count => {
-                let cause = "events do not say which records they are about";
+                let cause = "events lack the ids or states of their records";
                 self.reset_all(count, cause).await
             }
         }
     }
 
-    /// Resets all rooms: gives all streams new epochs, so that clients read the state of their rooms again.
+    /// Resets all rooms: gives all streams new epochs, so that clients read the state of their
+    /// rooms again.
     async fn reset_all(&self, count: u64, cause: &str) -> Result<()> {
-        tracing::error!(count, cause, "all rooms start afresh: events were lost");
+        tracing::error!(count, cause, "all rooms are reset because events were lost");
         Ok(self.engine.renew().await?)
     }
 }
@@ -77,11 +78,11 @@ impl EventSink for Relay {
                 } else if self.plan.frames(event, &mut appends)? == EventStates::Missing {
                     lost += 1;
                 }
-                if appends.len() >= PART {
+                if appends.len() >= APPEND_BATCH {
                     self.append(&mut appends, batch.fence()).await?;
                     self.reset_if_lost(&mut lost).await?;
                     batch.done(at + 1);
-                    // So that nodes take these frames before the next ones come.
+                    // Yield, so that nodes take these frames before the next ones arrive.
                     tokio::task::yield_now().await;
                 }
             }
@@ -110,7 +111,7 @@ impl EventSink for Relay {
     }
 
     fn is_live(&self) -> bool {
-        // Streams that end with the process need no events from before it.
+        // Streams that end with the process need no events from before its start.
         !self.engine.facts().persistent
     }
 

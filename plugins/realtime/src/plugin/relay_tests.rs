@@ -1,4 +1,4 @@
-//! What the relay does with gaps, and with events that say too little.
+//! Tests of the relay: gaps, events about many records, and events without record states.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::engine::{Engine, Epoch, History, Stream};
 use crate::rooms::StoredFrame;
 use crate::rooms::tests::{Board, BoardLive, Card, Node, node};
 
-struct Bed {
+struct TestApp {
     node: Node,
     relay: Relay,
     stream: Stream,
 }
 
-impl Bed {
+impl TestApp {
     async fn start() -> Self {
         let node = node().await;
         let declared = Declared::default().channel::<BoardLive>();
@@ -47,7 +47,7 @@ impl Bed {
         self.relay.publish(&batch).await.unwrap();
     }
 
-    /// The frames in the stream of the room.
+    /// Returns the frames in the stream of the room.
     async fn frames(&self) -> Vec<StoredFrame> {
         let slice = self.node.engine.read(&self.stream, 0, 100).await.unwrap();
         let frames = slice.frames.iter();
@@ -57,8 +57,8 @@ impl Bed {
     }
 }
 
-/// An update of these cards.
-fn of_many(keys: &[&str], before: Option<Value>, after: Option<Value>) -> EntityEvent {
+/// Returns an event for an update of these cards.
+fn event_about(keys: &[&str], before: Option<Value>, after: Option<Value>) -> EntityEvent {
     EntityEvent {
         id: Uuid::new_v7(),
         name: "cards.updated".to_owned(),
@@ -87,30 +87,34 @@ fn card(published: bool) -> Value {
 
 #[tokio::test]
 async fn a_gap_renews_streams_that_no_client_reads() {
-    let bed = Bed::start().await;
-    let epoch = bed.epoch().await;
-    assert_eq!(bed.epoch().await, epoch);
-    bed.node.engine.fail();
-    let reported = bed.relay.missed(Missed::new(1, "a test")).await;
-    reported.expect_err("it is reported again when the engine is back");
-    bed.node.engine.recover();
-    assert_eq!(bed.epoch().await, epoch);
-    bed.relay.missed(Missed::new(1, "a test")).await.unwrap();
-    assert_ne!(bed.epoch().await, epoch);
-    bed.node.app.stop().await.unwrap();
+    let test_app = TestApp::start().await;
+    let epoch = test_app.epoch().await;
+    assert_eq!(test_app.epoch().await, epoch);
+    test_app.node.engine.fail();
+    let reported = test_app.relay.missed(Missed::new(1, "a test")).await;
+    reported.expect_err("the gap is reported again after the outage");
+    test_app.node.engine.recover();
+    assert_eq!(test_app.epoch().await, epoch);
+    test_app
+        .relay
+        .missed(Missed::new(1, "a test"))
+        .await
+        .unwrap();
+    assert_ne!(test_app.epoch().await, epoch);
+    test_app.node.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn each_record_of_an_event_about_many_has_a_frame_of_its_own() {
-    let bed = Bed::start().await;
-    let epoch = bed.epoch().await;
+async fn an_event_about_many_records_sends_one_frame_for_each_record() {
+    let test_app = TestApp::start().await;
+    let epoch = test_app.epoch().await;
     let before = json!([card(true), null]);
     let after = json!([card(false), card(true)]);
-    let event = of_many(&["c1", "c2"], Some(before), Some(after));
-    bed.publish(event.clone()).await;
-    // A repetition adds nothing.
-    bed.publish(event.clone()).await;
-    let frames = bed.frames().await;
+    let event = event_about(&["c1", "c2"], Some(before), Some(after));
+    test_app.publish(event.clone()).await;
+    // A repeated event adds no frame.
+    test_app.publish(event.clone()).await;
+    let frames = test_app.frames().await;
     let sent: Vec<_> = frames
         .iter()
         .map(|frame| {
@@ -129,23 +133,25 @@ async fn each_record_of_an_event_about_many_has_a_frame_of_its_own() {
         ("c2", json!(true), None),
     ];
     assert_eq!(sent, expected);
-    assert_eq!(bed.epoch().await, epoch);
-    bed.node.app.stop().await.unwrap();
+    assert_eq!(test_app.epoch().await, epoch);
+    test_app.node.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn removed_records_are_judged_by_what_they_were() {
-    let bed = Bed::start().await;
+async fn deleted_records_are_checked_by_their_former_values() {
+    let test_app = TestApp::start().await;
     let before = json!([card(true)]);
-    bed.publish(of_many(&["c1"], Some(before), None)).await;
-    let frames = bed.frames().await;
+    test_app
+        .publish(event_about(&["c1"], Some(before), None))
+        .await;
+    let frames = test_app.frames().await;
     let about = frames[0].about.as_ref().unwrap();
     assert!(about.deleted);
     assert_eq!(about.state["published"], true);
-    bed.node.app.stop().await.unwrap();
+    test_app.node.app.stop().await.unwrap();
 }
 
-/// An event of one record by a route that the channel does not list.
+/// Returns an event of one record from a route that the channel does not list.
 fn unlisted(entity: &str, key: &str, before: Option<Value>, after: Option<Value>) -> EntityEvent {
     EntityEvent {
         entity: entity.to_owned().into(),
@@ -153,32 +159,35 @@ fn unlisted(entity: &str, key: &str, before: Option<Value>, after: Option<Value>
         record_id: Some(key.to_owned()),
         keys: Vec::new(),
         payload: Payload::from(json!({ "secret": "of the payload" })),
-        ..of_many(&[], before, after)
+        ..event_about(&[], before, after)
     }
 }
 
 #[tokio::test]
-async fn a_change_of_sight_that_no_variant_lists_is_told_without_its_payload() {
-    let bed = Bed::start().await;
+async fn a_visibility_change_without_a_variant_is_published_without_payload() {
+    let test_app = TestApp::start().await;
     let cards = Card::DESC.storage_name;
-    // Nobody sees more or less of a new card, or of one whose conditions did not change.
-    bed.publish(unlisted(cards, "c1", None, Some(card(true))))
+    // A new card, and one whose conditions did not change, cause no change of visibility.
+    test_app
+        .publish(unlisted(cards, "c1", None, Some(card(true))))
         .await;
-    bed.publish(unlisted(cards, "c1", Some(card(true)), Some(card(true))))
+    test_app
+        .publish(unlisted(cards, "c1", Some(card(true)), Some(card(true))))
         .await;
-    assert!(bed.frames().await.is_empty());
+    assert!(test_app.frames().await.is_empty());
     let withdrawn = unlisted(cards, "c1", Some(card(true)), Some(card(false)));
-    bed.publish(withdrawn).await;
+    test_app.publish(withdrawn).await;
     let mut elsewhere = card(true);
     elsewhere["boardId"] = json!("b2");
     let moved = unlisted(cards, "c2", Some(card(true)), Some(elsewhere));
-    bed.publish(moved).await;
+    test_app.publish(moved).await;
     let board = |open| json!({ "open": open, "ownerId": "ann" });
     let closed = unlisted("boards", "b1", Some(board(true)), Some(board(false)));
-    bed.publish(closed).await;
-    bed.publish(unlisted("boards", "b1", Some(board(false)), None))
+    test_app.publish(closed).await;
+    test_app
+        .publish(unlisted("boards", "b1", Some(board(false)), None))
         .await;
-    let sent = bed.frames().await.into_iter().map(|frame| {
+    let sent = test_app.frames().await.into_iter().map(|frame| {
         assert_eq!(frame.payload.get(), "null");
         let about = frame.about.unwrap();
         assert!(about.quiet);
@@ -192,7 +201,7 @@ async fn a_change_of_sight_that_no_variant_lists_is_told_without_its_payload() {
         ("b1".to_owned(), false, true),
     ];
     assert_eq!(sent, expected);
-    bed.node.app.stop().await.unwrap();
+    test_app.node.app.stop().await.unwrap();
 }
 
 /// The published cards of a board.
@@ -206,7 +215,7 @@ static PUBLISHED_VARIANTS: [VariantDesc; 1] = [VariantDesc::new(
 )
 .payload(ChannelPayload::Record)];
 
-/// Updates of cards while `published` has this value.
+/// Returns a variant for updates of cards while `published` has this value.
 const fn published(value: fn() -> linchpin::Value) -> On {
     On::new(Card::DESC, &[Change::Updated])
         .by(1)
@@ -227,12 +236,12 @@ impl Channel for Published {
 
 #[tokio::test]
 async fn a_record_that_no_longer_satisfies_the_condition_leaves_the_room() {
-    let mut bed = Bed::start().await;
+    let mut test_app = TestApp::start().await;
     let declared = Declared::default().channel::<Published>();
-    let plan = Plan::new(&declared, bed.node.app.adapters()).unwrap();
-    let engine = Arc::clone(&bed.node.engine) as Arc<dyn Engine>;
-    bed.relay = Relay::new(Arc::new(plan), engine);
-    bed.stream = Stream::new("boards:b1:published", History::default());
+    let plan = Plan::new(&declared, test_app.node.app.adapters()).unwrap();
+    let engine = Arc::clone(&test_app.node.engine) as Arc<dyn Engine>;
+    test_app.relay = Relay::new(Arc::new(plan), engine);
+    test_app.stream = Stream::new("boards:b1:published", History::default());
     for route in ["update", "unlisted"] {
         let change = |before, after| EntityEvent {
             route: route.into(),
@@ -243,17 +252,17 @@ async fn a_record_that_no_longer_satisfies_the_condition_leaves_the_room() {
                 Some(card(after)),
             )
         };
-        bed.publish(change(false, false)).await;
-        bed.publish(change(true, false)).await;
-        let frames = bed.frames().await;
+        test_app.publish(change(false, false)).await;
+        test_app.publish(change(true, false)).await;
+        let frames = test_app.frames().await;
         let about = frames.last().unwrap().about.as_ref().unwrap();
         assert_eq!((about.left, about.quiet), (true, route == "unlisted"));
     }
-    assert_eq!(bed.frames().await.len(), 2);
-    bed.node.app.stop().await.unwrap();
+    assert_eq!(test_app.frames().await.len(), 2);
+    test_app.node.app.stop().await.unwrap();
 }
 
-/// The cards of a board, with an event of their own for drafts.
+/// The cards of a board, with a separate event for drafts.
 struct Sorted;
 
 static SORTED: ChannelDesc =
@@ -281,13 +290,13 @@ impl Channel for Sorted {
 
 #[tokio::test]
 async fn a_record_that_satisfies_the_condition_of_another_variant_stays_in_the_room() {
-    let mut bed = Bed::start().await;
+    let mut test_app = TestApp::start().await;
     let declared = Declared::default().channel::<Sorted>();
-    let plan = Plan::new(&declared, bed.node.app.adapters()).unwrap();
-    let engine = Arc::clone(&bed.node.engine) as Arc<dyn Engine>;
-    bed.relay = Relay::new(Arc::new(plan), engine);
-    bed.stream = Stream::new("boards:b1:sorted", History::default());
-    // Whichever of the variants is declared first.
+    let plan = Plan::new(&declared, test_app.node.app.adapters()).unwrap();
+    let engine = Arc::clone(&test_app.node.engine) as Arc<dyn Engine>;
+    test_app.relay = Relay::new(Arc::new(plan), engine);
+    test_app.stream = Stream::new("boards:b1:sorted", History::default());
+    // The result does not depend on the order of the variants.
     for is_published in [true, false] {
         let change = EntityEvent {
             route: "update".into(),
@@ -298,14 +307,18 @@ async fn a_record_that_satisfies_the_condition_of_another_variant_stays_in_the_r
                 Some(card(is_published)),
             )
         };
-        bed.publish(change).await;
-        let frames = bed.frames().await;
+        test_app.publish(change).await;
+        let frames = test_app.frames().await;
         let about = frames.last().unwrap().about.as_ref().unwrap();
         assert_eq!(about.state["published"], is_published);
         assert!(!about.left && !about.quiet, "{about:?}");
     }
-    assert_eq!(bed.frames().await.len(), 2, "one for each change");
-    // It leaves the room once with its board.
+    assert_eq!(
+        test_app.frames().await.len(),
+        2,
+        "one frame for each change"
+    );
+    // A card that moves to another board leaves the room once.
     let mut elsewhere = card(false);
     elsewhere["boardId"] = json!("b2");
     let moved = EntityEvent {
@@ -317,48 +330,49 @@ async fn a_record_that_satisfies_the_condition_of_another_variant_stays_in_the_r
             Some(elsewhere),
         )
     };
-    bed.publish(moved).await;
-    let frames = bed.frames().await;
+    test_app.publish(moved).await;
+    let frames = test_app.frames().await;
     assert_eq!(frames.len(), 3);
     assert!(frames[2].about.as_ref().unwrap().left);
-    bed.node.app.stop().await.unwrap();
+    test_app.node.app.stop().await.unwrap();
 }
 
-/// Such events are in the outbox after an update of the app.
+/// After an update of the app, the outbox may contain events without record keys.
 #[tokio::test]
-async fn an_event_that_does_not_say_its_records_renews_all_streams() {
-    let bed = Bed::start().await;
+async fn an_event_without_record_keys_renews_all_streams() {
+    let test_app = TestApp::start().await;
     for (keys, after) in [
         (&[][..], None),
         (&["c1"], None),
         (&["c1", "c2"], Some(json!([card(true)]))),
     ] {
-        let epoch = bed.epoch().await;
-        bed.publish(of_many(keys, None, after)).await;
-        assert_ne!(bed.epoch().await, epoch);
-        assert!(bed.frames().await.is_empty());
+        let epoch = test_app.epoch().await;
+        test_app.publish(event_about(keys, None, after)).await;
+        assert_ne!(test_app.epoch().await, epoch);
+        assert!(test_app.frames().await.is_empty());
     }
-    bed.node.app.stop().await.unwrap();
+    test_app.node.app.stop().await.unwrap();
 }
 
-/// An engine knows the last frames of a stream only, so a long batch is not repeated as a whole.
+/// An engine remembers only the last frames of a stream, so a long batch must not be repeated as a
+/// whole.
 #[tokio::test]
 async fn a_failure_repeats_only_the_events_that_were_not_appended() {
-    let bed = Bed::start().await;
+    let test_app = TestApp::start().await;
     let keys: Vec<String> = (0..100).map(|n| format!("c{n}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let states = Value::from(vec![card(true); 100]);
-    let event = || Arc::new(of_many(&keys, None, Some(states.clone())));
+    let event = || Arc::new(event_about(&keys, None, Some(states.clone())));
     let batch = Batch::new((0..5).map(|_| event()).collect(), 0);
-    let mut publishing = bed.relay.publish(&batch);
+    let mut publishing = test_app.relay.publish(&batch);
     // The relay pauses after each part.
     assert!(publishing.as_mut().now_or_never().is_none());
     assert!(publishing.as_mut().now_or_never().is_none());
-    bed.node.engine.fail();
+    test_app.node.engine.fail();
     assert!(publishing.await.is_err());
-    bed.node.engine.recover();
+    test_app.node.engine.recover();
     assert_eq!(batch.progress(), Some(2));
-    let top = bed.node.engine.top(&bed.stream).await.unwrap();
+    let top = test_app.node.engine.top(&test_app.stream).await.unwrap();
     assert_eq!(top.offset, 200);
-    bed.node.app.stop().await.unwrap();
+    test_app.node.app.stop().await.unwrap();
 }

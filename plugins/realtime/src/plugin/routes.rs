@@ -7,19 +7,20 @@ use linchpin::{ActorKind, Code, Embedded, Error, Result};
 
 use super::PLUGIN;
 use super::config::{Endpoint, RealtimeConfig};
-use super::door::NodeDoor;
 use super::events;
 use super::node::{Node, NodeSlot};
+use super::node_checks::NodeChecks;
 use crate::channel::Declared;
 use crate::connection::{
-    Connection, HEADERS_TOO_LARGE, Refusal, Request, Settings, Without, check, count, key_of, serve,
+    Connection, HEADERS_TOO_LARGE, MissingCredential, Refusal, Request, Settings, check, key_of,
+    serve, take_call,
 };
 use crate::rooms::Arrival;
 
 /// The name of the counter of refreshes.
 const REFRESHES: &str = "realtime.refreshes";
 
-/// 403 for a page of an origin that may not connect.
+/// The code of the 403 for a page of an origin that may not connect.
 pub(super) const ORIGIN_NOT_ALLOWED: Code = Code::Other(403, "origin_not_allowed");
 
 static SOCKET: Route<Nothing> = Route::get("socket", "")
@@ -55,9 +56,12 @@ static REFRESH: Route<Refresh> = Route::post("refresh", "refresh")
         "Extends a WebSocket until the end of the caller's present token.\n\nFor clients that \
          cannot read their token, because it is in a cookie.",
     )
-    // The endpoint also exists in apps without users, where nobody can call it.
+    // The endpoint also exists in apps without users. There every call is refused.
     .public()
-    .answers(&[AnswerDesc::empty(204, "The connection stays.")])
+    .answers(&[AnswerDesc::empty(
+        204,
+        "The connection stays open until the caller's token expires.",
+    )])
     .errors(&[
         Code::Unauthorized,
         Code::NotFound,
@@ -77,62 +81,62 @@ pub(crate) struct Refresh {
 pub(super) fn all(
     config: &RealtimeConfig,
     declared: &Declared,
-    place: &NodeSlot,
+    node_slot: &NodeSlot,
 ) -> Vec<PluginRoute> {
     let sockets = config.endpoints.iter().flat_map(|endpoint| {
-        let endpoint = Arc::new(Bound {
-            without: without(endpoint, config),
+        let endpoint = Arc::new(BoundEndpoint {
+            on_missing_credential: on_missing_credential(endpoint, config),
             endpoint: endpoint.clone(),
-            place: Arc::clone(place),
+            node_slot: Arc::clone(node_slot),
         });
-        let again = Arc::clone(place);
+        let refresh_slot = Arc::clone(node_slot);
         let path = endpoint.endpoint.path.clone();
         [
             SOCKET.bind(&path, move |call, _| socket(Arc::clone(&endpoint), call)),
             REFRESH.bind(&path, move |call, input| {
-                refresh(Arc::clone(&again), call, input)
+                refresh(Arc::clone(&refresh_slot), call, input)
             }),
         ]
     });
     let endpoints = declared.endpoints().iter().copied();
     sockets
-        .chain(endpoints.map(|endpoint| events::bind(endpoint, place)))
+        .chain(endpoints.map(|endpoint| events::bind(endpoint, node_slot)))
         .collect()
 }
 
-/// How an endpoint treats a handshake without a credential.
-fn without(endpoint: &Endpoint, config: &RealtimeConfig) -> Without {
+/// Returns how an endpoint treats a handshake without a credential.
+fn on_missing_credential(endpoint: &Endpoint, config: &RealtimeConfig) -> MissingCredential {
     match (endpoint.anonymous, config.first_message_auth) {
-        (true, _) => Without::Anonymous,
-        (false, true) => Without::Pending,
-        (false, false) => Without::Refused,
+        (true, _) => MissingCredential::Anonymous,
+        (false, true) => MissingCredential::Pending,
+        (false, false) => MissingCredential::Refused,
     }
 }
 
 /// A WebSocket endpoint and its node.
-struct Bound {
+struct BoundEndpoint {
     endpoint: Endpoint,
-    without: Without,
-    place: NodeSlot,
+    on_missing_credential: MissingCredential,
+    node_slot: NodeSlot,
 }
 
-pub(super) fn node(place: &NodeSlot) -> Result<&Arc<Node>> {
-    place
+pub(super) fn node(node_slot: &NodeSlot) -> Result<&Arc<Node>> {
+    node_slot
         .get()
         .ok_or_else(|| Error::unavailable("rooms are not set up"))
 }
 
-async fn socket(bound: Arc<Bound>, mut call: PluginCall) -> Result<Reply> {
-    let node = Arc::clone(node(&bound.place)?);
+async fn socket(bound: Arc<BoundEndpoint>, mut call: PluginCall) -> Result<Reply> {
+    let node = Arc::clone(node(&bound.node_slot)?);
     let upgrade = call.upgrade();
-    let door = NodeDoor::new(&node, bound.without, &call.headers, call.from);
+    let checks = NodeChecks::new(&node, bound.on_missing_credential, &call.headers, call.from);
     let request = Request {
-        // The route has no query parameters, so the server has refused any.
+        // The route has no query parameters, so the server has already refused any.
         query: None,
         upgrade: upgrade.is_some(),
         headers: &call.headers,
     };
-    let accepted = match check(request, &door).await {
+    let accepted = match check(request, &checks).await {
         Ok(accepted) => accepted,
         Err(Refusal { error, headers }) => {
             let reply = headers.into_iter();
@@ -144,7 +148,7 @@ async fn socket(bound: Arc<Bound>, mut call: PluginCall) -> Result<Reply> {
     let Some(upgrade) = upgrade else {
         return Ok(Reply::upgrade_required("websocket"));
     };
-    let address_place = door.place.into_inner();
+    let address_slot = checks.address_slot.into_inner();
     let connection = Connection::socket(
         node.connection_id(),
         accepted.identity,
@@ -157,16 +161,16 @@ async fn socket(bound: Arc<Bound>, mut call: PluginCall) -> Result<Reply> {
         endpoint: bound.endpoint.path.clone(),
         address: call.from,
         headers: call.headers,
-        place: address_place,
+        address_slot,
     };
     let settings = Settings {
         hub: Arc::clone(&node.hub) as _,
         clock: Arc::clone(&node.clock),
-        anonymous: bound.without == Without::Anonymous,
+        anonymous: bound.on_missing_credential == MissingCredential::Anonymous,
     };
     let reply = Reply::upgrade(upgrade, move |socket| async move {
         node.hub.arrive(arrival);
-        node.drain_late(&connection);
+        node.drain_if_stopping(&connection);
         serve(socket, connection, settings).await;
     });
     Ok(accepted
@@ -175,8 +179,8 @@ async fn socket(bound: Arc<Bound>, mut call: PluginCall) -> Result<Reply> {
         .fold(reply, |reply, (name, value)| reply.header(name, value)))
 }
 
-async fn refresh(place: NodeSlot, call: PluginCall, input: Refresh) -> Result<Reply> {
-    let node = node(&place)?;
+async fn refresh(node_slot: NodeSlot, call: PluginCall, input: Refresh) -> Result<Reply> {
+    let node = node(&node_slot)?;
     let is_user = |actor: &Arc<linchpin::Actor>| actor.kind != ActorKind::Anonymous;
     let credentials = match &node.credentials {
         Some(credentials) if call.cx.get_actor().is_some_and(is_user) => credentials,
@@ -189,8 +193,8 @@ async fn refresh(place: NodeSlot, call: PluginCall, input: Refresh) -> Result<Re
         call.from,
         limit,
     );
-    let (now, text) = ((node.clock)(), "Too many connections were extended");
-    count(&*node.rates, key, limit, now, text).await?;
+    let (now, error_text) = ((node.clock)(), "Too many connections were extended");
+    take_call(&*node.rates, key, limit, now, error_text).await?;
     let newer = credentials.of_headers(&call.headers).await?;
     let newer = newer.ok_or_else(Error::unauthorized)?;
     if node.refresh(&input.connection_id, newer).await? {

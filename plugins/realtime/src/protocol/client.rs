@@ -5,8 +5,8 @@ use linchpin::{Error, Problem};
 
 use super::Position;
 use super::read::{
-    Kind, Reader, ack, alone, event_name, invalid, key, malformed, payload, recover, short_text,
-    since, text_of,
+    Kind, Reader, ack, event_name, invalid, key, malformed, payload, recover, short_text, since,
+    text_of, without_members,
 };
 
 /// A frame from a client.
@@ -19,20 +19,20 @@ use super::read::{
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientFrame {
-    /// Joins a room, from a position if the client was in it before.
+    /// Joins a room. A client that was in it before may send its position.
     Subscribe {
         /// The room's name, as the client wrote it.
         room: String,
         /// The position of the last frame that the client has.
         since: Option<Position>,
-        /// Comes back on the answer.
+        /// The answer repeats it.
         reference: Option<String>,
     },
     /// Leaves a room.
     Unsubscribe {
         /// The room's name, as the client wrote it.
         room: String,
-        /// Comes back on the answer.
+        /// The answer repeats it.
         reference: Option<String>,
     },
     /// Calls an operation or a handler, or relays to a room.
@@ -41,26 +41,26 @@ pub enum ClientFrame {
     Recover {
         /// The rooms with their positions, at least one.
         rooms: Vec<RecoverRoom>,
-        /// Comes back on the answer.
+        /// The answer repeats it.
         reference: Option<String>,
     },
-    /// Asks who is in a room.
+    /// Requests the users in a room.
     Presence {
         /// The room's name, as the client wrote it.
         room: String,
-        /// Comes back on the answer.
+        /// The answer repeats it.
         reference: Option<String>,
     },
     /// Authenticates the connection, or refreshes its authentication.
     Auth {
         /// The token as the client wrote it; it may be empty.
         token: Token,
-        /// Comes back on the answer.
+        /// The answer repeats it.
         reference: Option<String>,
     },
     /// Asks for `pong`.
     Ping {
-        /// Comes back on the answer.
+        /// The answer repeats it.
         reference: Option<String>,
     },
 }
@@ -74,12 +74,12 @@ pub struct EventCall {
     pub payload: Option<Box<str>>,
     /// The room that the event is for.
     pub room: Option<String>,
-    /// With it, the event has exactly one `ack`.
+    /// If it is present, the event is answered by exactly one `ack`.
     pub ack_id: Option<AckId>,
-    /// A key under which an operation that is `idempotent` has its effect once. Other events with a
-    /// key are refused.
+    /// An idempotency key. An operation with `idempotent` runs once for each key. Other events with
+    /// a key are refused.
     pub idempotency_key: Option<String>,
-    /// Comes back on the answer.
+    /// The answer repeats it.
     pub reference: Option<String>,
 }
 
@@ -92,7 +92,7 @@ pub struct RecoverRoom {
     pub since: Position,
 }
 
-/// The `ackId` of an event: it comes back as the client wrote it.
+/// The `ackId` of an event. The answer repeats it in the form that the client sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AckId {
     /// 1 to 64 characters.
@@ -118,12 +118,12 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// A frame that cannot be executed, with what its answer repeats.
+/// A frame that cannot be executed, with the members that its answer repeats.
 #[derive(Debug)]
 pub struct Refused {
     /// `malformed_json`, `invalid_frame` or `unknown_action`.
     pub error: Error,
-    /// The `ackId` of an event, if it can be read: then the answer is an `ack`.
+    /// The `ackId` of an event, if it can be read. If so, the answer is an `ack`.
     pub ack_id: Option<AckId>,
     /// The name of the event or of the action, if it can be read.
     pub source_event: Option<String>,
@@ -136,8 +136,8 @@ impl ClientFrame {
     ///
     /// # Errors
     /// `malformed_json` for text that is not JSON, for duplicate keys, lone surrogates and nesting
-    /// over 64. `unknown_action` for other names of `action` or `type`. `invalid_frame` for unknown
-    /// members, missing ones and values of a wrong form; the details name all of them.
+    /// over 64. `unknown_action` for an unknown value of `action` or `type`. `invalid_frame` for
+    /// unknown members, missing ones and values of a wrong form; the details name all of them.
     pub fn parse(text: &str) -> Result<Self, Box<Refused>> {
         if text == "ping" {
             return Ok(Self::Ping { reference: None });
@@ -145,13 +145,13 @@ impl ClientFrame {
         let members = match Json::parse(text.as_bytes()) {
             Ok(Json::Object(members)) => members,
             Ok(_) => {
-                return Err(Box::new(alone(invalid(vec![Problem::new(
+                return Err(Box::new(without_members(invalid(vec![Problem::new(
                     "",
                     "type",
                     "must be an object",
                 )]))));
             }
-            Err(error) => return Err(Box::new(alone(malformed(&error)))),
+            Err(error) => return Err(Box::new(without_members(malformed(&error)))),
         };
         let mut reader = Reader {
             members,

@@ -1,4 +1,4 @@
-//! What clients may send, and the answers to everything else.
+//! Tests of the frames that clients may send, and of the errors for all other texts.
 
 use proptest::prelude::*;
 
@@ -10,12 +10,12 @@ fn good(text: &str) -> ClientFrame {
 
 fn bad(text: &str) -> Refused {
     match ClientFrame::parse(text) {
-        Ok(frame) => panic!("{text} is read as {frame:?}"),
+        Ok(frame) => panic!("{text} is accepted as {frame:?}"),
         Err(refused) => *refused,
     }
 }
 
-/// The code and the paths of a refusal.
+/// Returns the code and the paths of a refusal.
 fn why(text: &str) -> String {
     let error = bad(text).error;
     let details: Vec<String> = error
@@ -27,7 +27,7 @@ fn why(text: &str) -> String {
 }
 
 #[test]
-fn every_form_of_frame_is_read() {
+fn every_kind_of_frame_is_read() {
     assert_eq!(good("ping"), ClientFrame::Ping { reference: None });
     let reference = Some("r".to_owned());
     assert_eq!(
@@ -73,7 +73,7 @@ fn every_form_of_frame_is_read() {
 }
 
 #[test]
-fn the_payload_of_an_event_stays_as_the_client_wrote_it() {
+fn the_payload_of_an_event_is_unchanged() {
     let ClientFrame::Event(call) = good(
         r#"{"action":"event","event":"pin","room":"a:b","p\u0061yload":{ "n": 1.0, "big": 12345678901234567890 },"ackId":-7,"idempotencyKey":"k"}"#,
     ) else {
@@ -124,7 +124,7 @@ fn text_that_is_not_one_strict_json_object_is_malformed() {
 }
 
 #[test]
-fn all_problems_of_a_frame_are_named_with_their_paths() {
+fn all_problems_of_a_frame_are_reported_with_their_paths() {
     for (text, answer) in [
         ("[]", "invalid_frame :type"),
         ("7", "invalid_frame :type"),
@@ -182,7 +182,7 @@ fn all_problems_of_a_frame_are_named_with_their_paths() {
 }
 
 #[test]
-fn an_answer_repeats_what_can_be_read_of_a_frame() {
+fn an_answer_repeats_the_readable_members_of_a_frame() {
     let refused = bad(r#"{"action":"event","event":"pin","ackId":"a","ref":"r","more":1}"#);
     assert_eq!(refused.ack_id, Some(AckId::Text("a".to_owned())));
     assert_eq!(refused.source_event.as_deref(), Some("pin"));
@@ -238,9 +238,9 @@ proptest! {
         let _ = ClientFrame::parse(&text);
     }
 
-    /// Two parsers read a payload: the strict one decides, the other one cuts it out.
+    /// Two parsers read a payload: the strict one validates it, the other one extracts its text.
     #[test]
-    fn a_payload_is_cut_out_of_every_frame_that_is_read(json in payload()) {
+    fn the_payload_is_extracted_from_every_valid_frame(json in payload()) {
         let text = format!(r#"{{"action":"event","event":"e","payload":{json}}}"#);
         if let Ok(ClientFrame::Event(call)) = ClientFrame::parse(&text) {
             let expected = (json.trim() != "null").then(|| json.trim());

@@ -1,12 +1,13 @@
-//! Why a connection ends: the close codes of WebSocket with their reasons.
+//! The reasons why a connection ends, with their WebSocket close codes.
 
 /// Why the server ends a connection. Each reason has one close code, and one text that clients can
-/// read as `CloseEvent.reason`. Server-sent events carry the same two in `linchpin:close`.
+/// read as `CloseEvent.reason`. For server-sent events, the event `linchpin:close` has the same
+/// code and text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Close {
-    /// 1000: the client asked for it, or nothing is left to do.
+    /// 1000: the client requested the close, or the connection is no longer needed.
     Normal,
-    /// 1001: no frame arrived within 10 s of a ping.
+    /// 1001: after a ping, no bytes arrived within the heartbeat timeout (10 s by default).
     Heartbeat,
     /// 1002: the bytes are not WebSocket frames.
     Protocol,
@@ -20,17 +21,17 @@ pub enum Close {
     TooLarge,
     /// 1011: a fault of the server.
     Internal,
-    /// 1012: the server stops; another one takes the client.
+    /// 1012: the server stops. The client connects to another one.
     Restart,
-    /// 1013: the server has no room for the connection now.
+    /// 1013: the server cannot accept the connection now.
     TryAgainLater,
     /// 4400: ten frames within a minute could not be read.
     BadFrames,
     /// 4401: the session ended: logout, revocation, suspension, a new password, deletion.
     SessionEnded,
-    /// 4401: the token expired and was not refreshed within 30 s.
+    /// 4401: the token expired and was not refreshed within the grace period (30 s by default).
     TokenExpired,
-    /// 4401: no authentication within 10 s of the handshake.
+    /// 4401: no authentication within the time limit after the handshake (10 s by default).
     AuthTimeout,
     /// 4401: three tokens were refused.
     AuthFailed,
@@ -58,7 +59,7 @@ pub enum Reconnect {
 }
 
 impl Close {
-    /// Every reason, in the order of its code.
+    /// All reasons, ordered by code.
     pub const ALL: [Self; 18] = [
         Self::Normal,
         Self::Heartbeat,
@@ -80,22 +81,22 @@ impl Close {
         Self::Replaced,
     ];
 
-    /// The close code of WebSocket.
+    /// Returns the WebSocket close code.
     pub const fn code(self) -> u16 {
         self.entry().0
     }
 
-    /// The text beside the code; empty for [`Close::Normal`].
+    /// Returns the text that is sent with the code; empty for [`Close::Normal`].
     pub const fn reason(self) -> &'static str {
         self.entry().1
     }
 
-    /// The next step of the client.
+    /// Returns the next step of the client.
     pub const fn reconnect(self) -> Reconnect {
         self.entry().2
     }
 
-    /// The one table of codes.
+    /// Returns the code, the text and the next step of a reason.
     const fn entry(self) -> (u16, &'static str, Reconnect) {
         use Reconnect::{AfterRefresh, BackOff, Slowly, Stop, WhenTold};
         match self {
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_fits_into_a_close_frame_and_stands_once_in_the_table() {
+    fn every_reason_fits_into_a_close_frame_and_is_listed_once() {
         for (at, close) in Close::ALL.into_iter().enumerate() {
             // The payload of a control frame has at most 125 bytes, two of them for the code.
             assert!(close.reason().len() <= 123);
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reconnects_unless_its_frames_or_its_rights_are_at_fault() {
+    fn a_client_reconnects_unless_its_frames_or_rights_caused_the_close() {
         let stops: Vec<u16> = Close::ALL
             .into_iter()
             .filter(|close| close.reconnect() == Reconnect::Stop)

@@ -1,7 +1,7 @@
 //! Frames of the WebSocket protocol, and its close codes.
 //!
-//! [`ClientFrame`] reads what a client sends, and [`ServerFrame`] is what the server sends: bytes
-//! that are made once and shared by all sockets. [`Close`] lists why a connection ends.
+//! [`ClientFrame`] is a frame from a client. [`ServerFrame`] is a frame from the server: its bytes
+//! are encoded once and shared by all sockets. [`Close`] lists the reasons why a connection ends.
 
 mod client;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// The place of a frame in its stream: the epoch of the stream and the offset within the epoch.
 ///
-/// A position is a number, not a right: knowing one discloses nothing.
+/// A position grants no rights. It is no secret.
 ///
 /// ```
 /// use linchpin_realtime::protocol::Position;
@@ -16,9 +16,10 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// Changes when the stream has lost its frames; offsets of two epochs are not comparable.
+    /// The epoch. It changes when the stream has lost its frames. Offsets of different epochs
+    /// cannot be compared.
     pub epoch: Arc<str>,
-    /// 1, 2, 3 and so on in each epoch; 0 is the place before the first frame.
+    /// The offset: 1, 2, 3 and so on in each epoch; 0 is the place before the first frame.
     pub offset: u64,
 }
 
@@ -26,7 +27,7 @@ impl Position {
     /// The maximum length of an epoch that clients may send, in bytes.
     pub const MAX_EPOCH: usize = 64;
 
-    /// The position `offset` of `epoch`.
+    /// Creates the position `offset` of `epoch`.
     pub fn new(epoch: impl Into<Arc<str>>, offset: u64) -> Self {
         Self {
             epoch: epoch.into(),
@@ -34,10 +35,10 @@ impl Position {
         }
     }
 
-    /// Reads the `id` of a server-sent event, `<epoch>-<offset>`. `None` for any other text, also
-    /// for another spelling of the same number.
+    /// Reads the `id` of a server-sent event, `<epoch>-<offset>`. Returns `None` for any other
+    /// text, even for another spelling of the same number, such as `01`.
     ///
-    /// The alphabet of epochs contains `-`, so the last one is the separator.
+    /// Epochs may contain `-`, so the last `-` is the separator.
     pub fn parse(id: &str) -> Option<Self> {
         let (epoch, offset) = id.rsplit_once('-')?;
         let legal = (1..=Self::MAX_EPOCH).contains(&epoch.len())
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_read_in_one_spelling_only() {
+    fn only_one_spelling_of_a_position_is_read() {
         for good in [Position::new("a-b_C", 0), Position::new("-", u64::MAX)] {
             assert_eq!(Position::parse(&good.to_string()), Some(good));
         }

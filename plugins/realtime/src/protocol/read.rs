@@ -1,4 +1,4 @@
-//! Reads the members of frames from clients, and collects what is wrong with them.
+//! Reads the members of frames from clients, and collects their problems.
 
 use std::borrow::Cow;
 
@@ -16,12 +16,12 @@ const LONGEST_EVENT: usize = 128;
 /// The maximum length of an idempotency key, in bytes.
 const LONGEST_KEY: usize = 255;
 /// The maximum number of rooms of one `recover`.
-const MOST_ROOMS: usize = 1000;
+const MAX_ROOMS: usize = 1000;
 /// The maximum number of problems in one answer.
-const MOST_PROBLEMS: usize = 20;
+const MAX_PROBLEMS: usize = 20;
 
-/// A refusal of a text in which nothing can be read.
-pub(super) fn alone(error: Error) -> Refused {
+/// Returns the refusal of a text without readable members.
+pub(super) fn without_members(error: Error) -> Refused {
     Refused {
         error,
         ack_id: None,
@@ -39,7 +39,7 @@ pub(super) fn malformed(error: &Error) -> Error {
 }
 
 pub(super) fn invalid(mut problems: Vec<Problem>) -> Error {
-    problems.truncate(MOST_PROBLEMS);
+    problems.truncate(MAX_PROBLEMS);
     Error::new(INVALID_FRAME, "The frame is not valid").with_details(problems)
 }
 
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn finish(mut self) -> Result<(), Error> {
-        let unknown = self.members.iter().take(MOST_PROBLEMS);
+        let unknown = self.members.iter().take(MAX_PROBLEMS);
         self.problems
             .extend(unknown.map(|(key, _)| unknown_member(key)));
         if self.problems.is_empty() {
@@ -181,7 +181,7 @@ pub(super) fn unknown_member(key: &str) -> Problem {
     if path.len() < key.len() {
         path.push('…');
     }
-    Problem::new(path, "unknown_field", "is no member of this frame")
+    Problem::new(path, "unknown_field", "is not a member of this frame")
 }
 
 pub(super) fn text_of(value: Json<'_>, at: &str) -> Result<String, Problem> {
@@ -191,7 +191,7 @@ pub(super) fn text_of(value: Json<'_>, at: &str) -> Result<String, Problem> {
     }
 }
 
-/// A text of 1 to `most` units, as `count` counts them.
+/// Reads a text whose length is 1 to `most`. `count` measures the length.
 pub(super) fn bounded(
     value: Json<'_>,
     at: &str,
@@ -211,7 +211,7 @@ pub(super) fn bounded(
 }
 
 pub(super) fn short_text(value: Json<'_>, at: &str) -> Result<String, Problem> {
-    // Counting stops early in a text that is far too long.
+    // Stop counting early in a text that is far too long.
     bounded(value, at, LONGEST_ID, |text| {
         text.chars().take(LONGEST_ID + 1).count()
     })
@@ -250,11 +250,11 @@ pub(super) fn since(value: Json<'_>, at: &str) -> Result<Position, Problem> {
         return Err(Problem::new(at, "type", "must be an object"));
     };
     let position = position(&mut rest, at)?;
-    no_more(&rest, at)?;
+    no_other_members(&rest, at)?;
     Ok(position)
 }
 
-/// Takes `epoch` and `offset` out of an object's members.
+/// Reads `epoch` and `offset`, and removes them from an object's members.
 pub(super) fn position<'a>(
     members: &mut Vec<(Cow<'a, str>, Json<'a>)>,
     at: &str,
@@ -263,7 +263,7 @@ pub(super) fn position<'a>(
         bounded(value, at, Position::MAX_EPOCH, str::len)
     })?;
     let offset = member(members, "offset", at, |value, at| match value {
-        // An offset above all numbers is ahead of every stream.
+        // An offset that is too large for a number is above the top of every stream.
         Json::Number(literal) if literal.bytes().all(|b| b.is_ascii_digit()) => {
             Ok(literal.parse().unwrap_or(u64::MAX))
         }
@@ -289,7 +289,10 @@ pub(super) fn member<'a, T>(
     }
 }
 
-pub(super) fn no_more(members: &[(Cow<'_, str>, Json<'_>)], at: &str) -> Result<(), Problem> {
+pub(super) fn no_other_members(
+    members: &[(Cow<'_, str>, Json<'_>)],
+    at: &str,
+) -> Result<(), Problem> {
     match members.first() {
         None => Ok(()),
         Some((key, _)) => {
@@ -304,11 +307,11 @@ pub(super) fn recover(value: Json<'_>, at: &str) -> Result<Vec<RecoverRoom>, Pro
     let Json::Array(list) = value else {
         return Err(Problem::new(at, "type", "must be a list"));
     };
-    if list.is_empty() || list.len() > MOST_ROOMS {
+    if list.is_empty() || list.len() > MAX_ROOMS {
         let (code, message) = if list.is_empty() {
             ("min_items", "must not be empty".to_owned())
         } else {
-            ("max_items", format!("must name at most {MOST_ROOMS} rooms"))
+            ("max_items", format!("must name at most {MAX_ROOMS} rooms"))
         };
         return Err(Problem::new(at, code, message));
     }
@@ -319,13 +322,13 @@ pub(super) fn recover(value: Json<'_>, at: &str) -> Result<Vec<RecoverRoom>, Pro
         };
         let room = member(&mut rest, "room", &at, text_of)?;
         let since = position(&mut rest, &at)?;
-        no_more(&rest, &at)?;
+        no_other_members(&rest, &at)?;
         Ok(RecoverRoom { room, since })
     });
     rooms.collect()
 }
 
-/// The text of the member `payload` of a frame that has been parsed before.
+/// Returns the text of the member `payload` of a frame that has already been parsed.
 pub(super) fn payload(text: &str) -> Option<Box<str>> {
     #[derive(Deserialize)]
     struct Frame<'a> {

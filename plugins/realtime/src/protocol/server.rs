@@ -1,4 +1,4 @@
-//! Frames to clients: bytes that are made once and shared.
+//! Frames to clients. Their bytes are encoded once and shared.
 
 use bytes::Bytes;
 use linchpin::{Code, Error, Timestamp};
@@ -9,8 +9,8 @@ use super::write::Object;
 use super::{AckId, Position};
 
 /// A frame to clients. A clone shares the bytes, so that one frame can be in the queues of
-/// thousands of sockets. The bytes are those that a socket writes: the head of the WebSocket frame
-/// is made once too.
+/// thousands of sockets. The bytes include the header of the WebSocket frame, so it is encoded only
+/// once too.
 ///
 /// ```
 /// use linchpin_realtime::protocol::ServerFrame;
@@ -20,7 +20,7 @@ use super::{AckId, Position};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFrame {
     bytes: Bytes,
-    /// The length of the head; 0 for blocks of server-sent events.
+    /// The length of the WebSocket header in bytes; 0 for blocks of server-sent events.
     head: u8,
 }
 
@@ -44,17 +44,18 @@ pub struct Connected<'a> {
 pub struct Subscribed<'a> {
     /// The room.
     pub room: &'a str,
-    /// Where the client is now: before the replayed frames if it was recovered, else at the top.
+    /// The position of the client: before the replayed frames if it was recovered, otherwise the
+    /// top.
     pub position: &'a Position,
     /// Whether the room keeps a history.
     pub recoverable: bool,
-    /// The number of frames that follow, if the client's position was good.
+    /// The number of replayed frames that follow, if the client's position was usable.
     pub recovered: Option<u64>,
-    /// Why the client's position was not good.
+    /// The reason why the client's position was not usable.
     pub reason: Option<ResetReason>,
     /// Whether the connection was in the room before.
     pub already: bool,
-    /// Who is in the room, if its channel shows it.
+    /// The users in the room, if its channel has presence.
     pub presence: Option<PresenceList<'a>>,
     /// The `ref` of the frame that this answers.
     pub reference: Option<&'a str>,
@@ -63,20 +64,20 @@ pub struct Subscribed<'a> {
 /// The users in a room.
 #[derive(Clone, Copy, Debug)]
 pub struct PresenceList<'a> {
-    /// The first of them, with the time of their arrival.
+    /// The users who arrived first, with the time of their arrival.
     pub users: &'a [(String, Timestamp)],
-    /// The number of all of them.
+    /// The number of all users.
     pub count: usize,
 }
 
-/// Why a client cannot continue from its position.
+/// The reason why a client cannot resume from its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetReason {
-    /// The stream has lost its frames and began anew.
+    /// The stream has lost its frames and has a new epoch.
     EpochChanged,
-    /// The history does not reach back so far, or too much was missed.
+    /// The history does not reach back to the position, or the client missed too many frames.
     HistoryUnavailable,
-    /// The stream is not there yet.
+    /// The position is above the top of the stream.
     OffsetAhead,
     /// The room keeps no history.
     NotRecoverable,
@@ -84,14 +85,14 @@ pub enum ResetReason {
     PersistenceUnavailable,
     /// A check of the subscription failed.
     Unavailable,
-    /// The subscriber sees other events than before.
+    /// The events that the subscriber may see have changed.
     RightsChanged,
     /// The room was not joined.
     Denied,
 }
 
 impl ResetReason {
-    /// The reason as frames carry it.
+    /// Returns the reason in the form that frames carry.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::EpochChanged => "epoch_changed",
@@ -106,19 +107,19 @@ impl ResetReason {
     }
 }
 
-/// Why a frame `auth` changed nothing.
+/// The reason why a frame `auth` was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthError {
     /// The token is empty, unknown, expired or revoked.
     InvalidCredentials,
-    /// The token is of another user or tenant, or the connection used rooms anonymously.
+    /// The token belongs to another user or tenant, or the connection has joined rooms anonymously.
     IdentityAlreadyBound,
-    /// The store of sessions or of limits does not answer; the client may try again.
+    /// The session store or the store of rate limits does not answer. The client may try again.
     Unavailable,
 }
 
 impl AuthError {
-    /// The code as frames carry it.
+    /// Returns the code in the form that frames carry.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InvalidCredentials => "INVALID_CREDENTIALS",
@@ -129,13 +130,13 @@ impl AuthError {
 }
 
 impl ServerFrame {
-    fn of(object: Object) -> Self {
+    fn from_object(object: Object) -> Self {
         Self::from_text(&object.close())
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        // Both constructors take UTF-8.
+        // Both constructors accept only UTF-8.
         std::str::from_utf8(&self.bytes[usize::from(self.head)..]).unwrap_or_default()
     }
 
@@ -149,20 +150,20 @@ impl ServerFrame {
         self.len() == 0
     }
 
-    /// A text that another part of the crate has made.
+    /// Creates a frame from a text that another module has encoded.
     pub(crate) fn from_text(text: &str) -> Self {
-        let mut bytes = Vec::with_capacity(MOST_HEAD + text.len());
+        let mut bytes = Vec::with_capacity(MAX_HEAD + text.len());
         write_head(&mut bytes, text.len());
         let head = bytes.len();
         bytes.extend_from_slice(text.as_bytes());
         Self {
             bytes: bytes.into(),
-            // At most `MOST_HEAD`.
+            // At most `MAX_HEAD`.
             head: u8::try_from(head).unwrap_or_default(),
         }
     }
 
-    /// The blocks of an event, which a response sends without a head.
+    /// Creates a frame from the blocks of a server-sent event, which have no WebSocket header.
     pub(crate) fn from_block(text: String) -> Self {
         Self {
             bytes: text.into(),
@@ -182,7 +183,7 @@ impl ServerFrame {
 
     /// The first frame of a connection.
     pub fn connected(connected: Connected<'_>) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("connected")
                 .with("id", connected.id)
                 .with("protocol", &1)
@@ -196,7 +197,7 @@ impl ServerFrame {
     /// The room is joined.
     pub fn subscribed(subscribed: Subscribed<'_>) -> Self {
         let reason = subscribed.reason.map(ResetReason::as_str);
-        Self::of(
+        Self::from_object(
             Object::event("subscribed")
                 .with("room", subscribed.room)
                 .with("epoch", &*subscribed.position.epoch)
@@ -213,7 +214,7 @@ impl ServerFrame {
 
     /// The room is not joined.
     pub fn subscribe_denied(room: &str, code: Code, reference: Option<&str>) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("subscribe_denied")
                 .with("room", room)
                 .with("code", code.as_str())
@@ -223,7 +224,7 @@ impl ServerFrame {
 
     /// The room is left. `code` is the reason if the server ended the subscription.
     pub fn unsubscribed(room: &str, code: Option<Code>, reference: Option<&str>) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("unsubscribed")
                 .with("room", room)
                 .maybe("code", code.map(Code::as_str))
@@ -231,9 +232,10 @@ impl ServerFrame {
         )
     }
 
-    /// Continuity of the room is lost; the client refetches and continues from `position`.
+    /// The client may have missed frames of the room. It reads the state again and continues from
+    /// `position`.
     pub fn reset(room: &str, position: &Position, reason: ResetReason) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("reset")
                 .with("room", room)
                 .with("epoch", &*position.epoch)
@@ -242,19 +244,20 @@ impl ServerFrame {
         )
     }
 
-    /// A record left the sight of the subscriber; `offset` is that of the event that hid it.
+    /// A record is no longer visible to the subscriber. `offset` is the offset of the event that
+    /// hid it.
     pub fn hidden(room: &str, entity: &str, id: &str, offset: u64) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("hidden")
                 .with("room", room)
-                .with("payload", &Hidden { entity, id })
+                .with("payload", &RecordReference { entity, id })
                 .with("offset", &offset),
         )
     }
 
     /// A room of `recover` was joined at its top instead, or not at all.
     pub fn recover_failed(room: &str, reason: ResetReason) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("recover_failed")
                 .with("room", room)
                 .with("reason", reason.as_str()),
@@ -263,7 +266,7 @@ impl ServerFrame {
 
     /// The end of `recover`: the number of replayed frames, and the rooms that were recovered.
     pub fn recovered(replayed: u64, rooms: &[String], reference: Option<&str>) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("recovered")
                 .with("replayed", &replayed)
                 .with("rooms", rooms)
@@ -275,7 +278,7 @@ impl ServerFrame {
     /// earlier event with the same key.
     pub fn ack(id: &AckId, result: &str, replayed: bool, reference: Option<&str>) -> Self {
         let outcome = if replayed { "replayed" } else { "ok" };
-        Self::of(
+        Self::from_object(
             Object::event("ack")
                 .with("ackId", id)
                 .with("outcome", outcome)
@@ -295,13 +298,13 @@ impl ServerFrame {
             .with("ackId", id)
             .with("outcome", "error")
             .with("error", text);
-        Self::of(failure(object, error).maybe("ref", reference))
+        Self::from_object(failure(object, error).maybe("ref", reference))
     }
 
     /// The answer to a frame that failed and has no other answer.
     pub fn error(error: &Error, source_event: Option<&str>, reference: Option<&str>) -> Self {
         let object = Object::event("ws:error").with("message", sentence(error));
-        Self::of(
+        Self::from_object(
             failure(object, error)
                 .maybe("sourceEvent", source_event)
                 .maybe("ref", reference),
@@ -310,7 +313,7 @@ impl ServerFrame {
 
     /// The answer to a frame without `ackId` while the connection waits for authentication.
     pub fn unauthenticated(source_event: Option<&str>, reference: Option<&str>) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("ws:error")
                 .with("code", "UNAUTHENTICATED")
                 .with("message", "Authenticate first: send a frame `auth`")
@@ -321,7 +324,7 @@ impl ServerFrame {
 
     /// The users in a room, as the answer to `presence`.
     pub fn presence(room: &str, list: PresenceList<'_>, reference: Option<&str>) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("presence")
                 .with("room", room)
                 .with("users", &Users(list.users))
@@ -331,9 +334,9 @@ impl ServerFrame {
         )
     }
 
-    /// A user came into a room.
+    /// A user entered a room.
     pub fn presence_join(room: &str, user: &str) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("presence_join")
                 .with("room", room)
                 .with("userId", user),
@@ -342,21 +345,21 @@ impl ServerFrame {
 
     /// A user left a room.
     pub fn presence_leave(room: &str, user: &str) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("presence_leave")
                 .with("room", room)
                 .with("userId", user),
         )
     }
 
-    /// The connection acts for a user until `expires`. `refreshed` if it did before.
+    /// The connection acts for a user until `expires`. `refreshed` is set if it did so before.
     pub fn authenticated(
         user: Option<&str>,
         expires: Option<Timestamp>,
         refreshed: bool,
         reference: Option<&str>,
     ) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("auth:authenticated")
                 .with("userId", &user)
                 .with("expiresAt", &expires)
@@ -365,9 +368,9 @@ impl ServerFrame {
         )
     }
 
-    /// The frame `auth` changed nothing.
+    /// The frame `auth` was refused and changed nothing.
     pub fn auth_error(error: AuthError, reference: Option<&str>) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event("auth:error")
                 .with("code", error.as_str())
                 .maybe("ref", reference),
@@ -376,23 +379,23 @@ impl ServerFrame {
 
     /// The token expires soon; the client refreshes it now.
     pub fn auth_expiring(expires: Timestamp) -> Self {
-        Self::of(Object::event("auth:expiring").with("expiresAt", &expires))
+        Self::from_object(Object::event("auth:expiring").with("expiresAt", &expires))
     }
 
     /// The answer to `ping`.
     pub fn pong(reference: Option<&str>) -> Self {
-        Self::of(Object::event("pong").maybe("ref", reference))
+        Self::from_object(Object::event("pong").maybe("ref", reference))
     }
 
-    /// The server stops; the client connects anew after this many milliseconds.
+    /// The server stops. The client connects again after this many milliseconds.
     pub fn draining(reconnect_in_ms: u64) -> Self {
-        Self::of(Object::event("draining").with("reconnectInMs", &reconnect_in_ms))
+        Self::from_object(Object::event("draining").with("reconnectInMs", &reconnect_in_ms))
     }
 
     /// A frame of a room that is never stored: it has no offset. `from` is the sender of a relayed
     /// frame; `payload` is JSON.
     pub fn ephemeral(event: &str, room: &str, payload: &str, from: Option<&str>) -> Self {
-        Self::of(
+        Self::from_object(
             Object::event(event)
                 .with("room", room)
                 .raw("payload", payload)
@@ -401,12 +404,12 @@ impl ServerFrame {
     }
 }
 
-/// The most bytes before the text of a frame.
-const MOST_HEAD: usize = 10;
+/// The maximum number of bytes before the text of a frame.
+const MAX_HEAD: usize = 10;
 /// The first byte of a text message in one frame.
 const TEXT: u8 = 0x81;
 
-/// Writes the head of a frame of a server, which masks nothing: RFC 6455, section 5.2.
+/// Writes the header of a server's frame, which is never masked: RFC 6455, section 5.2.
 fn write_head(into: &mut Vec<u8>, length: usize) {
     into.push(TEXT);
     match (u8::try_from(length), u16::try_from(length)) {
@@ -422,9 +425,9 @@ fn write_head(into: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// `{"entity","id"}`
+/// A record, as frames name it: `{"entity","id"}`.
 #[derive(Serialize)]
-pub(super) struct Hidden<'a> {
+pub(super) struct RecordReference<'a> {
     pub(super) entity: &'a str,
     pub(super) id: &'a str,
 }
@@ -482,7 +485,7 @@ impl Serialize for AckId {
     }
 }
 
-/// The sentence for people. The text of a fault of the server is for the log only.
+/// Returns the message for people. The text of an internal error goes only to the log.
 fn sentence(error: &Error) -> &str {
     match error.code() {
         Code::Internal => "Internal error",

@@ -1,4 +1,4 @@
-//! The text of every frame to clients.
+//! Tests of the text of every frame to clients.
 
 use linchpin::{Code, Error, Problem, Timestamp};
 
@@ -149,7 +149,7 @@ fn every_frame_has_its_members() {
 }
 
 #[test]
-fn names_and_references_of_clients_cannot_leave_their_string() {
+fn names_and_references_of_clients_are_escaped() {
     let hostile = "\",\"event\":\"ack\u{0}\u{2028}\\";
     let frame = ServerFrame::subscribe_denied(hostile, INVALID_ROOM, Some(hostile));
     let back: serde_json::Value = serde_json::from_str(frame.as_str()).unwrap();
@@ -159,17 +159,17 @@ fn names_and_references_of_clients_cannot_leave_their_string() {
 }
 
 #[test]
-fn a_clone_shares_the_bytes() {
+fn cloned_frames_share_their_bytes() {
     let frame = ServerFrame::pong(None);
     assert_eq!(
         frame.clone().as_str().as_ptr(),
         frame.as_str().as_ptr(),
-        "a copy per socket would cost memory"
+        "clones share their bytes"
     );
 }
 
 #[test]
-fn the_head_of_a_frame_has_the_form_of_its_length() {
+fn the_header_of_a_frame_encodes_its_length() {
     for (length, head) in [
         (0, &[0x81, 0][..]),
         (125, &[0x81, 125]),
@@ -185,7 +185,7 @@ fn the_head_of_a_frame_has_the_form_of_its_length() {
 }
 
 #[test]
-fn the_blocks_of_a_response_have_no_head() {
+fn stream_blocks_have_no_frame_header() {
     let frame = ServerFrame::from_block("data: 1\n\n".to_owned());
     assert_eq!(frame.as_str(), "data: 1\n\n");
     assert_eq!(frame.into_bytes(), "data: 1\n\n");

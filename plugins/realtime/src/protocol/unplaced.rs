@@ -1,13 +1,12 @@
-//! Durable frames before the engine has given them an offset.
+//! Durable frames whose offset the engine has not assigned yet.
 
 use super::ServerFrame;
-use super::server::Hidden;
+use super::server::RecordReference;
 use super::write::Object;
 
 /// A durable frame of a room without its offset, which the engine assigns.
 ///
-/// The frame is written once; [`at`](Self::at) adds the offset at its end and serialises nothing
-/// again.
+/// The frame is encoded once. [`at`](Self::at) only adds the offset at its end.
 ///
 /// ```
 /// use linchpin_realtime::protocol::UnplacedFrame;
@@ -19,8 +18,8 @@ use super::write::Object;
 pub struct UnplacedFrame(String);
 
 impl UnplacedFrame {
-    /// The frame of an event: `payload` is JSON, `id` the event's id, `at` the instant of the
-    /// commit.
+    /// Creates the frame of an event. `payload` is JSON, `id` is the event's id, and `at` is the
+    /// time of the commit.
     pub fn new(event: &str, room: &str, payload: &str, id: &str, at: &str) -> Self {
         Self(
             Object::event(event)
@@ -32,22 +31,29 @@ impl UnplacedFrame {
         )
     }
 
-    /// The frame of an event whose payload is above the limit: the client reads the record itself.
-    pub fn truncated(event: &str, room: &str, of: (&str, &str), id: &str, at: &str) -> Self {
-        let (entity, record) = of;
+    /// Creates the frame of an event whose payload is above the limit. The client reads the record
+    /// itself.
+    pub fn truncated(
+        event: &str,
+        room: &str,
+        entity_and_record: (&str, &str),
+        id: &str,
+        at: &str,
+    ) -> Self {
+        let (entity, record) = entity_and_record;
         Self(
             Object::event(event)
                 .with("room", room)
                 .raw("payload", "null")
                 .with("truncated", &true)
-                .with("payload_ref", &Hidden { entity, id: record })
+                .with("payload_ref", &RecordReference { entity, id: record })
                 .with("id", id)
                 .with("at", at)
                 .open(),
         )
     }
 
-    /// The frame at its offset.
+    /// Returns the frame with its offset.
     pub fn at(&self, offset: u64) -> ServerFrame {
         const END: &str = ",\"offset\":";
         // An offset has at most 20 digits.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// An object under construction. Members come in the order of the calls.
+/// An object under construction. Members have the order of the calls.
 pub(super) struct Object(Vec<u8>);
 
 impl Object {
@@ -15,7 +15,7 @@ impl Object {
     }
 
     fn value(&mut self, value: &(impl Serialize + ?Sized)) {
-        // Writing to memory does not fail, nor do texts, numbers and lists of them.
+        // Writing to memory cannot fail, and strings, numbers and lists of them have a JSON form.
         let _ = serde_json::to_writer(&mut self.0, value);
     }
 
@@ -25,14 +25,14 @@ impl Object {
         self.0.extend_from_slice(b"\":");
     }
 
-    /// A member of any value that has a form in JSON.
+    /// Adds a member with any value that has a JSON form.
     pub(super) fn with(mut self, key: &str, value: &(impl Serialize + ?Sized)) -> Self {
         self.key(key);
         self.value(value);
         self
     }
 
-    /// A member that is absent if the value is.
+    /// Adds a member, unless the value is `None`.
     pub(super) fn maybe(self, key: &str, value: Option<&(impl Serialize + ?Sized)>) -> Self {
         match value {
             Some(value) => self.with(key, value),
@@ -40,20 +40,20 @@ impl Object {
         }
     }
 
-    /// A member that is JSON already.
+    /// Adds a member whose value is already JSON.
     pub(super) fn raw(mut self, key: &str, json: &str) -> Self {
         self.key(key);
         self.0.extend_from_slice(json.as_bytes());
         self
     }
 
-    /// The text of the object, without the last brace.
+    /// Returns the text of the object without the last brace.
     pub(super) fn open(self) -> String {
-        // Everything above writes UTF-8.
+        // All methods write UTF-8.
         String::from_utf8(self.0).unwrap_or_default()
     }
 
-    /// The text of the object.
+    /// Returns the text of the object.
     pub(super) fn close(mut self) -> String {
         self.0.push(b'}');
         self.open()

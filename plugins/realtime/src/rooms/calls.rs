@@ -1,4 +1,4 @@
-//! Events from clients: operations, handlers, and frames that are relayed.
+//! Events from clients: operations, handlers, and relayed frames.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::carrier::Carrier;
-use super::stored::Passing;
+use super::stored::EphemeralMessage;
 use super::users::Relays;
 use super::{Entry, RoomHub};
 use crate::channel::{
@@ -38,7 +38,7 @@ impl Readers {
     }
 }
 
-/// An event whose channel and variant are found.
+/// A client's event with its channel and variant.
 struct Call<'a> {
     entry: &'a Arc<Entry>,
     frame: &'a EventCall,
@@ -51,18 +51,18 @@ struct Call<'a> {
 }
 
 impl RoomHub {
-    /// Executes an event of a client.
+    /// Executes a client's event.
     pub(super) async fn call(
         &self,
         connection: &Arc<Connection>,
         call: &EventCall,
     ) -> Result<Outcome> {
         let entry = self.caller_of(connection)?;
-        let invalid = || Error::new(INVALID_ROOM, "This is no name of a room");
+        let invalid = || Error::new(INVALID_ROOM, "This is not a valid room name");
         let unknown = || Error::new(UNKNOWN_EVENT, "No channel takes this event from clients");
         let declared = &self.settings.declared;
         let Some(room) = call.room.as_deref() else {
-            // Every event belongs to a room; without one only its name can be judged.
+            // Every event needs a room. Without one, report an unknown event name first.
             let mut channels = declared.channels().iter();
             let known = channels.any(|channel| channel.incoming(&call.event).is_some());
             return Err(if known { invalid() } else { unknown() });
@@ -93,8 +93,8 @@ impl RoomHub {
         }
     }
 
-    /// Refuses an idempotency key that would have no effect: the client would repeat the event as if
-    /// that were safe.
+    /// Refuses an idempotency key that would have no effect. Otherwise the client could repeat the
+    /// event and wrongly expect that it runs only once.
     ///
     /// # Errors
     /// `validation_failed`.
@@ -108,12 +108,12 @@ impl RoomHub {
         {
             return Ok(());
         }
-        let text = "is not possible: the event runs no operation with `idempotent`";
+        let text = "is not allowed: the event does not run an operation with `idempotent`";
         let problem = Problem::new("idempotencyKey", "not_allowed", text);
         Err(Error::invalid(problem))
     }
 
-    /// The payload of a relayed frame or of a handler, validated like a body.
+    /// Returns the payload of a relayed frame or of a handler, validated like a request body.
     fn payload(&self, call: &Call<'_>) -> Result<String> {
         let payload = call.frame.payload.as_deref().map(str::as_bytes);
         match self.readers.0.get(&call.at) {
@@ -132,25 +132,25 @@ impl RoomHub {
         let identity = connection.identity();
         let names = std::iter::once(&call.variant.name).chain(call.variant.alias);
         for name in names {
-            let passing = Passing::Frame {
+            let ephemeral = EphemeralMessage::Frame {
                 event: (*name).to_owned(),
                 payload: RawValue::from_string(payload.clone()).map_err(Error::internal)?,
                 from: identity.as_ref().and_then(|who| who.actor.id.clone()),
                 except: (!echo).then(|| connection.id().to_owned()),
             };
-            let message = passing.encode()?;
+            let message = ephemeral.encode()?;
             self.settings.engine.send(&live.stream, message).await?;
         }
-        Ok(nothing())
+        Ok(empty_outcome())
     }
 
     fn take_relay(&self, call: &Call<'_>, rate: Option<RateLimit>) -> Result<()> {
-        let (most, seconds) = match rate {
+        let (burst, seconds) = match rate {
             Some(rate) => (rate.max, rate.window as f64 / 1000.0),
             None => (self.settings.limits.relays_per_second, 1.0),
         };
-        let per_second = f64::from(most) / seconds.max(0.001);
-        self.take_frame(call.entry, call.variant.name, call.room, per_second, most)
+        let per_second = f64::from(burst) / seconds.max(0.001);
+        self.take_frame(call.entry, call.variant.name, call.room, per_second, burst)
     }
 
     /// Counts a frame of one kind for a room against the limit of its user. An anonymous connection
@@ -164,16 +164,16 @@ impl RoomHub {
         kind: &str,
         room: &str,
         per_second: f64,
-        most: u32,
+        burst: u32,
     ) -> Result<()> {
         let (key, now) = (format!("{kind}\n{room}"), Instant::now());
-        let take = |relays: &mut Relays| relays.take(key, per_second, most, now);
+        let take = |relays: &mut Relays| relays.take(key, per_second, burst, now);
         let user = entry.state.lock().user.clone();
         let taken = match user {
             Some(user) => {
                 let mut entries = self.entries.lock();
-                let of = entries.users.get_mut(&user);
-                of.is_none_or(|of| take(&mut of.relays))
+                let found = entries.users.get_mut(&user);
+                found.is_none_or(|user| take(&mut user.relays))
             }
             None => take(&mut entry.state.lock().relays),
         };
@@ -249,7 +249,7 @@ impl RoomHub {
         })
     }
 
-    /// Runs a function of the app. The caller must be allowed to be in the room.
+    /// Runs a function of the app. The caller must be allowed to join the room.
     async fn handler(&self, call: &Call<'_>, handle: Handle) -> Result<Outcome> {
         let payload = self.payload(call)?;
         self.admit(
@@ -277,14 +277,14 @@ impl RoomHub {
     }
 }
 
-fn nothing() -> Outcome {
+fn empty_outcome() -> Outcome {
     Outcome {
         result: "null".to_owned(),
         replayed: false,
     }
 }
 
-/// The error of a route that refused a call.
+/// Returns the error of a route that refused a call.
 fn error_of(reply: &RouteReply) -> Error {
     #[derive(Deserialize)]
     struct Body {
@@ -303,7 +303,7 @@ fn error_of(reply: &RouteReply) -> Error {
         return Error::internal(format!("a route answered {} without a body", reply.status));
     };
     let details = body.details.into_iter().map(|detail| {
-        let code = known(&detail.code);
+        let code = static_code(&detail.code);
         Problem::new(detail.path, code, detail.message)
     });
     let details = details.collect();
@@ -315,7 +315,7 @@ fn error_of(reply: &RouteReply) -> Error {
     }
 }
 
-/// A code of HTTP by its text.
+/// Returns the error code with this text.
 fn code_of(status: u16, text: &str) -> Code {
     match text {
         "unauthorized" => Code::Unauthorized,
@@ -326,12 +326,13 @@ fn code_of(status: u16, text: &str) -> Code {
         "timeout" => Code::Timeout,
         "internal" => Code::Internal,
         "unavailable" => Code::Unavailable,
-        other => Code::Other(status, known(other)),
+        other => Code::Other(status, static_code(other)),
     }
 }
 
-/// The same text for the life of the process. Codes are constants of the app, so there are few.
-fn known(code: &str) -> &'static str {
+/// Returns an equal text with static lifetime. Codes are constants of the app, so there are few of
+/// them.
+fn static_code(code: &str) -> &'static str {
     static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut all = KNOWN.lock();
     if let Some(found) = all.get(code) {

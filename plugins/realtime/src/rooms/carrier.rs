@@ -1,4 +1,4 @@
-//! The declaration behind a stream: a channel, or an endpoint of server-sent events.
+//! The declaration of a stream: a channel, or an endpoint of server-sent events.
 
 use linchpin::entity::EntityDesc;
 use linchpin::http::{AuthDesc, PolicyDesc};
@@ -6,13 +6,13 @@ use linchpin::http::{AuthDesc, PolicyDesc};
 use crate::channel::{ChannelDesc, RoomScope, SseDesc};
 use crate::engine::History;
 
-/// The declaration behind a stream. Rooms and endpoints share the members, guards and replay; they
-/// differ in the form of what is sent.
+/// The declaration of a stream. Rooms and endpoints share the code for members, guards and replay.
+/// They differ in the form of the sent frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Carrier {
-    /// A room, whose members are sockets.
+    /// A channel. The members of its rooms are sockets.
     Channel(&'static ChannelDesc),
-    /// An endpoint, whose members are responses.
+    /// An SSE endpoint. Its members are responses.
     Endpoint(&'static SseDesc),
 }
 
@@ -26,7 +26,7 @@ impl Carrier {
         }
     }
 
-    /// Whether records have a stream each, or the partitions of a collection.
+    /// Returns whether each record has a stream, or each partition of a collection.
     pub(crate) fn scope(self) -> RoomScope {
         match self {
             Self::Channel(channel) => channel.scope,
@@ -34,7 +34,7 @@ impl Carrier {
         }
     }
 
-    /// The entity whose records have the rooms; `None` for collections.
+    /// Returns the entity whose records have the rooms; `None` for collections.
     pub(crate) fn record_of(self) -> Option<&'static EntityDesc> {
         match self {
             Self::Channel(channel) if channel.scope == RoomScope::Record => Some(channel.of),
@@ -42,8 +42,9 @@ impl Carrier {
         }
     }
 
-    /// The entities of its events. With each stands the position of the field that leads to the
-    /// room's record, if there is one. The policy of the first entity decides who may join.
+    /// Returns the entities of its events. Each comes with the position of the field that holds the
+    /// key of the room's record, if there is one. The policy of the first entity decides who may
+    /// join.
     pub(crate) fn entities(self) -> Vec<(&'static EntityDesc, Option<usize>)> {
         match self {
             Self::Channel(channel) => {
@@ -54,7 +55,7 @@ impl Carrier {
         }
     }
 
-    /// `auth` and `roles` of a join, in addition to those of the read route.
+    /// Returns `auth` and `roles` of a join, in addition to those of the read route.
     pub(crate) fn policy(self) -> PolicyDesc {
         match self {
             Self::Channel(channel) => channel.policy,
@@ -65,7 +66,7 @@ impl Carrier {
         }
     }
 
-    /// The bounds of the stream.
+    /// Returns the limits of the stored history.
     pub(crate) fn history(self) -> History {
         match self {
             Self::Channel(channel) => channel.history.of_stream(),

@@ -1,5 +1,5 @@
 //! The queue of connections whose rights must be checked again. Each connection is in it at most
-//! once, and at most [`CHECKS`] are checked at the same time.
+//! once, and at most [`MAX_CHECKS`] are checked at the same time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 
-use super::rights::CHECKS;
+use super::rights::MAX_CHECKS;
 use super::{Entry, RoomHub};
 use crate::protocol::Close;
 
@@ -24,7 +24,7 @@ struct State {
     waiting: BTreeMap<u64, Arc<Entry>>,
     /// The numbers of the connections that wait, by their ids.
     numbers: HashMap<Arc<str>, u64>,
-    /// The number of running workers, at most [`CHECKS`].
+    /// The number of running workers, at most [`MAX_CHECKS`].
     workers: usize,
 }
 
@@ -37,8 +37,8 @@ impl State {
 }
 
 impl Due {
-    /// Adds a connection, unless it waits already. Returns whether the caller must start another
-    /// worker; that worker is already counted.
+    /// Adds a connection, unless it is already waiting. Returns whether the caller must start
+    /// another worker, which is already counted.
     fn add(&self, entry: Arc<Entry>) -> bool {
         let mut state = self.0.lock();
         let id = Arc::clone(entry.connection.shared_id());
@@ -49,7 +49,7 @@ impl Due {
         state.next += 1;
         state.numbers.insert(id, number);
         state.waiting.insert(number, entry);
-        let needed = state.workers < CHECKS;
+        let needed = state.workers < MAX_CHECKS;
         state.workers += usize::from(needed);
         needed
     }
@@ -96,7 +96,7 @@ impl Worker {
             let check = AssertUnwindSafe(self.hub.check_rights(&entry));
             if check.catch_unwind().await.is_err() {
                 tracing::error!("a check of the rights of a connection has panicked");
-                // Its present rights are unknown.
+                // The current rights of the connection are unknown.
                 entry.connection.close(Close::Internal);
             }
         }
@@ -106,7 +106,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if !self.ended {
-            // The runtime stops and has dropped the task.
+            // The runtime is stopping and has dropped the task.
             self.hub.due.0.lock().workers -= 1;
         }
     }

@@ -1,9 +1,9 @@
-//! Checks of many connections at once.
+//! Tests of rights checks for many connections at once.
 
 use std::time::Duration;
 
 use super::live::Affected;
-use super::rights::CHECKS;
+use super::rights::MAX_CHECKS;
 use super::tests::*;
 use super::*;
 
@@ -17,8 +17,8 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn each_connection_waits_once_and_few_are_checked_at_a_time() {
-    const MEMBERS: usize = 3 * CHECKS;
+async fn each_connection_waits_once_and_the_number_of_concurrent_checks_is_limited() {
+    const MEMBERS: usize = 3 * MAX_CHECKS;
     let node = node().await;
     let users: Vec<&'static str> = (0..MEMBERS)
         .map(|n| &*Box::leak(format!("user {n}").into_boxed_str()))
@@ -36,23 +36,24 @@ async fn each_connection_waits_once_and_few_are_checked_at_a_time() {
     tokio::time::pause();
     let before = node.sessions.checks();
     for _ in 0..3 {
-        let affected = members.iter().map(Affected::again).collect();
+        let affected = members.iter().map(Affected::to_recheck).collect();
         node.hub.end_subscriptions(&live, affected);
         assert_eq!(node.hub.due.waiting(), MEMBERS);
     }
     settle().await;
-    assert_eq!(node.sessions.checks() - before, CHECKS);
-    assert_eq!(node.hub.due.waiting(), MEMBERS - CHECKS);
-    // A connection whose check is running waits again, because of the changes since its begin.
+    assert_eq!(node.sessions.checks() - before, MAX_CHECKS);
+    assert_eq!(node.hub.due.waiting(), MEMBERS - MAX_CHECKS);
+    // A connection whose check is running waits again, because its rights may have changed since
+    // the start of the check.
     node.hub.check_soon(node.hub.entry(users[0]).unwrap());
-    assert_eq!(node.hub.due.waiting(), MEMBERS - CHECKS + 1);
+    assert_eq!(node.hub.due.waiting(), MEMBERS - MAX_CHECKS + 1);
     // A connection that has ended does not wait any more.
     node.hub.ended(&members[MEMBERS - 1]);
-    assert_eq!(node.hub.due.waiting(), MEMBERS - CHECKS);
+    assert_eq!(node.hub.due.waiting(), MEMBERS - MAX_CHECKS);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(node.hub.due.waiting(), 0);
     assert_eq!(node.sessions.checks() - before, MEMBERS);
-    assert!(node.hub.live_rooms().is_empty(), "none could be checked");
+    assert!(node.hub.live_rooms().is_empty(), "no check succeeds");
     // The next change starts workers again.
     node.hub.check_soon(node.hub.entry(users[1]).unwrap());
     settle().await;

@@ -1,4 +1,4 @@
-//! Endpoints of server-sent events over the rooms of an app, with the memory engine.
+//! Tests of server-sent events endpoints with the rooms of an app and the memory engine.
 
 mod rights;
 
@@ -69,39 +69,39 @@ pub(super) fn endpoints(declared: Declared) -> Declared {
         .fold(declared, |declared, desc| declared.sse(Sse::new(desc)))
 }
 
-/// A filter as an app writes it.
+/// A filter as an app writes it: it withholds the record `muted` from bob, and panics for `broken`.
 fn not_muted(actor: &Actor, event: &EntityEvent) -> bool {
     let id = event.record_id.as_deref().unwrap_or_default();
     assert!(id != "broken", "a fault of the filter");
-    let of = event.after.as_ref().map(|record| record["ownerId"].clone());
+    let owner = event.after.as_ref().map(|record| record["ownerId"].clone());
     match &event.payload_ref {
-        None => assert_eq!(of, Some(event.payload["ownerId"].clone())),
+        None => assert_eq!(owner, Some(event.payload["ownerId"].clone())),
         Some(record) => assert_eq!((&*record.entity, &*record.id), ("boards", id)),
     }
     actor.id.as_deref() != Some("bob") || id != "muted"
 }
 
-/// A response and its counts.
+/// A response and its counters.
 struct Open {
     stream: EventStream,
     meter: Arc<Meter>,
 }
 
 impl Open {
-    /// The next blocks; empty at the end.
+    /// Returns the next blocks; empty at the end.
     async fn text(&mut self) -> String {
         let bytes = self.stream.next().await.unwrap_or_default();
         String::from_utf8(bytes.to_vec()).unwrap()
     }
 
-    /// Whether nothing waits.
+    /// Whether no block is waiting.
     fn is_quiet(&mut self) -> bool {
         self.stream.next().now_or_never().is_none()
     }
 }
 
 impl Node {
-    /// Opens a stream; the code of the error if it is refused.
+    /// Opens a stream. Returns the code of the error if it is refused.
     async fn open(
         &self,
         endpoint: &'static SseDesc,
@@ -115,7 +115,7 @@ impl Node {
             resume,
             address: None,
             headers: HeaderMap::new(),
-            place: None,
+            address_slot: None,
             meter: Arc::clone(&meter),
         };
         match self.hub.open_events(open).await {
@@ -130,7 +130,13 @@ impl Node {
     }
 
     /// Appends an event to the stream of an endpoint.
-    async fn sends(&self, stream: &Stream, entity: &str, state: Value, before: Option<Value>) {
+    async fn append_to_endpoint(
+        &self,
+        stream: &Stream,
+        entity: &str,
+        state: Value,
+        before: Option<Value>,
+    ) {
         let object = |value: Value| value.as_object().cloned().unwrap();
         let about = About {
             entity: entity.to_owned(),
@@ -141,10 +147,10 @@ impl Node {
             left: false,
             quiet: false,
         };
-        self.stores(stream, about, &state, false).await;
+        self.append_about(stream, about, &state, false).await;
     }
 
-    async fn stores(&self, stream: &Stream, about: About, payload: &Value, truncated: bool) {
+    async fn append_about(&self, stream: &Stream, about: About, payload: &Value, truncated: bool) {
         let entity = about.entity.as_str();
         let number = {
             let mut events = self.events.lock();
@@ -194,13 +200,14 @@ impl Node {
 
     async fn chore(&self, owner: &str, id: &str) {
         let state = json!({ "id": id, "ownerId": owner });
-        self.sends(&chores_of(owner), "chores", state, None).await;
+        self.append_to_endpoint(&chores_of(owner), "chores", state, None)
+            .await;
     }
 
     async fn board(&self, id: &str, open: bool, was_open: Option<bool>) {
         let stream = stream_of(&BOARDS, &[]);
         let state = |open: bool| json!({ "id": id, "open": open, "ownerId": "alice" });
-        self.sends(
+        self.append_to_endpoint(
             &stream,
             Board::DESC.storage_name,
             state(open),
@@ -221,14 +228,14 @@ fn chores_of(user: &str) -> Stream {
     stream_of(&CHORES, &[Some(user.to_owned())])
 }
 
-/// The blocks of an event without its data.
+/// Returns the blocks of an event without its data.
 fn head(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.starts_with("data: "));
     lines.collect::<Vec<_>>().join("|")
 }
 
 #[tokio::test]
-async fn each_caller_hears_of_the_records_of_its_own_partition() {
+async fn each_caller_receives_events_of_its_own_partition() {
     let node = node().await;
     let mut alice = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
     let mut bob = node.open(&CHORES, "bob", Resume::Top).await.unwrap();
@@ -248,7 +255,7 @@ async fn each_caller_hears_of_the_records_of_its_own_partition() {
     );
     assert!(bob.text().await.contains("c0"));
     assert!(alice.is_quiet() && bob.is_quiet());
-    // A caller without a credential is nobody's.
+    // An anonymous caller has no partition.
     let refused = node.open(&CHORES, "", Resume::Top).await;
     assert_eq!(refused.err(), Some("unauthorized"));
     drop((alice, bob));
@@ -258,7 +265,7 @@ async fn each_caller_hears_of_the_records_of_its_own_partition() {
 }
 
 #[tokio::test]
-async fn a_client_resumes_after_its_position_or_is_told_that_it_cannot() {
+async fn a_client_resumes_after_its_position_or_receives_a_reset() {
     let node = node().await;
     let stream = chores_of("alice");
     for id in ["c1", "c2", "c3"] {
@@ -302,14 +309,16 @@ async fn a_client_resumes_after_its_position_or_is_told_that_it_cannot() {
 }
 
 #[tokio::test]
-async fn a_client_that_missed_more_than_a_queue_holds_gets_all_of_it() {
+async fn a_client_that_missed_more_events_than_the_queue_holds_gets_all_of_them() {
     let node = node().await;
     let stream = stream_of(&NOTICES, &[]);
     let notice = |n: u32| json!({ "id": format!("n{n}"), "text": "hello" });
-    node.sends(&stream, "notices", notice(0), None).await;
+    node.append_to_endpoint(&stream, "notices", notice(0), None)
+        .await;
     let after = node.top(&stream).await;
     for n in 1..=400 {
-        node.sends(&stream, "notices", notice(n), None).await;
+        node.append_to_endpoint(&stream, "notices", notice(n), None)
+            .await;
     }
     let mut open = node
         .open(&NOTICES, "", Resume::After(after.clone()))
@@ -319,19 +328,20 @@ async fn a_client_that_missed_more_than_a_queue_holds_gets_all_of_it() {
     for n in 1..=400 {
         assert!(open.text().await.contains(&format!("\"n{n}\"")));
     }
-    node.sends(&stream, "notices", notice(401), None).await;
+    node.append_to_endpoint(&stream, "notices", notice(401), None)
+        .await;
     assert!(open.text().await.contains("\"n401\""));
     node.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn places_are_limited_per_user_and_free_again_after_the_end() {
+async fn open_streams_per_user_are_limited_and_a_closed_one_no_longer_counts() {
     let node = node().await;
     let first = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
     let second = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
     let third = node.open(&CHORES, "alice", Resume::Top).await;
     assert_eq!(third.err(), Some("rate_limited"));
-    // Another endpoint, another user, and sockets have places of their own.
+    // Another endpoint, another user, and sockets are counted separately.
     let other = node.open(&BOARDS, "alice", Resume::Top).await;
     let bob = node.open(&CHORES, "bob", Resume::Top).await;
     assert!(other.is_ok() && bob.is_ok());
@@ -345,7 +355,7 @@ async fn places_are_limited_per_user_and_free_again_after_the_end() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_ends_alone() {
+async fn a_client_that_reads_nothing_is_closed_without_affecting_others() {
     let node = node().await;
     let mut slow = node.open(&NOTICES, "alice", Resume::Top).await.unwrap();
     let mut fast = node.open(&NOTICES, "bob", Resume::Top).await.unwrap();
@@ -355,7 +365,8 @@ async fn a_client_that_reads_nothing_ends_alone() {
     let most = node.hub.settings.limits.queue_frames;
     for n in 0..=most {
         let state = json!({ "id": format!("n{n}"), "text": "hello" });
-        node.sends(&stream, "notices", state, None).await;
+        node.append_to_endpoint(&stream, "notices", state, None)
+            .await;
         assert!(fast.text().await.contains(&format!("\"n{n}\"")));
     }
     assert_eq!(slow.text().await, "");

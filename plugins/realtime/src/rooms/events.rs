@@ -8,13 +8,13 @@ use linchpin::axum::http::HeaderMap;
 use linchpin::{Code, Error, Result, Uuid};
 
 use super::carrier::Carrier;
-use super::live::shown_position;
+use super::live::client_position;
 use super::replay::Replay;
-use super::users::Who;
+use super::users::UserKey;
 use super::{Arrival, Entry, RoomHub};
 use crate::channel::SseDesc;
 use crate::connection::{Connection, Hub, Identity, Kind, Meter};
-use crate::plugin::AddressPlace;
+use crate::plugin::AddressSlot;
 use crate::protocol::{Close, ResetReason, ServerFrame};
 use crate::sse::{EventStream, Resume, StreamSettings, opening, reset};
 
@@ -27,15 +27,15 @@ pub(crate) struct OpenEvents {
     pub(crate) endpoint: &'static SseDesc,
     /// The caller; `None` for an anonymous one.
     pub(crate) identity: Option<Identity>,
-    /// Where the stream starts.
+    /// The position at which the stream starts.
     pub(crate) resume: Resume,
     /// The address of the client.
     pub(crate) address: Option<IpAddr>,
     /// The headers of the request.
     pub(crate) headers: HeaderMap,
-    /// The place of an anonymous caller among the connections of its address.
-    pub(crate) place: Option<AddressPlace>,
-    /// Counts for the endpoint.
+    /// The slot of an anonymous caller among the connections of its address.
+    pub(crate) address_slot: Option<AddressSlot>,
+    /// The counters of the endpoint.
     pub(crate) meter: Arc<Meter>,
 }
 
@@ -44,8 +44,9 @@ impl RoomHub {
     /// partition like a socket joins a room.
     ///
     /// # Errors
-    /// `rate_limited` if the user has as many responses as the endpoint allows; 401 or 403 if the policy of the endpoint or of its entities refuses the caller;
-    /// `unavailable` if the engine does not answer.
+    /// `rate_limited` if the user has reached the endpoint's limit of open responses; 401 or 403 if
+    /// the policy of the endpoint or of its entities refuses the caller; `unavailable` if the
+    /// engine does not answer.
     pub(crate) async fn open_events(&self, open: OpenEvents) -> Result<EventStream> {
         let endpoint = open.endpoint;
         let limits = &self.settings.limits;
@@ -60,14 +61,14 @@ impl RoomHub {
             endpoint: endpoint.path.to_owned(),
             address: open.address,
             headers: open.headers,
-            place: open.place,
+            address_slot: open.address_slot,
         });
         let hub = self
             .me
             .upgrade()
-            .ok_or_else(|| Error::unavailable("the app stops"))?;
-        self.take_place(&entry, endpoint)?;
-        // From here on its end frees the place.
+            .ok_or_else(|| Error::unavailable("the app is stopping"))?;
+        self.take_slot(&entry, endpoint)?;
+        // From here on, the end of the connection frees the slot.
         let mut stream = EventStream::new(
             Arc::clone(&connection),
             StreamSettings {
@@ -93,9 +94,9 @@ impl RoomHub {
         })?;
         let replay = entered.replay;
         let (top, reason) = (replay.top, reason(&replay, &open.resume, endpoint));
-        let position = shown_position(&replay.start);
+        let position = client_position(&replay.start);
         if !replay.to_the_end {
-            connection.pass(shown_position(&top));
+            connection.skip_to(client_position(&top));
         }
         let reset: Option<ServerFrame> = reason.map(|reason| reset(&position, reason));
         stream.begin(
@@ -112,14 +113,14 @@ impl RoomHub {
     }
 
     /// Counts a response for its user and endpoint.
-    fn take_place(&self, entry: &Arc<Entry>, endpoint: &'static SseDesc) -> Result<()> {
+    fn take_slot(&self, entry: &Arc<Entry>, endpoint: &'static SseDesc) -> Result<()> {
         let mut entries = self.entries.lock();
         let user = entry.connection.identity();
-        let user = user.and_then(|who| Who::of(&who.actor));
+        let user = user.and_then(|who| UserKey::of(&who.actor));
         let is_full = match user {
             Some(user) => {
-                let of = entries.users.get(&user);
-                let own = of.map_or(&[][..], |of| &of.entries);
+                let found = entries.users.get(&user);
+                let own = found.map_or(&[][..], |user| &user.entries);
                 let open = own.iter().filter(|one| {
                     one.connection.kind() == Kind::Events && one.endpoint == endpoint.path
                 });
@@ -138,7 +139,7 @@ impl RoomHub {
     }
 }
 
-/// The reason for which the client has to read its state anew, if it has.
+/// Returns the reason why the client has to read its state again, if it has to.
 fn reason(replay: &Replay, resume: &Resume, endpoint: &SseDesc) -> Option<ResetReason> {
     match resume {
         Resume::Lost if endpoint.history.recoverable() => Some(ResetReason::EpochChanged),

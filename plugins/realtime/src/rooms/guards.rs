@@ -1,4 +1,4 @@
-//! Guards: they decide which caller may see which event of a channel.
+//! Guards decide whether a caller may see an event of a stream.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::channel::RoomScope;
 /// entity, or of the first entity of an endpoint.
 pub(super) struct Guards {
     carrier: Carrier,
-    all: Vec<One>,
+    all: Vec<EntityGuard>,
 }
 
 /// The guard of one entity.
-struct One {
+struct EntityGuard {
     entity: &'static EntityDesc,
     guard: EventGuard,
     /// The fields of gates that lead to the room's record.
@@ -32,7 +32,7 @@ pub(super) type Tuples = Arc<[Option<EventTuple>]>;
 
 /// The result of the check of an event for a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Visibility {
     /// The subscriber gets the frame.
     Shown,
     /// The subscriber gets a notice that it may not see the record any more.
@@ -45,7 +45,7 @@ impl Guards {
     /// Creates the guards of a channel or of an endpoint.
     ///
     /// # Errors
-    /// `internal` if an entity is not mounted, or if its conditions cannot be judged in memory.
+    /// `internal` if an entity is not mounted, or if its conditions cannot be evaluated in memory.
     pub(super) fn new(carrier: Carrier, adapters: &Adapters) -> Result<Self> {
         let mut entities: Vec<(&'static EntityDesc, Vec<&'static str>)> = Vec::new();
         for (entity, by) in carrier.entities() {
@@ -56,7 +56,7 @@ impl Guards {
                 entities.push((entity, Vec::new()));
                 entities.len() - 1
             });
-            // The subscription has checked the record that this field leads to.
+            // The check of the subscription includes the record that this field leads to.
             if let (Some(by), Some(of)) = (by, carrier.record_of()) {
                 let field = entity.fields[by].name;
                 let leads = EventGuard::gates(entity)
@@ -75,7 +75,7 @@ impl Guards {
                 Error::internal(format!("`{}` is not part of the app", entity.name))
             })?;
             let guard = EventGuard::new(table, scope, &settled)?;
-            Ok(One {
+            Ok(EntityGuard {
                 entity,
                 guard,
                 settled,
@@ -93,13 +93,13 @@ impl Guards {
             .position(|one| one.entity.storage_name == storage_name)
     }
 
-    /// Whether an id is written as in the names of streams. A room of another spelling would hear
-    /// nothing.
+    /// Whether an id has the spelling that names of streams use. A room with another spelling would
+    /// never get a frame.
     pub(super) fn is_key(&self, id: &str) -> bool {
         self.all.first().is_some_and(|one| one.guard.is_key(id))
     }
 
-    /// The name of the read route that decides about events.
+    /// Returns the name of the read route whose policy decides about events.
     pub(super) fn route(&self) -> &'static str {
         match self.carrier.scope() {
             RoomScope::Record => "get",
@@ -107,12 +107,12 @@ impl Guards {
         }
     }
 
-    /// The values of a caller, and the partition of a collection that the caller sees. `id` is that
-    /// of the room's record; `request` adds what is known of the caller's connection.
+    /// Returns the values of a caller, and the partition of a collection that the caller sees. `id`
+    /// is the id of the room's record. `request` adds the data of the caller's connection.
     ///
     /// # Errors
-    /// `unavailable` if the policy cannot be checked now; the refusal of the policy of the
-    /// channel's own entity.
+    /// `unavailable` if the policy cannot be checked now. The error of the policy of the channel's
+    /// own entity if it refuses the caller.
     pub(super) async fn tuples(
         &self,
         caller: &RouteCaller,
@@ -129,12 +129,12 @@ impl Guards {
                     if at == 0 && self.carrier.scope() == RoomScope::Collection {
                         owners = guard.owners_of_caller(&cx)?;
                     }
-                    // A gate may ask for more than the sight of the room's record.
-                    let mut enters = true;
+                    // A gate may require more than read access to the room's record.
+                    let mut passes_gates = true;
                     for field in &one.settled {
-                        enters &= guard.settles(&cx, field, id.unwrap_or_default()).await?;
+                        passes_gates &= guard.settles(&cx, field, id.unwrap_or_default()).await?;
                     }
-                    if enters {
+                    if passes_gates {
                         guard.tuple(&cx)
                     } else {
                         Err(Error::not_found())
@@ -151,7 +151,7 @@ impl Guards {
         Ok((tuples.into(), owners))
     }
 
-    /// Prepares the check of an event. `None` if no caller may see its record.
+    /// Prepares the check of an event. Returns `None` if no caller may see its record.
     pub(super) fn subject(&self, about: &About) -> Option<Subject> {
         let at = self.find(&about.entity)?;
         let guard = &self.all[at].guard;
@@ -166,18 +166,23 @@ impl Guards {
         })
     }
 
-    /// Whether a caller sees an event.
-    pub(super) fn judge(&self, subject: &Subject, tuples: &Tuples, now: Timestamp) -> Verdict {
+    /// Checks whether a caller may see an event.
+    pub(super) fn visibility_of(
+        &self,
+        subject: &Subject,
+        tuples: &Tuples,
+        now: Timestamp,
+    ) -> Visibility {
         let Some(Some(tuple)) = tuples.get(subject.at) else {
-            return Verdict::Withheld;
+            return Visibility::Withheld;
         };
         let guard = &self.all[subject.at].guard;
         if !subject.left && guard.admits(tuple, &subject.state, now) {
-            return Verdict::Shown;
+            return Visibility::Shown;
         }
         match &subject.before {
-            Some(before) if guard.admits(tuple, before, now) => Verdict::Hidden,
-            _ => Verdict::Withheld,
+            Some(before) if guard.admits(tuple, before, now) => Visibility::Hidden,
+            _ => Visibility::Withheld,
         }
     }
 }
@@ -192,40 +197,41 @@ pub(super) struct Subject {
     before: Option<linchpin::resource::EventState>,
 }
 
-/// The verdicts about one event: one for each distinct tuple.
+/// The results of the checks of one event: one for each distinct tuple.
 #[derive(Default)]
-pub(super) struct Verdicts {
-    all: HashMap<EventTuple, Verdict>,
-    /// The last one with all values of its member, which most members share.
-    last: Option<(Tuples, Verdict)>,
+pub(super) struct VisibilityCache {
+    all: HashMap<EventTuple, Visibility>,
+    /// The last result, with all values of its member. Most members share the same values.
+    last: Option<(Tuples, Visibility)>,
 }
 
-impl Verdicts {
+impl VisibilityCache {
+    /// Returns the result for a member, from the cache or by a new check.
     pub(super) fn of(
         &mut self,
         guards: &Guards,
         subject: &Subject,
         tuples: &Tuples,
         now: impl FnOnce() -> Timestamp,
-    ) -> Verdict {
-        if let Some((last, verdict)) = &self.last
+    ) -> Visibility {
+        if let Some((last, visibility)) = &self.last
             && Arc::ptr_eq(last, tuples)
         {
-            return *verdict;
+            return *visibility;
         }
         let Some(Some(tuple)) = tuples.get(subject.at) else {
-            return Verdict::Withheld;
+            return Visibility::Withheld;
         };
-        let verdict = match self.all.get(tuple) {
-            Some(verdict) => *verdict,
+        let visibility = match self.all.get(tuple) {
+            Some(visibility) => *visibility,
             None => {
-                let verdict = guards.judge(subject, tuples, now());
-                self.all.insert(tuple.clone(), verdict);
-                verdict
+                let visibility = guards.visibility_of(subject, tuples, now());
+                self.all.insert(tuple.clone(), visibility);
+                visibility
             }
         };
-        self.last = Some((Arc::clone(tuples), verdict));
-        verdict
+        self.last = Some((Arc::clone(tuples), visibility));
+        visibility
     }
 }
 

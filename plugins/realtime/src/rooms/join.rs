@@ -8,32 +8,32 @@ use linchpin::{Actor, ActorKind, Code, Error, Result};
 
 use super::carrier::Carrier;
 use super::guards::{Guards, Tuples};
-use super::live::{Affected, Live, shown_position};
+use super::live::{Affected, Live, client_position};
 use super::members::InUse;
 use super::presence::Snapshot;
 use super::replay::Replay;
 use super::stored::stream_name;
 use super::{Entry, RoomHub};
 use crate::channel::{ChannelDesc, RoomName};
-use crate::connection::{Connection, Joined, count, key_of};
+use crate::connection::{Connection, Joined, key_of, take_call};
 use crate::engine;
 use crate::protocol::{
     INVALID_ROOM, Position, PresenceList, ServerFrame, Subscribed, TOO_MANY_ROOMS,
 };
 
-/// The longest check of a subscription.
-pub(super) const LONGEST_CHECK: Duration = Duration::from_secs(1);
+/// The time limit for the check of a subscription.
+pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A member that joins, for whom frames are held back. Dropped, it is none.
+/// A member that is joining. Its frames are held back. Dropping it removes the member.
 pub(super) struct Joining<'a> {
     hub: &'a RoomHub,
     entry: &'a Arc<Entry>,
-    /// The use of the room; it is kept once the member has joined.
+    /// Keeps the room in use while the member joins. Afterwards the member itself does.
     used: Option<InUse<'a>>,
     live: Arc<Live>,
-    /// Whether it is counted as present.
+    /// Whether the member is counted as present.
     arrived: bool,
-    /// The count of changes of the caller's rights before its last check.
+    /// The number of changes of the caller's rights before the last check.
     rights: u64,
 }
 
@@ -57,7 +57,7 @@ impl Drop for Joining<'_> {
 }
 
 impl Joining<'_> {
-    /// Gives the member the held frames above `top`, after its first frames were sent.
+    /// Sends the member the held frames above `top`, after its first frames were sent.
     pub(super) fn complete(mut self, top: engine::Position) {
         let Some(used) = self.used.take() else {
             return;
@@ -71,19 +71,19 @@ impl Joining<'_> {
         drop(state);
         let mut affected = live.release(connection, top);
         if changed && affected.iter().all(|one| one.code.is_none()) {
-            // The check after the change did not include this room.
-            affected = vec![Affected::again(connection)];
+            // The check after the change of rights did not include this room.
+            affected = vec![Affected::to_recheck(connection)];
         }
         hub.end_subscriptions(&live, affected);
         if connection.is_closing() {
-            // The connection may have ended before the room was among its rooms.
+            // The connection may have ended before the room was added to its rooms.
             hub.leave(entry, &live.room);
         }
     }
 }
 
 impl RoomHub {
-    /// Joins a room: enters it, sends the missed events, and then the frames that waited.
+    /// Joins a room: enters it, sends the missed events, and then the held frames.
     pub(super) async fn join(
         &self,
         connection: &Arc<Connection>,
@@ -91,7 +91,7 @@ impl RoomHub {
         since: Option<&Position>,
         reference: Option<&str>,
     ) -> Result<Joined> {
-        let invalid = || Error::new(INVALID_ROOM, "This is no name of a room");
+        let invalid = || Error::new(INVALID_ROOM, "This is not a valid room name");
         let entry = self.caller_of(connection)?;
         let name = RoomName::parse(room).map_err(|_| invalid())?;
         let channel = self
@@ -114,13 +114,13 @@ impl RoomHub {
         };
         let id = name.id.as_deref();
         if let Some(live) = already {
-            return self.again(&entry, &live, room, reference).await;
+            return self.answer_joined(&entry, &live, room, reference).await;
         }
         self.take_join(&entry, channel).await?;
         let at = (Carrier::Channel(channel), room, id);
         let entered = self.enter_stream(&entry, at, guards, since).await?;
         let (replay, presence) = (entered.replay, entered.presence);
-        let position = shown_position(&replay.start);
+        let position = client_position(&replay.start);
         connection.send(ServerFrame::subscribed(Subscribed {
             room,
             position: &position,
@@ -142,13 +142,13 @@ impl RoomHub {
     }
 
     /// Enters a stream: registers the member with its frames held back, and reads the stream. So no
-    /// frame is lost or doubled between replay and live.
+    /// frame is lost or duplicated between the replay and live frames.
     ///
-    /// The read policy is checked before the registration, so that nobody makes the node subscribe
-    /// to the stream of a hidden room, and again after it, so that no change of rights in between
-    /// is missed.
+    /// The read policy is checked twice. The check before the registration prevents a caller from
+    /// making the node subscribe to the stream of a hidden room. The check after it catches a
+    /// change of rights in between.
     ///
-    /// `at` is the declaration, the room as clients name it, and the id of its record.
+    /// `at` holds the declaration, the room's name for clients, and the id of its record.
     pub(super) async fn enter_stream<'a>(
         &'a self,
         entry: &'a Arc<Entry>,
@@ -160,7 +160,7 @@ impl RoomHub {
         let connection = &entry.connection;
         let (_, owners) = self.admit(entry, carrier, id).await?;
         let used = self
-            .live(carrier, guards, room, stream_name(room, &owners))
+            .use_room(carrier, guards, room, stream_name(room, &owners))
             .await?;
         let live = Arc::clone(used.live());
         let rights = entry.state.lock().rights;
@@ -183,7 +183,7 @@ impl RoomHub {
         let presence = self.enter_room(entry, &live).await;
         joining.rights = entry.state.lock().rights;
         if joining.rights != rights {
-            // Checked once more with the new rights, before anything is sent.
+            // Check again with the new rights, before anything is sent.
             let (now_tuples, now_owners) = self.admit(entry, carrier, id).await?;
             if now_owners != owners {
                 return Err(Error::unavailable("the caller's partition has changed"));
@@ -200,8 +200,8 @@ impl RoomHub {
         })
     }
 
-    /// Answers a subscription of a room that the connection is in.
-    async fn again(
+    /// Answers a subscription of a room that the connection has already joined.
+    async fn answer_joined(
         &self,
         entry: &Entry,
         live: &Arc<Live>,
@@ -211,7 +211,7 @@ impl RoomHub {
         let top = self.settings.engine.top(&live.stream).await?;
         entry.connection.send(ServerFrame::subscribed(Subscribed {
             room,
-            position: &shown_position(&top),
+            position: &client_position(&top),
             recoverable: live.stream.history.is_recoverable(),
             recovered: None,
             reason: None,
@@ -222,6 +222,11 @@ impl RoomHub {
         Ok(Joined::Fresh)
     }
 
+    /// Counts a subscription against the limit of its user. An anonymous connection has its own
+    /// limit.
+    ///
+    /// # Errors
+    /// `rate_limited`.
     pub(super) fn take_subscribe(&self, entry: &Entry) -> Result<()> {
         let limit = self.settings.limits.subscribes_per_minute;
         let (per_second, now) = (f64::from(limit) / 60.0, tokio::time::Instant::now());
@@ -229,8 +234,8 @@ impl RoomHub {
         let taken = match user {
             Some(user) => {
                 let mut entries = self.entries.lock();
-                let of = entries.users.get_mut(&user);
-                of.is_none_or(|of| of.subscribes.take(per_second, limit, now))
+                let found = entries.users.get_mut(&user);
+                found.is_none_or(|user| user.subscribes.take(per_second, limit, now))
             }
             None => {
                 let mut state = entry.state.lock();
@@ -253,7 +258,7 @@ impl RoomHub {
         let actor = identity.as_ref().map(|identity| &*identity.actor);
         let key = key_of(&route, actor, entry.address, limit);
         let (rates, now) = (&*self.settings.rates, (self.settings.clock)());
-        count(
+        take_call(
             rates,
             key,
             limit,
@@ -267,15 +272,15 @@ impl RoomHub {
     /// partition of a collection.
     ///
     /// # Errors
-    /// `not_found` for a record that is not there and for one that the caller may not see;
-    /// `unavailable` if the check takes over a second, which counts as a refusal.
+    /// `not_found` if the record does not exist or the caller may not see it; `unavailable` if the
+    /// check takes more than one second.
     pub(super) async fn admit(
         &self,
         entry: &Entry,
         carrier: Carrier,
         id: Option<&str>,
     ) -> Result<(Tuples, Vec<Option<String>>)> {
-        tokio::time::timeout(LONGEST_CHECK, self.check_admission(entry, carrier, id))
+        tokio::time::timeout(CHECK_TIMEOUT, self.check_admission(entry, carrier, id))
             .await
             .unwrap_or_else(|_| Err(Error::unavailable("the check takes too long")))
     }
@@ -306,7 +311,7 @@ impl RoomHub {
         guards.tuples(&self.settings.caller, id, request).await
     }
 
-    /// The policy of a channel or of an endpoint. It only narrows that of the read route.
+    /// Checks the policy of a channel or of an endpoint. It can only narrow that of the read route.
     fn check_policy(&self, carrier: Carrier, actor: &Actor) -> Result<()> {
         let policy = carrier.policy();
         if policy.roles.is_some() && actor.kind == ActorKind::Anonymous {
@@ -316,7 +321,7 @@ impl RoomHub {
     }
 }
 
-/// The error of a subscription for the status of the read route.
+/// Returns the error of a subscription for the status of the read route.
 fn refusal(status: u16) -> Error {
     match status {
         401 => Error::unauthorized(),

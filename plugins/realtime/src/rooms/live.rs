@@ -1,6 +1,6 @@
-//! A room as one node serves it: its members, and the frames that reach them.
+//! A room on one node: its members, and the delivery of frames to them.
 
-mod passing;
+mod ephemeral;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,9 +10,9 @@ use linchpin::{Code, Timestamp};
 use parking_lot::Mutex;
 
 use super::carrier::Carrier;
-use super::guards::{Guards, Tuples, Verdict, Verdicts};
+use super::guards::{Guards, Tuples, Visibility, VisibilityCache};
 use super::placed::Placed;
-use super::stored::Passing;
+use super::stored::EphemeralMessage;
 use crate::channel::RoomName;
 use crate::connection::{Class, Connection, flush_all};
 use crate::engine::faults::{self, Fault};
@@ -20,13 +20,13 @@ use crate::engine::{self, Delivery, Stream};
 use crate::protocol::{Position, ResetReason, ServerFrame};
 use crate::sse;
 
-/// The maximum number of frames that wait while a member joins. More of them cause a reset.
-const MOST_HELD: usize = 1_000;
+/// The maximum number of frames that are held while a member joins. More of them cause a reset.
+const MAX_HELD: usize = 1_000;
 
 /// A room on this node.
 pub(super) struct Live {
     pub(super) carrier: Carrier,
-    /// The room as clients name it.
+    /// The name of the room for clients.
     pub(super) room: String,
     /// The id of the room's own record; `None` for collections.
     pub(super) record: Option<String>,
@@ -34,62 +34,63 @@ pub(super) struct Live {
     pub(super) guards: Arc<Guards>,
     pub(super) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(super) members: Mutex<HashMap<Arc<str>, Member>>,
-    /// The position up to which members were given frames; locked after `members`.
-    pub(super) at: Mutex<Option<engine::Position>>,
+    /// The position up to which members have received frames. It is locked after `members`.
+    pub(super) delivered: Mutex<Option<engine::Position>>,
     /// The values of the last member that has joined. Equal ones are shared.
-    common: Mutex<Tuples>,
-    /// The hasher of the users in [`Member::named`].
+    shared_tuples: Mutex<Tuples>,
+    /// The hasher of the users in [`Member::snapshot_users`].
     hasher: RandomState,
 }
 
 pub(super) struct Member {
     pub(super) connection: Arc<Connection>,
     pub(super) tuples: Tuples,
-    /// The number of the check that has found them; 0 for that of the join.
+    /// The number of the check that returned `tuples`; 0 for the check of the join.
     pub(super) checked: u64,
     /// The frames that arrived while the member joins; `None` once it has joined.
     pub(super) held: Option<Held>,
-    /// The position up to which it got everything when it joined. The subscription of the node may
-    /// be behind it.
+    /// The position up to which the join sent the frames. The node's subscription may not have
+    /// reached it yet.
     pub(super) joined_at: Option<engine::Position>,
-    /// The users of its presence snapshot, as hashes in ascending order, who neither came nor left
-    /// since. Their arrival may still be on its way from the engine.
-    named: Vec<u64>,
+    /// The users of its presence snapshot who neither arrived nor left since, as hashes in
+    /// ascending order. The engine may still deliver their arrival, which the member must not get
+    /// twice.
+    snapshot_users: Vec<u64>,
 }
 
 impl Member {
-    fn is_of(&self, user: &str) -> bool {
+    fn is_user(&self, user: &str) -> bool {
         let identity = self.connection.identity();
         identity.is_some_and(|who| who.actor.id.as_deref() == Some(user))
     }
 
-    /// Whether a change of presence says something that the member does not know: its snapshot
-    /// may have shown the arrival of a user already.
-    fn takes(&mut self, change: &Change) -> bool {
-        match self.named.binary_search(&change.user) {
+    /// Whether a change of presence is new for the member. Its snapshot may already contain a user
+    /// who arrives. The change removes its user from `snapshot_users`.
+    fn needs_change(&mut self, change: &PresenceChange) -> bool {
+        match self.snapshot_users.binary_search(&change.user) {
             Ok(at) => {
-                self.named.remove(at);
-                !change.came
+                self.snapshot_users.remove(at);
+                !change.arrived
             }
             Err(_) => true,
         }
     }
 }
 
-/// A user who came into a room or left it.
+/// A user who arrived in a room or left it.
 #[derive(Clone, Copy)]
-struct Change {
+struct PresenceChange {
     user: u64,
-    came: bool,
+    arrived: bool,
 }
 
 #[derive(Default)]
 pub(super) struct Held {
     frames: Vec<Arc<Placed>>,
     /// The frames that are never stored.
-    passing: Vec<(ServerFrame, Class, Option<Change>)>,
-    /// A reset, or too many frames: the member starts at this position, and `frames` come after
-    /// it.
+    ephemeral: Vec<(ServerFrame, Class, Option<PresenceChange>)>,
+    /// Set after a reset, or if there were too many frames. The member starts at this position, and
+    /// `frames` come after it.
     reset: Option<(Position, ResetReason)>,
 }
 
@@ -100,34 +101,39 @@ impl Held {
     }
 }
 
-/// A subscription that the server ends, or checks again.
+/// A subscription that the server ends or checks again.
 pub(super) struct Affected {
     pub(super) connection: Arc<Connection>,
-    /// Why it ends; `None` if a change came with the join, so that the check of the join may have
-    /// missed it.
+    /// The reason why it ends; `None` if it is only checked again.
     pub(super) code: Option<Code>,
 }
 
 impl Affected {
-    /// What follows from an entry that a member was given, and that ends its subscription with
-    /// `code`.
-    fn of(connection: &Arc<Connection>, entry: &Placed, code: Option<Code>) -> Option<Self> {
-        (code.is_some() || entry.asks).then(|| Self {
+    /// Returns the subscription of a member after the delivery of an entry, if it ends with `code`
+    /// or has to be checked again.
+    fn after_delivery(
+        connection: &Arc<Connection>,
+        entry: &Placed,
+        code: Option<Code>,
+    ) -> Option<Self> {
+        (code.is_some() || entry.needs_recheck).then(|| Self {
             connection: Arc::clone(connection),
             code,
         })
     }
 
-    pub(super) fn again(connection: &Arc<Connection>) -> Self {
+    pub(super) fn to_recheck(connection: &Arc<Connection>) -> Self {
         Self {
             connection: Arc::clone(connection),
             code: None,
         }
     }
 
-    /// A subscription whose join knew the position of an entry already.
-    fn known(connection: &Arc<Connection>, entry: &Placed) -> Option<Self> {
-        (entry.rechecks || entry.asks || entry.ends_room).then(|| Self::again(connection))
+    /// Returns the subscription of a member if it has to be checked again because of an entry that
+    /// its join has already read.
+    fn if_recheck_needed(connection: &Arc<Connection>, entry: &Placed) -> Option<Self> {
+        (entry.own_record_changed || entry.needs_recheck || entry.ends_room)
+            .then(|| Self::to_recheck(connection))
     }
 }
 
@@ -149,13 +155,13 @@ impl Live {
             guards,
             clock,
             members: Mutex::default(),
-            at: Mutex::default(),
-            common: Mutex::new(Arc::from([])),
+            delivered: Mutex::default(),
+            shared_tuples: Mutex::new(Arc::from([])),
             hasher: RandomState::new(),
         }
     }
 
-    /// Adds a member for whom frames wait until [`release`](Self::release).
+    /// Adds a member whose frames are held until [`release`](Self::release).
     pub(super) fn hold(&self, connection: &Arc<Connection>, tuples: Tuples) {
         let member = Member {
             connection: Arc::clone(connection),
@@ -163,15 +169,15 @@ impl Live {
             checked: 0,
             held: Some(Held::default()),
             joined_at: None,
-            named: Vec::new(),
+            snapshot_users: Vec::new(),
         };
         self.members
             .lock()
             .insert(Arc::clone(connection.shared_id()), member);
     }
 
-    /// Gives a member the waiting frames above `top`, and all later ones. Returns the subscriptions
-    /// that end with them, or must be checked again.
+    /// Sends a member the held frames above `top`, and from now on all later ones. Returns the
+    /// subscriptions that end with these frames or must be checked again.
     pub(super) fn release(
         &self,
         connection: &Arc<Connection>,
@@ -186,8 +192,8 @@ impl Live {
         let Some(held) = member.held.take() else {
             return affected;
         };
-        for (frame, class, change) in held.passing {
-            if change.is_none_or(|change| member.takes(&change)) {
+        for (frame, class, change) in held.ephemeral {
+            if change.is_none_or(|change| member.needs_change(&change)) {
                 member.connection.push(frame, class);
             }
         }
@@ -196,18 +202,18 @@ impl Live {
         if let Some((position, reason)) = held.reset {
             member.connection.send(self.reset_frame(&position, reason));
         }
-        let mut verdicts = Verdicts::default();
+        let mut cache = VisibilityCache::default();
         for placed in held.frames {
             let position = placed.position;
             let is_later = position.epoch == top.epoch && position.offset > top.offset;
             if reset || is_later {
-                let code = self.deliver_to(member, &placed, &mut verdicts, &mut due);
+                let code = self.deliver_to(member, &placed, &mut cache, &mut due);
                 ends |= code.is_some();
-                affected.extend(Affected::of(connection, &placed, code));
+                affected.extend(Affected::after_delivery(connection, &placed, code));
             } else {
-                affected.extend(Affected::known(connection, &placed));
+                affected.extend(Affected::if_recheck_needed(connection, &placed));
             }
-            verdicts = Verdicts::default();
+            cache = VisibilityCache::default();
         }
         if ends {
             members.remove(connection.id());
@@ -217,7 +223,7 @@ impl Live {
         affected
     }
 
-    /// Removes a member; returns whether it was one.
+    /// Removes a member. Returns whether it was in the room.
     pub(super) fn remove(&self, id: &str) -> bool {
         self.members.lock().remove(id).is_some()
     }
@@ -230,17 +236,17 @@ impl Live {
         }
     }
 
-    /// Equal values that are in memory already, instead of these.
+    /// Returns shared values if equal ones are already in memory, otherwise these.
     pub(super) fn share(&self, tuples: Tuples) -> Tuples {
-        let mut common = self.common.lock();
-        if *common != tuples {
-            *common = tuples;
+        let mut shared_tuples = self.shared_tuples.lock();
+        if *shared_tuples != tuples {
+            *shared_tuples = tuples;
         }
-        Arc::clone(&common)
+        Arc::clone(&shared_tuples)
     }
 
-    /// Queues a delivery of the engine for the members. Returns the subscriptions that end with it;
-    /// `due` are the connections to be flushed.
+    /// Queues a delivery of the engine for the members. Returns the subscriptions that end with it
+    /// or must be checked again. Adds the connections to flush to `due`.
     pub(super) fn deliver(
         &self,
         delivery: Delivery,
@@ -248,11 +254,11 @@ impl Live {
         due: &mut Vec<Arc<Connection>>,
     ) -> Vec<Affected> {
         match delivery {
-            Delivery::Frame(frame) => self.frame(&self.place(&frame, outbound_bytes), due),
+            Delivery::Frame(frame) => self.deliver_frame(&self.place(&frame, outbound_bytes), due),
             Delivery::Message(message) => {
-                match Passing::decode(&message) {
-                    Some(passing) => self.forward(&passing, due),
-                    // A newer version of the app, or another program, has written it.
+                match EphemeralMessage::decode(&message) {
+                    Some(ephemeral) => self.forward(&ephemeral, due),
+                    // A newer version of the app, or another program, has written the message.
                     None => faults::count(Fault::MessageUnreadable),
                 }
                 Vec::new()
@@ -268,53 +274,53 @@ impl Live {
         }
     }
 
-    /// Queues the frames of an entry for the members. `due` are the connections to be flushed.
-    fn frame(&self, placed: &Arc<Placed>, due: &mut Vec<Arc<Connection>>) -> Vec<Affected> {
-        let mut verdicts = Verdicts::default();
+    /// Queues the frames of an entry for the members. Adds the connections to flush to `due`.
+    fn deliver_frame(&self, placed: &Arc<Placed>, due: &mut Vec<Arc<Connection>>) -> Vec<Affected> {
+        let mut cache = VisibilityCache::default();
         let mut affected = Vec::new();
         let mut members = self.members.lock();
-        *self.at.lock() = Some(placed.position);
+        *self.delivered.lock() = Some(placed.position);
         members.retain(|_, member| {
             if let Some(held) = &mut member.held {
-                if held.frames.len() < MOST_HELD {
+                if held.frames.len() < MAX_HELD {
                     held.frames.push(Arc::clone(placed));
                 } else {
-                    let position = shown_position(&placed.position);
+                    let position = client_position(&placed.position);
                     held.reset(position, ResetReason::HistoryUnavailable);
                 }
                 return true;
             }
             let position = placed.position;
-            let known = |top: engine::Position| {
+            let was_read = |top: engine::Position| {
                 top.epoch == position.epoch && position.offset <= top.offset
             };
-            if member.joined_at.is_some_and(known) {
-                affected.extend(Affected::known(&member.connection, placed));
+            if member.joined_at.is_some_and(was_read) {
+                affected.extend(Affected::if_recheck_needed(&member.connection, placed));
                 return true;
             }
-            let code = self.deliver_to(member, placed, &mut verdicts, due);
+            let code = self.deliver_to(member, placed, &mut cache, due);
             let stays = code.is_none();
-            affected.extend(Affected::of(&member.connection, placed, code));
+            affected.extend(Affected::after_delivery(&member.connection, placed, code));
             stays
         });
         affected
     }
 
-    /// Gives a member its frames of an entry. Returns the code if the subscription ends with it.
+    /// Queues the frames of an entry for one member. Returns the code if its subscription ends.
     fn deliver_to(
         &self,
         member: &Member,
         placed: &Placed,
-        verdicts: &mut Verdicts,
+        cache: &mut VisibilityCache,
         due: &mut Vec<Arc<Connection>>,
     ) -> Option<Code> {
-        let (verdict, frames) = self.shown(placed, &member.tuples, verdicts);
-        if placed.rechecks && verdict != Verdict::Shown {
+        let (visibility, frames) = self.visible_frames(placed, &member.tuples, cache);
+        if placed.own_record_changed && visibility != Visibility::Shown {
             return Some(Code::NotFound);
         }
         if frames.is_empty() || !placed.passes(self.carrier, &member.connection) {
             // A client that gets no frame of this entry still gets the position.
-            member.connection.pass(shown_position(&placed.position));
+            member.connection.skip_to(client_position(&placed.position));
             return placed.ends_room.then_some(Code::NotFound);
         }
         for frame in frames {
@@ -323,7 +329,7 @@ impl Live {
         placed.ends_room.then_some(Code::NotFound)
     }
 
-    /// The frame that reports lost continuity.
+    /// Returns the frame that reports a reset.
     pub(super) fn reset_frame(&self, position: &Position, reason: ResetReason) -> ServerFrame {
         match self.carrier {
             Carrier::Channel(_) => ServerFrame::reset(&self.room, position, reason),
@@ -333,8 +339,8 @@ impl Live {
 
     fn reset(&self, position: &engine::Position, reason: ResetReason) {
         let mut members = self.members.lock();
-        *self.at.lock() = Some(*position);
-        let position = shown_position(position);
+        *self.delivered.lock() = Some(*position);
+        let position = client_position(position);
         let frame = self.reset_frame(&position, reason);
         for member in members.values_mut() {
             match &mut member.held {
@@ -346,27 +352,27 @@ impl Live {
         }
     }
 
-    /// The presence snapshot of a member that joins names these users.
-    pub(super) fn name<'a>(&self, id: &str, users: impl Iterator<Item = &'a str>) {
-        let mut named: Vec<u64> = users.map(|user| self.hasher.hash_one(user)).collect();
-        named.sort_unstable();
+    /// Records the users in the presence snapshot of a joining member.
+    pub(super) fn set_snapshot_users<'a>(&self, id: &str, users: impl Iterator<Item = &'a str>) {
+        let mut snapshot_users: Vec<u64> = users.map(|user| self.hasher.hash_one(user)).collect();
+        snapshot_users.sort_unstable();
         if let Some(member) = self.members.lock().get_mut(id) {
-            member.named = named;
+            member.snapshot_users = snapshot_users;
         }
     }
 
     /// Forgets the users in the snapshots of members that have joined, because all earlier changes
     /// of presence have arrived by now.
-    pub(super) fn forget_named(&self) {
+    pub(super) fn forget_snapshot_users(&self) {
         for member in self.members.lock().values_mut() {
             if member.held.is_none() {
-                member.named = Vec::new();
+                member.snapshot_users = Vec::new();
             }
         }
     }
 }
 
-/// Puts a frame into the queue of a connection; `due` are the connections to be flushed.
+/// Puts a frame into the queue of a connection. Adds the connection to `due` if it must be flushed.
 fn queue(
     connection: &Arc<Connection>,
     frame: ServerFrame,
@@ -379,7 +385,7 @@ fn queue(
     }
 }
 
-/// A position as frames carry it.
-pub(super) fn shown_position(position: &engine::Position) -> Position {
+/// Returns a position in the form that frames carry.
+pub(super) fn client_position(position: &engine::Position) -> Position {
     Position::new(position.epoch.as_str(), position.offset)
 }

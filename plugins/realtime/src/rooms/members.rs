@@ -1,4 +1,4 @@
-//! The live rooms of a node, and the tasks that pass on what the engine delivers.
+//! The live rooms of a node, and the tasks that pass the engine's deliveries to members.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::connection::{Connection, Kind, flush_all};
 use crate::engine::Stream;
 use crate::protocol::{Close, ServerFrame};
 
-/// Deliveries of a stream that are passed on before the sockets are written.
-const MOST_AT_ONCE: usize = 16;
+/// The maximum number of deliveries of a stream that are queued before the sockets are written.
+const MAX_AT_ONCE: usize = 16;
 
 /// The live rooms of a node, by the name of their stream.
 #[derive(Default)]
-pub(super) struct Lives(Mutex<HashMap<String, Slot>>);
+pub(super) struct LiveRooms(Mutex<HashMap<String, Slot>>);
 
 struct Slot {
     live: Arc<Live>,
-    /// The connections that are in the room or join it.
-    users: usize,
-    /// The subscription to the stream, once it stands.
+    /// The number of connections that are in the room or are joining it.
+    uses: usize,
+    /// The task that delivers the stream's frames. It is set after the stream was subscribed to.
     pump: Arc<OnceCell<AbortHandle>>,
 }
 
@@ -43,7 +43,7 @@ impl InUse<'_> {
         &self.live
     }
 
-    /// Keeps the use beyond this value; [`RoomHub::left`] ends it.
+    /// Keeps the use after this value is dropped. [`RoomHub::left`] ends it.
     pub(super) fn keep(mut self) -> Arc<Live> {
         self.kept = true;
         Arc::clone(&self.live)
@@ -63,7 +63,7 @@ impl RoomHub {
     ///
     /// # Errors
     /// `unavailable` if the engine does not answer.
-    pub(super) async fn live(
+    pub(super) async fn use_room(
         &self,
         carrier: Carrier,
         guards: Arc<Guards>,
@@ -80,10 +80,10 @@ impl RoomHub {
                     guards,
                     Arc::clone(&self.settings.clock),
                 )),
-                users: 0,
+                uses: 0,
                 pump: Arc::default(),
             });
-            slot.users += 1;
+            slot.uses += 1;
             (Arc::clone(&slot.live), Arc::clone(&slot.pump))
         };
         let used = InUse {
@@ -98,16 +98,17 @@ impl RoomHub {
     /// Subscribes to the stream of a room and starts the task that passes on its frames.
     async fn pump(&self, live: &Arc<Live>) -> Result<AbortHandle> {
         let mut subscription = self.settings.engine.subscribe(&live.stream).await?;
-        live.begin(subscription.position());
+        live.start_at(subscription.position());
         let (me, live) = (std::sync::Weak::clone(&self.me), Arc::clone(live));
         let outbound_bytes = self.settings.limits.outbound_bytes;
         let task = tokio::spawn(async move {
             while let Some(delivery) = subscription.next().await {
                 let mut due = Vec::new();
                 let mut ended = live.deliver(delivery, outbound_bytes, &mut due);
-                // All frames that are here already go to each socket in one system call.
-                for _ in 1..MOST_AT_ONCE {
-                    let Some(delivery) = subscription.next_here() else {
+                // At most 16 frames that have already arrived are written to each socket in one
+                // system call.
+                for _ in 1..MAX_AT_ONCE {
+                    let Some(delivery) = subscription.next_received() else {
                         break;
                     };
                     ended.extend(live.deliver(delivery, outbound_bytes, &mut due));
@@ -137,7 +138,7 @@ impl RoomHub {
         }
     }
 
-    /// Takes a connection out of a room; returns whether it was in it.
+    /// Removes a connection from a room. Returns whether it was in the room.
     pub(super) fn leave(&self, entry: &Entry, room: &str) -> bool {
         let left = entry.state.lock().rooms.remove(room);
         if let Some(live) = &left {
@@ -146,7 +147,7 @@ impl RoomHub {
         left.is_some()
     }
 
-    /// A connection is no longer in a room: the counterpart of [`InUse::keep`].
+    /// Ends the use of a connection that has left a room. It is the counterpart of [`InUse::keep`].
     pub(super) fn left(&self, entry: &Entry, live: &Arc<Live>) {
         live.remove(entry.connection.id());
         if live.carrier.presence() {
@@ -155,14 +156,14 @@ impl RoomHub {
         self.release_live(live);
     }
 
-    /// Ends a use of a room; the last one ends the subscription of the node.
+    /// Ends a use of a room. The end of the last use ends the node's subscription.
     fn release_live(&self, live: &Arc<Live>) {
         let mut lives = self.lives.0.lock();
         let Some(slot) = lives.get_mut(live.stream.name()) else {
             return;
         };
-        slot.users -= 1;
-        if slot.users > 0 {
+        slot.uses -= 1;
+        if slot.uses > 0 {
             return;
         }
         if let Some(slot) = lives.remove(live.stream.name())
@@ -172,15 +173,15 @@ impl RoomHub {
         }
     }
 
-    /// The live rooms now.
+    /// Returns the current live rooms.
     pub(super) fn live_rooms(&self) -> Vec<Arc<Live>> {
         let lives = self.lives.0.lock();
         lives.values().map(|slot| Arc::clone(&slot.live)).collect()
     }
 }
 
-/// Notifies a client that its subscription has ended. A response has one subscription only, so it
-/// ends too.
+/// Notifies a client that its subscription has ended. A response has only one subscription, so the
+/// response ends too.
 pub(super) fn end_subscription(connection: &Connection, room: &str, code: Code) {
     match connection.kind() {
         Kind::Socket => {

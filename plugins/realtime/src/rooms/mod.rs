@@ -1,8 +1,8 @@
 //! The rooms of a node: their members, and the delivery of events to them.
 //!
 //! A [`RoomHub`] serves all connections of a node. A room with at least one member is *live*: the
-//! node is subscribed to its stream, and passes on what the engine delivers. Each event is checked
-//! once for each distinct tuple of context values, never once for each socket.
+//! node is subscribed to its stream, and passes the engine's deliveries to the members. Each event
+//! is checked once for each distinct tuple of context values, not once for each socket.
 
 mod calls;
 mod carrier;
@@ -44,21 +44,21 @@ use self::calls::Readers;
 use self::due::Due;
 use self::guards::Guards;
 use self::live::Live;
-use self::members::Lives;
+use self::members::LiveRooms;
 use self::presence::Presences;
-use self::users::{Relays, Users, Who};
+use self::users::{Relays, UserKey, Users};
 use crate::channel::{Declared, Rooms};
 use crate::connection::{
-    Connection, Hub, Identity, Joined, Kind, Limits, Outcome, TokenBucket, kept,
+    Connection, Hub, Identity, Joined, Kind, Limits, Outcome, TokenBucket, kept_headers,
 };
 use crate::engine::Engine;
-use crate::plugin::AddressPlace;
+use crate::plugin::AddressSlot;
 use crate::protocol::{Close, EventCall, Position, ServerFrame};
 
 pub(crate) use carrier::Carrier;
 pub(crate) use events::OpenEvents;
 pub use origin::{Origin, StoredEvent};
-pub(crate) use stored::Passing;
+pub(crate) use stored::EphemeralMessage;
 pub use stored::{About, StoredFrame, stream_name};
 
 /// The parts of the app that a hub needs.
@@ -75,11 +75,11 @@ pub struct HubSettings {
     pub limits: Arc<Limits>,
     /// The clock of the app.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// The time between two checks of a standing subscription.
+    /// The time between two checks of an open subscription.
     pub recheck: Duration,
     /// Access to the rooms, for handlers of clients' events.
     pub rooms: Rooms,
-    /// The counters of the app's limits.
+    /// The counters of the app's rate limits.
     pub rates: Arc<dyn RateStore>,
 }
 
@@ -87,10 +87,10 @@ pub struct HubSettings {
 pub struct RoomHub {
     me: Weak<Self>,
     settings: HubSettings,
-    /// One for each channel and then for each SSE endpoint, in the order of the declarations.
+    /// The guards of each channel and then of each SSE endpoint, in the order of the declarations.
     guards: Vec<Arc<Guards>>,
     readers: Readers,
-    lives: Lives,
+    lives: LiveRooms,
     presences: Presences,
     due: Due,
     entries: Mutex<Entries>,
@@ -100,7 +100,7 @@ pub struct RoomHub {
     replays: Semaphore,
 }
 
-/// The replays that are read at the same time.
+/// The maximum number of concurrent replays.
 const REPLAYS: usize = 16;
 
 #[derive(Default)]
@@ -110,7 +110,7 @@ struct Entries {
     users: Users,
 }
 
-/// A connection with its rooms. A response has one stream, under the path of its endpoint.
+/// A connection with its rooms. A response has only one stream, whose key is the endpoint's path.
 struct Entry {
     connection: Arc<Connection>,
     /// The path of its endpoint.
@@ -119,22 +119,22 @@ struct Entry {
     /// The headers of its handshake that providers of context values may read: at most 8 KiB.
     headers: HeaderMap,
     state: Mutex<EntryState>,
-    /// The place among the anonymous connections of its address, until the caller is known.
-    place: Mutex<Option<AddressPlace>>,
+    /// The slot among the anonymous connections of its address, until the caller is known.
+    address_slot: Mutex<Option<AddressSlot>>,
 }
 
 struct EntryState {
     rooms: HashMap<String, Arc<Live>>,
     /// The user under whom the connection is counted.
-    user: Option<Who>,
-    /// Grows with each change of the caller's rights.
+    user: Option<UserKey>,
+    /// The number of changes of the caller's rights.
     rights: u64,
-    /// Subscriptions of an anonymous connection, and its relayed frames.
+    /// The limits of an anonymous connection: its subscriptions, and its relayed frames.
     subscribes: TokenBucket,
     relays: Relays,
 }
 
-/// A connection that opens.
+/// A new connection.
 pub struct Arrival {
     /// The connection.
     pub connection: Arc<Connection>,
@@ -144,13 +144,13 @@ pub struct Arrival {
     pub address: Option<IpAddr>,
     /// The headers of its handshake.
     pub headers: HeaderMap,
-    /// Its place among the anonymous connections of its address.
-    pub(crate) place: Option<AddressPlace>,
+    /// Its slot among the anonymous connections of its address.
+    pub(crate) address_slot: Option<AddressSlot>,
 }
 
 impl std::fmt::Debug for Arrival {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Headers hold credentials.
+        // The output omits the headers, because they contain credentials.
         f.debug_struct("Arrival")
             .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
@@ -161,7 +161,7 @@ impl RoomHub {
     /// Creates the hub of a node.
     ///
     /// # Errors
-    /// `internal` if the events of a channel cannot be judged in memory.
+    /// `internal` if the conditions of a channel's events cannot be evaluated in memory.
     pub fn new(settings: HubSettings, adapters: &Adapters) -> Result<Arc<Self>> {
         let guards = carriers(&settings.declared)
             .map(|carrier| Guards::new(carrier, adapters).map(Arc::new))
@@ -171,7 +171,7 @@ impl RoomHub {
             me: Weak::clone(me),
             guards,
             readers,
-            lives: Lives::default(),
+            lives: LiveRooms::default(),
             presences: Presences::default(),
             due: Due::default(),
             entries: Mutex::default(),
@@ -180,7 +180,8 @@ impl RoomHub {
         }))
     }
 
-    /// Takes a connection. If its user has more than the limit, the oldest one ends.
+    /// Adds a connection. If its user then has more connections than the limit, the oldest one
+    /// ends.
     pub fn arrive(&self, arrival: Arrival) {
         let entry = self.new_entry(arrival);
         let id = Arc::clone(entry.connection.shared_id());
@@ -195,7 +196,7 @@ impl RoomHub {
             connection: arrival.connection,
             endpoint: arrival.endpoint,
             address: arrival.address,
-            headers: kept(&arrival.headers),
+            headers: kept_headers(&arrival.headers),
             state: Mutex::new(EntryState {
                 rooms: HashMap::new(),
                 user: None,
@@ -203,34 +204,34 @@ impl RoomHub {
                 subscribes: TokenBucket::new(self.settings.limits.subscribes_per_minute, now),
                 relays: Relays::default(),
             }),
-            place: Mutex::new(arrival.place),
+            address_slot: Mutex::new(arrival.address_slot),
         })
     }
 
-    /// The number of connections of the node.
+    /// Returns the number of connections of the node.
     pub fn connections(&self) -> usize {
         self.entries.lock().all.len()
     }
 
-    /// The connections of the node.
+    /// Returns the connections of the node.
     pub fn all(&self) -> Vec<Arc<Connection>> {
         let entries = self.entries.lock();
         let all = entries.all.values();
         all.map(|entry| Arc::clone(&entry.connection)).collect()
     }
 
-    /// The connection with this id.
+    /// Returns the connection with this id.
     pub fn connection(&self, id: &str) -> Option<Arc<Connection>> {
         self.entry(id).map(|entry| Arc::clone(&entry.connection))
     }
 
-    /// Counts a connection under its user. Responses have limits of their own.
+    /// Counts a connection under its user. Responses have a separate limit.
     fn count(&self, entries: &mut Entries, entry: &Arc<Entry>) {
         let identity = entry.connection.identity();
-        let Some(user) = identity.and_then(|who| Who::of(&who.actor)) else {
+        let Some(user) = identity.and_then(|who| UserKey::of(&who.actor)) else {
             return;
         };
-        entry.place.lock().take();
+        entry.address_slot.lock().take();
         let limits = &self.settings.limits;
         let mut state = entry.state.lock();
         if state.user.is_some() {
@@ -239,15 +240,15 @@ impl RoomHub {
         state.user = Some(user.clone());
         drop(state);
         let now = tokio::time::Instant::now();
-        let of = entries.users.get_or_new(&user, limits, now);
-        of.entries.push(Arc::clone(entry));
+        let counted = entries.users.get_or_new(&user, limits, now);
+        counted.entries.push(Arc::clone(entry));
         let sockets = || {
-            let of_kind = |one: &&Arc<Entry>| one.connection.kind() == Kind::Socket;
-            of.entries.iter().filter(of_kind)
+            let is_socket = |one: &&Arc<Entry>| one.connection.kind() == Kind::Socket;
+            counted.entries.iter().filter(is_socket)
         };
-        let more = sockets().count();
-        let more = more.saturating_sub(limits.connections_per_user);
-        for oldest in sockets().take(more) {
+        let excess = sockets().count();
+        let excess = excess.saturating_sub(limits.connections_per_user);
+        for oldest in sockets().take(excess) {
             oldest.connection.close(Close::Replaced);
         }
     }
@@ -256,19 +257,19 @@ impl RoomHub {
         self.entries.lock().all.get(id).cloned()
     }
 
-    /// The entry of a connection that calls.
+    /// Returns the entry of a calling connection.
     fn caller_of(&self, connection: &Connection) -> Result<Arc<Entry>> {
         self.entry(connection.id())
             .ok_or_else(|| Error::unavailable("the connection has ended"))
     }
 
-    /// The guards of a channel or of an SSE endpoint.
+    /// Returns the guards of a channel or of an SSE endpoint.
     fn guards_of(&self, carrier: Carrier) -> Option<Arc<Guards>> {
         let at = carriers(&self.settings.declared).position(|one| one.is(carrier))?;
         self.guards.get(at).cloned()
     }
 
-    /// The caller of a connection as of now. A session that has ended ends the connection.
+    /// Returns the current caller of a connection. If its session has ended, the connection ends.
     async fn actor(&self, entry: &Entry, used: CredentialUse) -> Result<Arc<Actor>> {
         let Some((identity, check)) = entry.connection.check_identity() else {
             return Ok(Arc::new(Actor::anonymous()));
@@ -289,7 +290,7 @@ impl RoomHub {
         }
     }
 
-    /// A call of a route on behalf of a connection.
+    /// Returns a call of a route on behalf of a connection.
     fn request(
         entry: &Entry,
         entity: &'static EntityDesc,
@@ -302,7 +303,7 @@ impl RoomHub {
     }
 }
 
-/// The channels and then the SSE endpoints.
+/// Returns the channels and then the SSE endpoints.
 fn carriers(declared: &Declared) -> impl Iterator<Item = Carrier> + '_ {
     let channels = declared.channels().iter().copied().map(Carrier::Channel);
     channels.chain(declared.endpoints().iter().copied().map(Carrier::Endpoint))

@@ -1,4 +1,4 @@
-//! The stored form of events of an endpoint: with the call that caused them, for filters.
+//! The stored form of an endpoint's events. It includes the call that caused an event, for filters.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,9 @@ use super::stored::StoredFrame;
 /// An entry of the stream of an SSE endpoint.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StoredEvent {
-    /// What clients get, and the record of the event.
+    /// The data for clients, and the record of the event.
     pub frame: StoredFrame,
-    /// The call that the event comes from; absent if the endpoint has no filter.
+    /// The call that caused the event; absent if the endpoint has no filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
@@ -36,10 +36,10 @@ pub struct Origin {
 }
 
 impl StoredEvent {
-    /// The bytes for the engine.
+    /// Encodes the event for the engine.
     ///
     /// # Errors
-    /// `internal`, which texts and JSON rule out.
+    /// `internal`. It cannot occur, because strings and JSON can always be encoded.
     pub fn encode(&self) -> Result<Bytes> {
         serde_json::to_vec(self)
             .map(Bytes::from)
@@ -56,7 +56,7 @@ impl StoredEvent {
 }
 
 impl Origin {
-    /// The call of an event.
+    /// Returns the call that caused an event.
     pub fn of(event: &EntityEvent) -> Self {
         Self {
             name: event.name.clone(),
@@ -69,13 +69,13 @@ impl Origin {
         }
     }
 
-    /// The event of a stored frame. Its records have the fields that clients may read, and those
-    /// that conditions read. `None` if the frame is not about a record, or was not written by this
-    /// program.
+    /// Returns the event of a stored frame. Its records have the fields that clients may read, and
+    /// those that conditions read. Returns `None` if the frame is not about a record, or if another
+    /// program has written it.
     pub(super) fn event(self, frame: &StoredFrame) -> Option<EntityEvent> {
         let about = frame.about.as_ref()?;
         let payload: Value = serde_json::from_str(frame.payload.get()).ok()?;
-        let record = whole(&payload, &about.state);
+        let record = full_record(&payload, &about.state);
         let (before, after) = if about.deleted {
             (Some(record), None)
         } else {
@@ -108,8 +108,8 @@ impl Origin {
     }
 }
 
-/// The members of the payload and those that conditions read.
-fn whole(payload: &Value, state: &Map<String, Value>) -> Payload {
+/// Merges the members of the payload and the fields that conditions read.
+fn full_record(payload: &Value, state: &Map<String, Value>) -> Payload {
     let mut all = state.clone();
     if let Value::Object(members) = payload {
         all.extend(members.clone());

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use linchpin::{Actor, EntityEvent};
 
 use super::carrier::Carrier;
-use super::guards::{Subject, Tuples, Verdict, Verdicts};
-use super::live::{Live, shown_position};
+use super::guards::{Subject, Tuples, Visibility, VisibilityCache};
+use super::live::{Live, client_position};
 use super::origin::StoredEvent;
 use super::stored::{About, StoredFrame};
 use crate::connection::Connection;
@@ -16,7 +16,7 @@ use crate::engine;
 use crate::protocol::{ServerFrame, UnplacedFrame};
 use crate::sse::{self, UnplacedBlocks};
 
-/// A durable frame at its position, ready for every member.
+/// A durable frame with its position, prepared for all members.
 pub(super) struct Placed {
     pub(super) position: engine::Position,
     frames: Vec<ServerFrame>,
@@ -29,27 +29,29 @@ pub(super) struct Placed {
     /// The entry has no payload, because the endpoint does not list the event or the record has
     /// left the partition. It can only hide a record.
     unlisted: bool,
-    /// No member gets it, because the conditions on its record cannot be evaluated.
+    /// No member gets a frame, because the entry cannot be read, or because the conditions on the
+    /// record cannot be evaluated.
     withheld: bool,
-    /// The room's own record is gone.
+    /// The room's own record was deleted, so the room ends.
     pub(super) ends_room: bool,
     /// The room's own record changed in a field that conditions read.
-    pub(super) rechecks: bool,
-    /// Such a field changed, and a gate leads to another record, so each member is checked again.
-    pub(super) asks: bool,
+    pub(super) own_record_changed: bool,
+    /// The room's own record changed in a field that conditions read, and its entity has gates.
+    /// Each member is then checked again through the read route.
+    pub(super) needs_recheck: bool,
 }
 
-/// The frames of entries that a caller gets when they are read again.
+/// The frames that a caller gets for the entries of a replay.
 pub(super) struct Shown {
     pub(super) frames: Vec<ServerFrame>,
-    /// Whether the last entry has a frame among them.
+    /// Whether `frames` contains a frame of the last entry.
     pub(super) to_the_end: bool,
 }
 
 impl Placed {
     /// Whether the filter of the endpoint admits the event for a connection. A filter that panics
-    /// withholds the event from this connection only. The filter sees listed events only: the frame
-    /// that hides a record is sent without it.
+    /// withholds the event from this connection only. The filter runs only for listed events. A
+    /// frame that hides a record is sent without it.
     pub(super) fn passes(&self, carrier: Carrier, connection: &Connection) -> bool {
         let Carrier::Endpoint(endpoint) = carrier else {
             return true;
@@ -60,7 +62,7 @@ impl Placed {
         if self.unlisted {
             return true;
         }
-        // Without its event the filter cannot decide.
+        // Without the event, the filter cannot run.
         let Some(event) = &self.event else {
             return false;
         };
@@ -84,7 +86,7 @@ impl Placed {
 }
 
 impl Live {
-    /// Makes the frames of an entry of the stream, once for all members.
+    /// Encodes the frames of an entry of the stream once for all members.
     pub(super) fn place(&self, frame: &engine::Frame, outbound_bytes: usize) -> Arc<Placed> {
         let mut placed = Placed {
             position: frame.position,
@@ -96,8 +98,8 @@ impl Live {
             unlisted: false,
             withheld: false,
             ends_room: false,
-            rechecks: false,
-            asks: false,
+            own_record_changed: false,
+            needs_recheck: false,
         };
         let decoded = match self.carrier {
             Carrier::Channel(_) => StoredFrame::decode(&frame.data).map(|frame| (frame, None)),
@@ -130,32 +132,34 @@ impl Live {
             }
             // A channel forwards no events of its own entity if the entity has gates.
             if of.is_some_and(|of| !of.gates.is_empty()) {
-                placed.asks = changed;
+                placed.needs_recheck = changed;
             } else {
                 placed.subject = self.guards.subject(&about);
                 placed.withheld = placed.subject.is_none();
                 placed.hidden = Some(self.hidden(&about, &frame.position));
-                placed.rechecks = changed;
+                placed.own_record_changed = changed;
             }
             placed.record = Some((about.entity, about.record));
         }
         Arc::new(placed)
     }
 
-    /// The frames of an entry for sockets: one for each name.
+    /// Returns the frames of an entry for sockets: one for each name.
     fn frames(&self, stored: &StoredFrame, offset: u64, outbound_bytes: usize) -> Vec<ServerFrame> {
         let payload = stored.payload.get();
         let names = std::iter::once(&stored.event).chain(&stored.aliases);
         names
             .map(|event| {
                 let unplaced = match &stored.about {
-                    Some(about) if stored.is_left_out(outbound_bytes) => UnplacedFrame::truncated(
-                        event,
-                        &self.room,
-                        (&about.entity, &about.record),
-                        &stored.id,
-                        &stored.at,
-                    ),
+                    Some(about) if stored.is_payload_omitted(outbound_bytes) => {
+                        UnplacedFrame::truncated(
+                            event,
+                            &self.room,
+                            (&about.entity, &about.record),
+                            &stored.id,
+                            &stored.at,
+                        )
+                    }
                     _ => UnplacedFrame::new(event, &self.room, payload, &stored.id, &stored.at),
                 };
                 unplaced.at(offset)
@@ -167,27 +171,29 @@ impl Live {
         let (entity, record) = (&about.entity, &about.record);
         match self.carrier {
             Carrier::Channel(_) => ServerFrame::hidden(&self.room, entity, record, position.offset),
-            Carrier::Endpoint(_) => sse::hidden(entity, record, &shown_position(position)),
+            Carrier::Endpoint(_) => sse::hidden(entity, record, &client_position(position)),
         }
     }
 
-    /// The frames of entries for one connection. If the last entry about a record does not show it,
-    /// the earlier ones are withheld, so that a withdrawn record is not disclosed afterwards.
+    /// Returns the frames of entries for one connection. If the connection may not see the last
+    /// entry about a record, it gets no earlier one either, so that a hidden record is not
+    /// disclosed later.
     pub(super) fn frames_for(
         &self,
         entries: &[Arc<Placed>],
         tuples: &Tuples,
         connection: &Connection,
     ) -> Shown {
-        let mut seen: HashMap<&(String, String), Verdict> = HashMap::new();
+        let mut newest: HashMap<&(String, String), Visibility> = HashMap::new();
         let mut shown: Vec<&[ServerFrame]> = Vec::with_capacity(entries.len());
         for placed in entries.iter().rev() {
-            let (verdict, frames) = self.shown(placed, tuples, &mut Verdicts::default());
+            let (visibility, frames) =
+                self.visible_frames(placed, tuples, &mut VisibilityCache::default());
             let last = match &placed.record {
-                Some(record) => *seen.entry(record).or_insert(verdict),
-                None => verdict,
+                Some(record) => *newest.entry(record).or_insert(visibility),
+                None => visibility,
             };
-            let withdrawn = last != Verdict::Shown && verdict == Verdict::Shown;
+            let withdrawn = last != Visibility::Shown && visibility == Visibility::Shown;
             let passes = !withdrawn && !frames.is_empty();
             let passes = passes && placed.passes(self.carrier, connection);
             shown.push(if passes { frames } else { &[] });
@@ -198,37 +204,38 @@ impl Live {
         }
     }
 
-    pub(super) fn shown<'a>(
+    /// Returns the visibility of an entry for a caller, and the frames that the caller gets.
+    pub(super) fn visible_frames<'a>(
         &self,
         placed: &'a Placed,
         tuples: &Tuples,
-        verdicts: &mut Verdicts,
-    ) -> (Verdict, &'a [ServerFrame]) {
+        cache: &mut VisibilityCache,
+    ) -> (Visibility, &'a [ServerFrame]) {
         if placed.withheld {
-            return (Verdict::Withheld, &[]);
+            return (Visibility::Withheld, &[]);
         }
-        let verdict = match &placed.subject {
-            None => Verdict::Shown,
-            Some(subject) => verdicts.of(&self.guards, subject, tuples, || (self.clock)()),
+        let visibility = match &placed.subject {
+            None => Visibility::Shown,
+            Some(subject) => cache.of(&self.guards, subject, tuples, || (self.clock)()),
         };
-        let frames = match verdict {
-            Verdict::Shown => &placed.frames[..],
-            Verdict::Hidden => placed.hidden.as_slice(),
-            Verdict::Withheld => &[],
+        let frames = match visibility {
+            Visibility::Shown => &placed.frames[..],
+            Visibility::Hidden => placed.hidden.as_slice(),
+            Visibility::Withheld => &[],
         };
-        (verdict, frames)
+        (visibility, frames)
     }
 }
 
-/// The blocks of an entry for responses, in one piece.
+/// Returns the blocks of an entry for responses as one frame.
 fn blocks(stored: &StoredFrame, at: &engine::Position, outbound_bytes: usize) -> ServerFrame {
     let payload = stored.payload.get();
     let aliases: Vec<&str> = stored.aliases.iter().map(String::as_str).collect();
     let unplaced = match &stored.about {
-        Some(about) if stored.is_left_out(outbound_bytes) => {
+        Some(about) if stored.is_payload_omitted(outbound_bytes) => {
             UnplacedBlocks::truncated(&stored.event, &aliases, &about.entity, &about.record)
         }
         _ => UnplacedBlocks::new(&stored.event, &aliases, payload),
     };
-    unplaced.at(&shown_position(at))
+    unplaced.at(&client_position(at))
 }

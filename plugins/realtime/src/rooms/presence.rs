@@ -1,4 +1,4 @@
-//! The users who are in a room, on all nodes.
+//! Presence: the users who are in a room, on all nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -11,20 +11,20 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::live::Live;
-use super::stored::Passing;
+use super::stored::EphemeralMessage;
 use super::{Entry, RoomHub};
 use crate::connection::Connection;
 use crate::engine::Attendance;
 use crate::protocol::{NOT_SUBSCRIBED, PresenceList, ServerFrame};
 
-/// The time that a user may be away before the other members are notified.
+/// The grace period: the time for which a user may be away before other members are notified.
 const GRACE: Duration = Duration::from_secs(5);
 /// The number of rooms whose leases are renewed with one call of the engine.
-const RENEWED: usize = 100;
+const ROOMS_PER_RENEWAL: usize = 100;
 /// The number of rooms whose members are notified at the same time.
-const NOTIFIED: usize = 16;
+const CONCURRENT_ROOMS: usize = 16;
 /// The maximum number of users in a snapshot.
-const MOST_USERS: usize = 500;
+const MAX_USERS: usize = 500;
 
 /// The users in the rooms of this node.
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(super) struct Presences(Mutex<State>);
 #[derive(Default)]
 struct State {
     /// The present users, by stream and then by user id.
-    rooms: HashMap<String, HashMap<String, Here>>,
+    rooms: HashMap<String, HashMap<String, PresentUser>>,
     /// The running grace periods, the oldest first: at most one for each user of a room.
     leaving: BTreeMap<u64, Leaving>,
     /// The number of the next grace period.
@@ -43,9 +43,9 @@ struct State {
 }
 
 #[derive(Default)]
-struct Here {
+struct PresentUser {
     connections: usize,
-    /// The number of its grace period, if no connection is left.
+    /// The number of its grace period, if it has no connection in the room.
     leaving: Option<u64>,
 }
 
@@ -57,8 +57,8 @@ struct Leaving {
 }
 
 impl State {
-    /// Removes the users whose grace period is over. Returns them by room.
-    fn gone(&mut self, now: Instant) -> Vec<(Arc<Live>, Vec<String>)> {
+    /// Removes and returns the users whose grace period is over, by room.
+    fn remove_absent(&mut self, now: Instant) -> Vec<(Arc<Live>, Vec<String>)> {
         let mut gone: HashMap<String, (Arc<Live>, Vec<String>)> = HashMap::new();
         while let Some(oldest) = self.leaving.first_entry()
             && oldest.get().until <= now
@@ -71,8 +71,8 @@ impl State {
                     self.rooms.remove(name);
                 }
             }
-            let of = gone.entry(name.to_owned());
-            of.or_insert_with(|| (live, Vec::new())).1.push(user);
+            let room = gone.entry(name.to_owned());
+            room.or_insert_with(|| (live, Vec::new())).1.push(user);
         }
         gone.into_values().collect()
     }
@@ -84,7 +84,7 @@ pub(super) struct Snapshot {
     pub(super) count: usize,
 }
 
-/// The user whose presence is counted; `None` for anonymous callers and programs.
+/// Returns the user whose presence is counted; `None` for anonymous callers and programs.
 fn user_of(entry: &Entry) -> Option<String> {
     let identity = entry.connection.identity()?;
     let is_user = identity.actor.kind == ActorKind::User;
@@ -118,13 +118,13 @@ impl RoomHub {
         }
         let snapshot = self.snapshot(live).await.ok()?;
         let users = snapshot.users.iter().map(|(user, _)| user.as_str());
-        live.name(entry.connection.id(), users);
+        live.set_snapshot_users(entry.connection.id(), users);
         Some(snapshot)
     }
 
     async fn snapshot(&self, live: &Live) -> Result<Snapshot> {
         let engine = &self.settings.engine;
-        let present = engine.presence(&live.stream, MOST_USERS).await?;
+        let present = engine.presence(&live.stream, MAX_USERS).await?;
         let users = present.users.into_iter();
         Ok(Snapshot {
             users: users.map(|member| (member.user, member.since)).collect(),
@@ -132,7 +132,7 @@ impl RoomHub {
         })
     }
 
-    /// Records users as present, and notifies the members of those who were not.
+    /// Records users as present. Notifies the members about users who were not present before.
     async fn enter(&self, live: &Live, users: &[&str]) {
         match self
             .settings
@@ -142,20 +142,20 @@ impl RoomHub {
         {
             Ok(new) => {
                 for user in new {
-                    self.notify(live, &Passing::Join { user }).await;
+                    self.notify(live, &EphemeralMessage::Join { user }).await;
                 }
             }
             // The next renewal repeats it.
-            Err(error) => tracing::debug!(%error, "presence is not recorded"),
+            Err(error) => tracing::debug!(%error, "presence could not be recorded"),
         }
     }
 
-    async fn notify(&self, live: &Live, passing: &Passing) {
-        let Ok(message) = passing.encode() else {
+    async fn notify(&self, live: &Live, ephemeral: &EphemeralMessage) {
+        let Ok(message) = ephemeral.encode() else {
             return;
         };
         if let Err(error) = self.settings.engine.send(&live.stream, message).await {
-            tracing::debug!(%error, "a change of presence is not passed on");
+            tracing::debug!(%error, "a change of presence could not be sent");
         }
     }
 
@@ -166,7 +166,7 @@ impl RoomHub {
             return;
         };
         let Ok(runtime) = Handle::try_current() else {
-            // The process ends, and the lease expires.
+            // The process is ending. The lease will expire.
             return;
         };
         let all = &mut *self.presences.0.lock();
@@ -192,7 +192,8 @@ impl RoomHub {
         }
     }
 
-    /// The end of the oldest grace period. If none runs, returns `None`; the watching task ends.
+    /// Returns the end of the oldest grace period. If none is running, returns `None`, and the
+    /// watching task ends.
     fn next_end(&self) -> Option<Instant> {
         let mut all = self.presences.0.lock();
         let oldest = all.leaving.first_key_value();
@@ -201,37 +202,37 @@ impl RoomHub {
         until
     }
 
-    /// Notifies the members of rooms of the users whose grace period is over.
+    /// Notifies the members of rooms about users whose grace period is over.
     async fn notify_departures(&self) {
-        let gone = self.presences.0.lock().gone(Instant::now());
+        let gone = self.presences.0.lock().remove_absent(Instant::now());
         let rooms = stream::iter(gone);
         rooms
-            .for_each_concurrent(NOTIFIED, async |(live, users)| {
+            .for_each_concurrent(CONCURRENT_ROOMS, async |(live, users)| {
                 let users: Vec<&str> = users.iter().map(String::as_str).collect();
                 let engine = &self.settings.engine;
                 match engine.presence_leave(&live.stream, &users).await {
                     Ok(left) => {
                         for user in left {
-                            self.notify(&live, &Passing::Leave { user }).await;
+                            self.notify(&live, &EphemeralMessage::Leave { user }).await;
                         }
                     }
-                    // The leases expire, and then another node notifies the members.
+                    // The leases will expire. Then a node notifies the members.
                     Err(error) => tracing::debug!(%error, "a departure is not recorded"),
                 }
             })
             .await;
     }
 
-    /// Renews the leases of this node, and notifies members of users whose leases have expired.
+    /// Renews the leases of this node. Notifies members about users whose leases have expired.
     pub(super) async fn renew_presence(&self) {
         let rooms = self.live_rooms();
         let rooms: Vec<_> = rooms
             .into_iter()
             .filter(|live| live.carrier.presence())
             .collect();
-        for part in rooms.chunks(RENEWED) {
+        for part in rooms.chunks(ROOMS_PER_RENEWAL) {
             let attendance = |live: &Arc<Live>| {
-                live.forget_named();
+                live.forget_snapshot_users();
                 let all = self.presences.0.lock();
                 let room = all.rooms.get(live.stream.name()).into_iter();
                 Attendance {
@@ -244,25 +245,25 @@ impl RoomHub {
                 Ok(changes) => changes,
                 Err(error) => {
                     // The next renewal repeats it.
-                    tracing::debug!(%error, "presence is not recorded");
+                    tracing::debug!(%error, "presence could not be recorded");
                     return;
                 }
             };
             let rooms = stream::iter(part.iter().zip(changes));
             rooms
-                .for_each_concurrent(NOTIFIED, async |(live, changes)| {
+                .for_each_concurrent(CONCURRENT_ROOMS, async |(live, changes)| {
                     for user in changes.arrived {
-                        self.notify(live, &Passing::Join { user }).await;
+                        self.notify(live, &EphemeralMessage::Join { user }).await;
                     }
                     for user in changes.left {
-                        self.notify(live, &Passing::Leave { user }).await;
+                        self.notify(live, &EphemeralMessage::Leave { user }).await;
                     }
                 })
                 .await;
         }
     }
 
-    /// The frame `presence` of a room that a connection is in.
+    /// Returns the frame `presence` of a room that a connection has joined.
     pub(super) async fn present(
         &self,
         connection: &Arc<Connection>,
@@ -271,13 +272,16 @@ impl RoomHub {
     ) -> Result<ServerFrame> {
         let entry = self.caller_of(connection)?;
         let live = entry.state.lock().rooms.get(room).cloned();
-        let live = live
-            .filter(|live| live.carrier.presence())
-            .ok_or_else(|| Error::new(NOT_SUBSCRIBED, "Not in such a room with presence"))?;
-        // A snapshot costs the engine more than a relayed frame, so it has the same limit. No
-        // variant has an empty name.
-        let most = self.settings.limits.relays_per_second;
-        self.take_frame(&entry, "", room, f64::from(most), most)?;
+        let live = live.filter(|live| live.carrier.presence()).ok_or_else(|| {
+            Error::new(
+                NOT_SUBSCRIBED,
+                "You have not joined this room, or it has no presence",
+            )
+        })?;
+        // A snapshot has the limit of a relayed frame, because it costs the engine even more. It is
+        // counted under an empty name, which no variant has.
+        let limit = self.settings.limits.relays_per_second;
+        self.take_frame(&entry, "", room, f64::from(limit), limit)?;
         let present = self.snapshot(&live).await?;
         let list = PresenceList {
             users: &present.users,
@@ -287,7 +291,7 @@ impl RoomHub {
     }
 }
 
-/// Waits for the end of each grace period, until none runs.
+/// Waits for the end of each grace period, until none is running.
 async fn watch_leaving(hub: &Weak<RoomHub>) {
     loop {
         let Some(until) = hub.upgrade().and_then(|hub| hub.next_end()) else {

@@ -11,10 +11,10 @@ use crate::connection::{Connection, Joined};
 use crate::engine;
 use crate::protocol::{Position, ResetReason, ServerFrame};
 
-/// The most frames that are replayed; a client that missed more starts at the top.
-const MOST_REPLAYED: usize = 500;
-/// The maximum size of the replayed frames in bytes. Only a longer first frame exceeds it.
-const MOST_BYTES: usize = engine::MAX_READ;
+/// The maximum number of replayed frames. A client that missed more starts at the top.
+const MAX_REPLAYED: usize = 500;
+/// The maximum size of the replayed frames in bytes. A client that missed more starts at the top.
+const MAX_BYTES: usize = engine::MAX_READ;
 
 impl RoomHub {
     /// Reads the frames that a client has missed.
@@ -26,7 +26,7 @@ impl RoomHub {
         connection: &Connection,
     ) -> Result<Replay> {
         let engine = &self.settings.engine;
-        let at_top = Replay::at;
+        let at_top = Replay::without_frames;
         let Some(since) = since else {
             let top = engine.top(&live.stream).await?;
             return Ok(at_top(top, Joined::Fresh));
@@ -35,19 +35,19 @@ impl RoomHub {
             let top = engine.top(&live.stream).await?;
             return Ok(at_top(top, Joined::Reset(ResetReason::NotRecoverable)));
         }
-        // If the node already knows the answer, it reads no frames.
-        let at = *live.at.lock();
+        // If the node already knows that a reset is needed, it reads no frames.
+        let at = *live.delivered.lock();
         if let Some(reason) = at.and_then(|at| out_of_reach(since, at, live)) {
             let top = engine.top(&live.stream).await?;
-            // The node may be behind a new epoch.
+            // The node may not know a new epoch yet.
             if reason != ResetReason::EpochChanged || top.epoch.as_str() != &*since.epoch {
                 return Ok(at_top(top, Joined::Reset(reason)));
             }
         }
-        // A closed semaphore would be an error; this one is never closed.
-        let _one_of_few = self.replays.acquire().await;
+        // The semaphore is never closed, so this cannot fail.
+        let _permit = self.replays.acquire().await;
         let read = engine
-            .read(&live.stream, since.offset, MOST_REPLAYED + 1)
+            .read(&live.stream, since.offset, MAX_REPLAYED + 1)
             .await;
         let slice = match read {
             Ok(slice) => slice,
@@ -67,7 +67,7 @@ impl RoomHub {
             return reset(ResetReason::OffsetAhead);
         }
         let bytes: usize = slice.frames.iter().map(|frame| frame.data.len()).sum();
-        let too_much = slice.frames.len() > MOST_REPLAYED || bytes > MOST_BYTES;
+        let too_much = slice.frames.len() > MAX_REPLAYED || bytes > MAX_BYTES;
         if slice.gap || too_much || !slice.reaches_top() {
             return reset(ResetReason::HistoryUnavailable);
         }
@@ -91,22 +91,22 @@ impl RoomHub {
     }
 }
 
-/// Whether a client that was at a position certainly starts afresh. `at` is a place that the stream
-/// has reached.
+/// Returns the reason if a client at this position certainly needs a reset. `at` is a position that
+/// the stream has reached.
 fn out_of_reach(since: &Position, at: engine::Position, live: &Live) -> Option<ResetReason> {
     if at.epoch.as_str() != &*since.epoch {
         return Some(ResetReason::EpochChanged);
     }
-    let most = u64::from(live.stream.history.size).min(MOST_REPLAYED as u64);
+    let most = u64::from(live.stream.history.size).min(MAX_REPLAYED as u64);
     let missed = at.offset.checked_sub(since.offset)?;
     (missed > most).then_some(ResetReason::HistoryUnavailable)
 }
 
-/// What a member gets before the live frames.
+/// The frames that a member gets before the live frames.
 pub(super) struct Replay {
     /// The position before the first frame.
     pub(super) start: engine::Position,
-    /// The position after the last one.
+    /// The position after the last frame.
     pub(super) top: engine::Position,
     pub(super) joined: Joined,
     pub(super) frames: Vec<ServerFrame>,
@@ -115,8 +115,8 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Nothing is replayed; the member starts at the top.
-    fn at(top: engine::Position, joined: Joined) -> Self {
+    /// Creates a replay without frames: the member starts at the top.
+    fn without_frames(top: engine::Position, joined: Joined) -> Self {
         Self {
             start: top,
             top,

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 
 use super::carrier::Carrier;
 use super::guards::Tuples;
-use super::join::LONGEST_CHECK;
-use super::live::{Live, Member, shown_position};
+use super::join::CHECK_TIMEOUT;
+use super::live::{Live, Member, client_position};
 use super::members::end_subscription;
 use super::stored::stream_name;
 use super::{Entry, RoomHub};
@@ -19,10 +19,10 @@ use crate::connection::Class;
 use crate::engine::{self, RENEWAL};
 use crate::protocol::ResetReason;
 
-/// The maximum number of connections that are checked at the same time, and of changes of
-/// credentials (`CHANGES`) that are processed at the same time.
-pub(super) const CHECKS: usize = 32;
-const CHANGES: usize = 16;
+/// The maximum number of concurrent checks of connections.
+pub(super) const MAX_CHECKS: usize = 32;
+/// The maximum number of changes of credentials that are processed concurrently.
+const MAX_CHANGES: usize = 16;
 
 impl RoomHub {
     /// Watches changes of credentials, checks open subscriptions at an interval, and renews
@@ -44,22 +44,22 @@ impl RoomHub {
         let check = async |change| {
             let entries = match change {
                 CredentialChange::User(user) => self.entries.lock().users.entries_of(&user),
-                CredentialChange::Any => self.everybody(),
+                CredentialChange::Any => self.all_entries(),
             };
-            // Sessions first: one that has ended needs no check of its rooms.
+            // Check sessions first: a session that has ended needs no check of its rooms.
             let session = async |entry: &Arc<Entry>| self.check_session(entry).await;
             stream::iter(&entries)
-                .for_each_concurrent(CHECKS, session)
+                .for_each_concurrent(MAX_CHECKS, session)
                 .await;
             self.check_all(&entries).await;
         };
-        changes.for_each_concurrent(CHANGES, check).await;
+        changes.for_each_concurrent(MAX_CHANGES, check).await;
     }
 
     async fn recheck(&self) {
         loop {
             sleep(self.settings.recheck).await;
-            self.check_all(&self.everybody()).await;
+            self.check_all(&self.all_entries()).await;
         }
     }
 
@@ -75,25 +75,25 @@ impl RoomHub {
         }
     }
 
-    fn everybody(&self) -> Vec<Arc<Entry>> {
+    fn all_entries(&self) -> Vec<Arc<Entry>> {
         self.entries.lock().all.values().cloned().collect()
     }
 
     async fn check_all(&self, entries: &[Arc<Entry>]) {
         let rights = async |entry: &Arc<Entry>| self.check_rights(entry).await;
         stream::iter(entries)
-            .for_each_concurrent(CHECKS, rights)
+            .for_each_concurrent(MAX_CHECKS, rights)
             .await;
     }
 
     /// Ends a connection whose session has ended. If the check fails, the connection stays open.
     async fn check_session(&self, entry: &Entry) {
         let check = self.actor(entry, CredentialUse::Check);
-        let _ = tokio::time::timeout(LONGEST_CHECK, check).await;
+        let _ = tokio::time::timeout(CHECK_TIMEOUT, check).await;
     }
 
     /// Checks the session of a connection and all its subscriptions. A session that has ended ends
-    /// the connection; a subscription that is no longer allowed ends alone.
+    /// the connection. A subscription that is no longer allowed ends, and the others stay.
     pub(super) async fn check_rights(&self, entry: &Arc<Entry>) {
         let (check, rooms): (u64, Vec<_>) = {
             let mut state = entry.state.lock();
@@ -119,25 +119,25 @@ impl RoomHub {
             };
             let refused = match self.admit(entry, live.carrier, id.as_deref()).await {
                 Ok((tuples, owners)) if stream_name(&room, &owners) == live.stream.name() => {
-                    live.change(entry.connection.id(), check, tuples);
+                    live.apply_check(entry.connection.id(), check, tuples);
                     continue;
                 }
-                // The caller belongs to another partition now.
+                // The caller now belongs to another partition.
                 Ok(_) => Error::forbidden(),
                 Err(error) => error,
             };
             let code = match refused.code() {
                 Code::NotFound => Code::NotFound,
                 Code::Unauthorized | Code::Forbidden => Code::Forbidden,
-                // A check that cannot be made counts as a refusal.
+                // A check that cannot be completed counts as a refusal.
                 _ => Code::Unavailable,
             };
             let connection = &entry.connection;
             let at = live.position_of(connection.id());
             if self.leave(entry, &room) {
-                // The client cannot tell what it has missed.
+                // The client may have missed events, so it gets a reset first.
                 if let (Code::Unavailable, Some(at)) = (code, at) {
-                    let at = shown_position(&at);
+                    let at = client_position(&at);
                     connection.send(live.reset_frame(&at, ResetReason::Unavailable));
                 }
                 end_subscription(connection, &room, code);
@@ -147,12 +147,13 @@ impl RoomHub {
 }
 
 impl Live {
-    /// Sets the values of a member that a later check has found; `check` is its number. If the
-    /// values differ, the subscription is reset: the member may see other events now than before.
+    /// Sets the values of a member that a later check has returned. `check` is the number of the
+    /// check. If the values differ, the subscription is reset, because the visible events have
+    /// changed.
     ///
     /// Checks of one connection may run at the same time. The result of a check never replaces the
     /// result of a check that began later.
-    pub(super) fn change(&self, id: &str, check: u64, tuples: Tuples) {
+    pub(super) fn apply_check(&self, id: &str, check: u64, tuples: Tuples) {
         let mut members = self.members.lock();
         let Some(member) = members.get_mut(id) else {
             return;
@@ -165,10 +166,10 @@ impl Live {
             return;
         }
         member.tuples = self.share(tuples);
-        let Some(at) = self.place_of(member) else {
+        let Some(at) = self.member_position(member) else {
             return;
         };
-        let (position, reason) = (shown_position(&at), ResetReason::RightsChanged);
+        let (position, reason) = (client_position(&at), ResetReason::RightsChanged);
         match &mut member.held {
             Some(held) => held.reset(position, reason),
             None => {
@@ -178,23 +179,26 @@ impl Live {
         }
     }
 
-    /// The position up to which a member was given frames.
+    /// Returns the position up to which a member has received frames.
     pub(super) fn position_of(&self, id: &str) -> Option<engine::Position> {
         let members = self.members.lock();
-        members.get(id).and_then(|member| self.place_of(member))
+        members
+            .get(id)
+            .and_then(|member| self.member_position(member))
     }
 
-    fn place_of(&self, member: &Member) -> Option<engine::Position> {
-        let at = *self.at.lock();
-        // The subscription of the node may be behind the place at which the member has joined.
+    fn member_position(&self, member: &Member) -> Option<engine::Position> {
+        let at = *self.delivered.lock();
+        // The subscription of the node may not have reached the position at which the member
+        // joined.
         let joined = member.joined_at.filter(|joined| {
             at.is_none_or(|at| at.epoch == joined.epoch && at.offset < joined.offset)
         });
         joined.or(at)
     }
 
-    /// The subscription of the node begins at this position.
-    pub(super) fn begin(&self, position: engine::Position) {
-        self.at.lock().get_or_insert(position);
+    /// Sets the position at which the node's subscription begins.
+    pub(super) fn start_at(&self, position: engine::Position) {
+        self.delivered.lock().get_or_insert(position);
     }
 }

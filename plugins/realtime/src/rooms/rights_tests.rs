@@ -1,4 +1,4 @@
-//! Standing subscriptions whose members see more or less than before, or cannot be checked.
+//! Tests of open subscriptions whose members get other rights, or cannot be checked.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -13,18 +13,18 @@ use crate::engine::{History, Stream};
 const ROOM: &str = "boards:b1:live";
 
 impl Node {
-    /// From now on the sessions of bob are of another user; his subscriptions are checked again.
+    /// Makes the sessions of bob belong to another user, and checks his subscriptions again.
     async fn acts_as(&self, user: &'static str) {
         *self.sessions.acting.lock() = Some(("bob", user));
         let entry = self.hub.entry("1").unwrap();
         self.hub.check_rights(&entry).await;
-        // The earlier identity, for the next change.
+        // Restore the earlier identity for the next change.
         entry.connection.bind(credential("bob"));
     }
 }
 
 #[tokio::test]
-async fn a_member_that_sees_other_events_than_before_starts_afresh() {
+async fn a_member_with_changed_rights_gets_a_reset() {
     let node = node().await;
     let bob = connect(&node, "1", "bob");
     node.join(&bob, ROOM).await;
@@ -38,7 +38,7 @@ async fn a_member_that_sees_other_events_than_before_starts_afresh() {
     assert_eq!(event_soon(&bob).await, "created 3");
     node.acts_as("alice").await;
     assert_eq!(next_event(&bob), "", "nothing has changed");
-    // With less rights, and with more again.
+    // Less rights cause a reset, and so do more rights.
     node.acts_as("bob").await;
     assert_eq!(next_event(&bob), "reset 3 rights_changed");
     node.card("c4", "alice", false).await;
@@ -61,14 +61,14 @@ async fn a_change_of_rights_while_frames_are_replayed_is_checked_again() {
     let entered = node.hub.enter_stream(&entry, at, guards, None).await;
     let entered = entered.unwrap();
     node.acts_as("alice").await;
-    assert_eq!(next_event(&bob), "", "the room is not among its rooms yet");
+    assert_eq!(next_event(&bob), "", "the join is not complete yet");
     entered.joining.complete(entered.replay.top);
     assert_eq!(event_soon(&bob).await, "reset 0 rights_changed");
     node.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_check_without_an_end_is_a_refusal() {
+async fn a_check_that_exceeds_its_time_limit_is_a_refusal() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     node.join(&alice, ROOM).await;
@@ -87,13 +87,13 @@ async fn a_check_without_an_end_is_a_refusal() {
 }
 
 #[tokio::test]
-async fn the_position_of_a_reset_is_one_of_the_stream() {
+async fn a_reset_has_the_position_of_the_last_delivered_frame() {
     let node = node().await;
     let bob = connect(&node, "1", "bob");
     node.card("c1", "bob", false).await;
     node.join(&bob, ROOM).await;
     assert_eq!(next_event(&bob), "subscribed 1");
-    // The node does not receive it now.
+    // The node does not receive the next frame yet.
     node.engine.cut();
     node.card("c2", "bob", false).await;
     node.acts_as("alice").await;
@@ -102,10 +102,7 @@ async fn the_position_of_a_reset_is_one_of_the_stream() {
     let stream = Stream::new(ROOM, History::default());
     let top = node.engine.top(&stream).await.unwrap();
     assert_eq!(reset["epoch"], top.epoch.as_str());
-    assert_eq!(
-        reset["offset"], 1,
-        "what was not passed on yet comes after it"
-    );
+    assert_eq!(reset["offset"], 1, "later frames come after the reset");
     node.acts_as("bob").await;
     assert_eq!(next_event(&bob), "reset 1 rights_changed");
     node.engine.recover();
@@ -114,7 +111,7 @@ async fn the_position_of_a_reset_is_one_of_the_stream() {
 }
 
 #[tokio::test]
-async fn an_earlier_check_that_ends_later_changes_nothing() {
+async fn the_result_of_an_earlier_check_does_not_replace_a_later_one() {
     let node = node().await;
     let bob = connect(&node, "1", "bob");
     node.join(&bob, ROOM).await;
@@ -126,13 +123,17 @@ async fn an_earlier_check_that_ends_later_changes_nothing() {
     let mut early = Box::pin(node.hub.check_rights(&entry));
     let waits = poll_fn(|cx| Poll::Ready(early.as_mut().poll(cx).is_pending()));
     assert!(waits.await, "the session is not known yet");
-    // Meanwhile bob has his own rights again, and a second check finds that.
+    // Meanwhile bob gets his own rights back, and a second check completes.
     *node.sessions.acting.lock() = None;
     node.hub.check_rights(&entry).await;
     assert_eq!(next_event(&bob), "");
     answer.notify_one();
     early.await;
-    assert_eq!(next_event(&bob), "", "it knows less than the second one");
+    assert_eq!(
+        next_event(&bob),
+        "",
+        "the result of the first check is outdated"
+    );
     node.card("c1", "alice", false).await;
     node.card("c2", "bob", false).await;
     assert_eq!(event_soon(&bob).await, "created 2");
@@ -140,7 +141,7 @@ async fn an_earlier_check_that_ends_later_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_earlier_answer_about_a_session_replaces_no_later_one() {
+async fn the_result_of_an_earlier_session_check_does_not_replace_a_later_one() {
     let node = node().await;
     let bob = connect(&node, "1", "bob");
     let entry = node.hub.entry("1").unwrap();

@@ -15,19 +15,19 @@ use sha2::{Digest as _, Sha256};
 pub struct StoredFrame {
     /// The name of the event on the wire.
     pub event: String,
-    /// The further names under which clients get it.
+    /// Further names. Clients get the event under each of them, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
     /// The payload in the form that clients get.
     pub payload: Box<RawValue>,
-    /// Whether the payload is left out, because it is too large: clients read the record.
+    /// Whether the payload is omitted because it is too large. Clients then read the record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// The id of the event.
     pub id: String,
-    /// The instant of the commit, RFC 3339.
+    /// The time of the commit, in RFC 3339.
     pub at: String,
-    /// The record that the event is about; absent for what code publishes.
+    /// The record that the event is about; absent for frames that code publishes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<About>,
 }
@@ -37,34 +37,36 @@ pub struct StoredFrame {
 pub struct About {
     /// The storage name of its entity.
     pub entity: String,
-    /// Its id.
+    /// The id of the record.
     pub record: String,
     /// The fields that conditions read, by wire name: after the event, or before a deletion.
     pub state: Map<String, Value>,
-    /// The same before an update, if it changed a field that a condition reads.
+    /// The same fields before an update, if it changed a field that a condition reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Map<String, Value>>,
     /// Whether the record is deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
-    /// Whether an update moved the record to another room. Callers that saw it before get `hidden`.
+    /// Whether an update moved the record to another room. Callers who could see it before get
+    /// `hidden`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
-    /// Whether the event is not listed. Callers that see the record get nothing.
+    /// Whether the declaration does not list the event. Callers who can still see the record get
+    /// nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
 }
 
 impl StoredFrame {
     /// Whether clients get a reference to the record instead of the payload.
-    pub(super) fn is_left_out(&self, outbound_bytes: usize) -> bool {
+    pub(super) fn is_payload_omitted(&self, outbound_bytes: usize) -> bool {
         self.truncated || self.payload.get().len() > outbound_bytes
     }
 
-    /// The bytes for the engine.
+    /// Encodes the frame for the engine.
     ///
     /// # Errors
-    /// `internal`, which texts and JSON rule out.
+    /// `internal`. It cannot occur, because strings and JSON can always be encoded.
     pub fn encode(&self) -> Result<Bytes> {
         serde_json::to_vec(self)
             .map(Bytes::from)
@@ -81,27 +83,27 @@ impl StoredFrame {
 }
 
 /// A message that is passed to the members of a room and never stored.
-// Without a tag inside: JSON text as it is cannot be read behind one.
+// The enum is externally tagged, because serde cannot read `RawValue` in an internally tagged one.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Passing {
+pub(crate) enum EphemeralMessage {
     /// A frame of a member or of code.
     Frame {
         event: String,
         payload: Box<RawValue>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
-        /// The connection that does not get it.
+        /// The connection that does not get the frame.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         except: Option<String>,
     },
-    /// A user came.
+    /// A user arrived in the room.
     Join { user: String },
-    /// A user left.
+    /// A user left the room.
     Leave { user: String },
 }
 
-impl Passing {
+impl EphemeralMessage {
     pub(crate) fn encode(&self) -> Result<Bytes> {
         serde_json::to_vec(self)
             .map(Bytes::from)
@@ -113,12 +115,12 @@ impl Passing {
     }
 }
 
-/// The longest name of a stream in bytes. Engines have it in an index.
-const LONGEST: usize = 1_024;
+/// The maximum length of a stream's name in bytes. Database indexes limit it.
+const MAX_NAME_BYTES: usize = 1_024;
 
-/// The name of the stream of a room. `owners` is the partition of a collection: the texts of its
-/// tenant and scopes; empty for the room of a record. A name that would be too long ends with a
-/// digest of the owners.
+/// Returns the name of the stream of a room. `owners` is the partition of a collection: the values
+/// of its tenant and scopes. It is empty for the room of a record. A name that would be too long
+/// ends with a digest of the owners.
 pub fn stream_name(room: &str, owners: &[Option<String>]) -> String {
     let mut name = room.to_owned();
     for owner in owners {
@@ -127,18 +129,18 @@ pub fn stream_name(room: &str, owners: &[Option<String>]) -> String {
             None => name.push('-'),
             Some(text) => {
                 name.push('=');
-                // A text with the separator must not look like two owners, and databases store no
-                // zero byte.
+                // Escape the separator, so that one owner cannot look like two, and the zero byte,
+                // which databases do not store.
                 let text = text.replace('%', "%25").replace('|', "%7C");
                 name.push_str(&text.replace('\0', "%00"));
             }
         }
     }
-    if name.len() > LONGEST && name.len() > room.len() {
+    if name.len() > MAX_NAME_BYTES && name.len() > room.len() {
         use std::fmt::Write as _;
         let digest = Sha256::digest(&name.as_bytes()[room.len()..]);
         name.truncate(room.len());
-        // Owners begin with another sign.
+        // After `|`, every other name has `-` or `=`, never `#`.
         name.push_str("|#");
         for byte in digest {
             // Writing to a String cannot fail.
@@ -176,12 +178,15 @@ mod tests {
         assert_eq!(names.len(), all.len());
         let room = "r".repeat(512);
         for name in all.iter().map(|owners| stream_name(&room, owners)) {
-            assert!(name.len() <= LONGEST && !name.contains('\0'), "{name}");
+            assert!(
+                name.len() <= MAX_NAME_BYTES && !name.contains('\0'),
+                "{name}"
+            );
         }
     }
 
     #[test]
-    fn a_frame_is_read_as_it_was_written() {
+    fn an_encoded_frame_decodes_unchanged() {
         let frame = StoredFrame {
             event: "tasks.created".to_owned(),
             aliases: vec!["task:new".to_owned()],
@@ -206,15 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_frame_is_read_as_it_was_written() {
-        let frame = Passing::Frame {
+    fn an_encoded_message_decodes_unchanged() {
+        let frame = EphemeralMessage::Frame {
             event: "typing".to_owned(),
             payload: RawValue::from_string(r#"{"n": 1.0}"#.to_owned()).unwrap(),
             from: Some("ada".to_owned()),
             except: None,
         };
-        match Passing::decode(&frame.encode().unwrap()) {
-            Some(Passing::Frame { payload, from, .. }) => {
+        match EphemeralMessage::decode(&frame.encode().unwrap()) {
+            Some(EphemeralMessage::Frame { payload, from, .. }) => {
                 assert_eq!(
                     (payload.get(), from.as_deref()),
                     (r#"{"n": 1.0}"#, Some("ada"))

@@ -1,4 +1,4 @@
-//! Rooms of an app with its own policies, over the memory engine.
+//! Tests of rooms with the policies of an app and the memory engine.
 
 mod calls;
 mod delivery;
@@ -40,7 +40,7 @@ use crate::connection::{Class, Kind, Meter};
 use crate::engine::{Append, EventId, History, MemoryEngine, Stream};
 use crate::protocol::ClientFrame;
 
-/// Open to everyone who is signed in, or visible to its owner only.
+/// A board that is open to every signed-in user, or visible only to its owner.
 #[entity(visible(open || owner_id == ctx(actor.id)))]
 #[derive(Clone, Debug)]
 pub struct Board {
@@ -78,7 +78,7 @@ pub struct Chore {
     pub owner_id: String,
 }
 
-/// A notice that everybody reads.
+/// A notice that every user may read.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Notice {
@@ -157,14 +157,15 @@ impl Channel for ChoreLive {
     }
 }
 
-struct NoCode;
+struct NoPublisher;
 
-impl Publisher for NoCode {
+impl Publisher for NoPublisher {
     fn publish<'a>(&'a self, _: &'a Cx, _: Publication) -> BoxFuture<'a, Result<()>> {
         Box::pin(async { Err(Error::internal("nothing is published")) })
     }
 }
 
+/// A node: an app, the memory engine, and the hub under test.
 pub(crate) struct Node {
     pub(crate) app: Running,
     pub(super) sessions: Sessions,
@@ -178,7 +179,7 @@ pub(crate) async fn node() -> Node {
     node_at(Arc::new(Timestamp::system_now)).await
 }
 
-/// A node whose engine has this clock.
+/// Starts a node whose engine has this clock.
 async fn node_at(clock: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Node {
     let sessions = Sessions::default();
     let config = Config::new()
@@ -212,7 +213,7 @@ async fn node_at(clock: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Node {
         }),
         clock,
         recheck: Duration::from_mins(1),
-        rooms: Rooms::new(Arc::new(NoCode)),
+        rooms: Rooms::new(Arc::new(NoPublisher)),
         rates: Arc::new(linchpin::http::RatesInProcess::default()),
     };
     let hub = RoomHub::new(settings, &adapters).unwrap();
@@ -239,7 +240,7 @@ async fn add_board(app: &Running, id: &str, open: bool, owner: Option<&str>) {
     boards.create(&Cx::system("a test"), board).await.unwrap();
 }
 
-/// A connection whose first frame was taken.
+/// Opens a connection and reads its first frame.
 pub(super) fn connect(node: &Node, id: &str, user: &str) -> Arc<Connection> {
     connect_as(node, id, Actor::user(user))
 }
@@ -259,19 +260,19 @@ fn connect_as(node: &Node, id: &str, actor: Actor) -> Arc<Connection> {
         endpoint: "/__ws".to_owned(),
         address: None,
         headers: HeaderMap::new(),
-        place: None,
+        address_slot: None,
     });
     assert!(next_event(&connection).starts_with("connected"));
     connection
 }
 
-/// The next frame as JSON.
+/// Returns the next frame as JSON.
 fn frame(connection: &Connection) -> Option<Value> {
     let frame = connection.pop()?;
     Some(serde_json::from_str(frame.as_str()).unwrap())
 }
 
-/// The event of the next frame with some members; empty if there is none.
+/// Returns the event of the next frame with some members; empty if there is no frame.
 pub(super) fn next_event(connection: &Connection) -> String {
     let Some(value) = frame(connection) else {
         return String::new();
@@ -287,7 +288,7 @@ pub(super) fn next_event(connection: &Connection) -> String {
     shown
 }
 
-/// The next event within a moment.
+/// Waits a short time for the next event.
 pub(super) async fn event_soon(connection: &Connection) -> String {
     for _ in 0..200 {
         let event = next_event(connection);
@@ -321,7 +322,13 @@ impl Node {
     }
 
     /// Appends an event about a card or a board to the stream of a room.
-    async fn happens(&self, room: &str, event: &str, state: Value, before: Option<Value>) -> u64 {
+    async fn append_event(
+        &self,
+        room: &str,
+        event: &str,
+        state: Value,
+        before: Option<Value>,
+    ) -> u64 {
         let number = {
             let mut events = self.events.lock();
             *events += 1;
@@ -366,6 +373,7 @@ impl Node {
     pub(super) async fn card(&self, id: &str, author: &str, published: bool) -> u64 {
         let state =
             json!({ "id": id, "boardId": "b1", "authorId": author, "published": published });
-        self.happens("boards:b1:live", "created", state, None).await
+        self.append_event("boards:b1:live", "created", state, None)
+            .await
     }
 }

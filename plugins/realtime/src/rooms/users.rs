@@ -1,4 +1,4 @@
-//! The users of a node: their connections, and what counts against their limits.
+//! The users of a node: their connections, and the use of their limits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,20 +9,21 @@ use tokio::time::Instant;
 use super::Entry;
 use crate::connection::{Limits, TokenBucket};
 
-/// Rooms of a user whose relayed frames are counted, before those without recent ones are forgotten.
-const MOST_RELAYS: usize = 200;
+/// The number of counted rooms of a user above which rooms without recent relayed frames are
+/// forgotten.
+const MAX_RELAYS: usize = 200;
 
-/// Whose limits a connection counts against. Another tenant may have a user with the same id, and a
-/// program may be called like a user.
+/// The caller whose limits a connection counts against. The id is not enough: another tenant may
+/// have a user with the same id, and so may a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Who {
+pub(super) struct UserKey {
     id: Arc<str>,
     kind: ActorKind,
     tenant: Option<Arc<str>>,
 }
 
-impl Who {
-    /// `None` for an actor without an id, such as an anonymous one.
+impl UserKey {
+    /// Returns `None` for an actor without an id, such as an anonymous one.
     pub(super) fn of(actor: &Actor) -> Option<Self> {
         Some(Self {
             id: Arc::from(actor.id.as_deref()?),
@@ -34,7 +35,7 @@ impl Who {
 
 /// A user with its connections.
 pub(super) struct User {
-    /// The oldest first.
+    /// The connections, the oldest first.
     pub(super) entries: Vec<Arc<Entry>>,
     pub(super) subscribes: TokenBucket,
     pub(super) relays: Relays,
@@ -49,8 +50,8 @@ impl User {
         }
     }
 
-    /// Whether nothing is lost if it is forgotten: it has no connection, and its limits are as
-    /// those of a new one.
+    /// Whether the user can be forgotten: it has no connection, and its limits equal those of a new
+    /// user.
     fn is_idle(&mut self, limits: &Limits, now: Instant) -> bool {
         let most = limits.subscribes_per_minute;
         self.entries.is_empty()
@@ -61,31 +62,35 @@ impl User {
 
 /// The users of a node, by their ids.
 #[derive(Default)]
-pub(super) struct Users(HashMap<Arc<str>, Vec<(Who, User)>>);
+pub(super) struct Users(HashMap<Arc<str>, Vec<(UserKey, User)>>);
 
 impl Users {
-    pub(super) fn get(&self, who: &Who) -> Option<&User> {
-        let same = self.0.get(&who.id)?;
-        same.iter().find(|(one, _)| one == who).map(|(_, of)| of)
+    pub(super) fn get(&self, who: &UserKey) -> Option<&User> {
+        let same_id = self.0.get(&who.id)?;
+        same_id
+            .iter()
+            .find(|(one, _)| one == who)
+            .map(|(_, user)| user)
     }
 
-    pub(super) fn get_mut(&mut self, who: &Who) -> Option<&mut User> {
-        let same = self.0.get_mut(&who.id)?;
-        let found = same.iter_mut().find(|(one, _)| one == who);
-        found.map(|(_, of)| of)
+    pub(super) fn get_mut(&mut self, who: &UserKey) -> Option<&mut User> {
+        let same_id = self.0.get_mut(&who.id)?;
+        let found = same_id.iter_mut().find(|(one, _)| one == who);
+        found.map(|(_, user)| user)
     }
 
-    /// The user, as a new one if it is not known.
-    pub(super) fn get_or_new(&mut self, who: &Who, limits: &Limits, now: Instant) -> &mut User {
-        // Nearly always there is one. An empty list would take memory for four.
-        let same = self.0.entry(Arc::clone(&who.id));
-        let same = same.or_insert_with(|| Vec::with_capacity(1));
-        let at = same.iter().position(|(one, _)| one == who);
+    /// Returns the user. Adds it if it is not known.
+    pub(super) fn get_or_new(&mut self, who: &UserKey, limits: &Limits, now: Instant) -> &mut User {
+        // Nearly always there is one user. A list without a given capacity would allocate four
+        // slots.
+        let same_id = self.0.entry(Arc::clone(&who.id));
+        let same_id = same_id.or_insert_with(|| Vec::with_capacity(1));
+        let at = same_id.iter().position(|(one, _)| one == who);
         let at = at.unwrap_or_else(|| {
-            same.push((who.clone(), User::new(limits, now)));
-            same.len() - 1
+            same_id.push((who.clone(), User::new(limits, now)));
+            same_id.len() - 1
         });
-        &mut same[at].1
+        &mut same_id[at].1
     }
 
     #[cfg(test)]
@@ -93,36 +98,43 @@ impl Users {
         self.0.is_empty()
     }
 
-    /// The connections of all users with this id.
+    /// Returns the connections of all users with this id.
     pub(super) fn entries_of(&self, id: &str) -> Vec<Arc<Entry>> {
-        let same = self.0.get(id).into_iter().flatten();
-        same.flat_map(|(_, of)| of.entries.iter().cloned())
+        let same_id = self.0.get(id).into_iter().flatten();
+        same_id
+            .flat_map(|(_, user)| user.entries.iter().cloned())
             .collect()
     }
 
-    /// A connection has ended. Its user is forgotten with the last one, but not what counts
-    /// against its limits: another connection would begin with full ones.
-    pub(super) fn remove(&mut self, who: &Who, entry: &Arc<Entry>, limits: &Limits, now: Instant) {
-        let Some(same) = self.0.get_mut(&who.id) else {
+    /// Removes a connection that has ended. A user without connections is kept until its limits are
+    /// full again; otherwise a new connection would start with full limits.
+    pub(super) fn remove(
+        &mut self,
+        who: &UserKey,
+        entry: &Arc<Entry>,
+        limits: &Limits,
+        now: Instant,
+    ) {
+        let Some(same_id) = self.0.get_mut(&who.id) else {
             return;
         };
-        same.retain_mut(|(one, of)| {
+        same_id.retain_mut(|(one, user)| {
             if one != who {
                 return true;
             }
-            of.entries.retain(|one| !Arc::ptr_eq(one, entry));
-            !of.is_idle(limits, now)
+            user.entries.retain(|one| !Arc::ptr_eq(one, entry));
+            !user.is_idle(limits, now)
         });
-        if same.is_empty() {
+        if same_id.is_empty() {
             self.0.remove(&who.id);
         }
     }
 
     /// Forgets the users without connections whose limits are full again.
     pub(super) fn forget_idle(&mut self, limits: &Limits, now: Instant) {
-        self.0.retain(|_, same| {
-            same.retain_mut(|(_, of)| !of.is_idle(limits, now));
-            !same.is_empty()
+        self.0.retain(|_, same_id| {
+            same_id.retain_mut(|(_, user)| !user.is_idle(limits, now));
+            !same_id.is_empty()
         });
     }
 }
@@ -145,9 +157,9 @@ impl Relay {
 }
 
 impl Relays {
-    /// Counts a frame; `false` if there are too many.
+    /// Counts a frame. Returns `false` if there are too many.
     pub(super) fn take(&mut self, key: String, per_second: f64, burst: u32, now: Instant) -> bool {
-        if self.0.len() > MOST_RELAYS {
+        if self.0.len() > MAX_RELAYS {
             self.0.retain(|_, relay| !relay.is_full(now));
         }
         let relay = self.0.entry(key).or_insert_with(|| Relay {
@@ -174,12 +186,12 @@ mod tests {
         let (mut relays, now) = (Relays::default(), Instant::now());
         // One frame per minute.
         assert!(relays.take("slow".to_owned(), 1.0 / 60.0, 1, now));
-        for n in 0..=MOST_RELAYS {
+        for n in 0..=MAX_RELAYS {
             assert!(relays.take(format!("fast {n}"), 10.0, 10, now));
         }
         let later = now + Duration::from_secs(30);
         assert!(relays.take("fast again".to_owned(), 10.0, 10, later));
-        assert!(relays.0.len() < 10, "full ones are forgotten");
+        assert!(relays.0.len() < 10, "full limits are forgotten");
         assert!(!relays.take("slow".to_owned(), 1.0 / 60.0, 1, later));
     }
 }

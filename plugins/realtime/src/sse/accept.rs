@@ -1,4 +1,4 @@
-//! `Accept` of requests for a stream of events.
+//! Reads the header `Accept` of requests for a stream of events.
 
 use linchpin::axum::http::HeaderMap;
 use linchpin::axum::http::header::ACCEPT;
@@ -9,7 +9,7 @@ pub fn admits_event_stream(headers: &HeaderMap) -> bool {
     let mut best: Option<(u8, bool)> = None;
     let mut any = false;
     for value in headers.get_all(ACCEPT) {
-        // A value that is not ASCII names no media type.
+        // A value that is not ASCII contains no valid media type.
         let Ok(value) = value.to_str() else {
             any = true;
             continue;
@@ -33,7 +33,7 @@ pub fn admits_event_stream(headers: &HeaderMap) -> bool {
                 name.trim().eq_ignore_ascii_case("q").then(|| value.trim())
             });
             let admits = weight.is_none_or(|q| q.parse::<f32>().is_ok_and(|q| q > 0.0));
-            // Of two equal ranges the one that admits counts.
+            // If two ranges are equally specific, the one that admits the type wins.
             if best.is_none_or(|(seen, before)| (specific, admits) > (seen, before)) {
                 best = Some((specific, admits));
             }

@@ -1,4 +1,4 @@
-//! The text of a stream of events: blocks of lines, each ended by an empty line.
+//! The text format of server-sent events: blocks of lines. An empty line ends each block.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use crate::protocol::{Close, Position, ResetReason, ServerFrame};
 /// The time after which a browser connects again, in milliseconds.
 pub const RETRY_MS: u64 = 3000;
 
-/// The first block: it sets the position and fires no event.
+/// Returns the first block. It sets the position and fires no event.
 ///
 /// ```
 /// use linchpin_realtime::{protocol::Position, sse::opening};
@@ -24,8 +24,8 @@ pub fn opening(position: &Position) -> ServerFrame {
     ))
 }
 
-/// A comment that keeps the connection open. `moved` is the position, if it moved past events that
-/// this connection may not see.
+/// Returns a comment that keeps the connection open. `moved` is the new position, if events that
+/// this connection may not see were skipped.
 pub fn heartbeat(moved: Option<&Position>) -> ServerFrame {
     text(match moved {
         Some(position) => format!(": keep-alive\nid: {position}\n\n"),
@@ -33,12 +33,13 @@ pub fn heartbeat(moved: Option<&Position>) -> ServerFrame {
     })
 }
 
-/// The last block before the end of a response because the server stops.
+/// Returns the last block of a response that ends because the server stops.
 pub fn draining() -> ServerFrame {
     text(format!("retry: {RETRY_MS}\n\n"))
 }
 
-/// Continuity is lost; the client refetches and continues from `position`.
+/// Returns the event for a client that may have missed events. The client reads the state again and
+/// continues from `position`.
 pub fn reset(position: &Position, reason: ResetReason) -> ServerFrame {
     #[derive(Serialize)]
     struct Reset<'a> {
@@ -54,7 +55,7 @@ pub fn reset(position: &Position, reason: ResetReason) -> ServerFrame {
     text(block("linchpin:reset", Some(position), &data))
 }
 
-/// A record left the sight of the subscriber.
+/// Returns the event for a record that is no longer visible to the subscriber.
 pub fn hidden(entity: &str, id: &str, position: &Position) -> ServerFrame {
     #[derive(Serialize)]
     struct Hidden<'a> {
@@ -65,7 +66,7 @@ pub fn hidden(entity: &str, id: &str, position: &Position) -> ServerFrame {
     text(block("linchpin:hidden", Some(position), &data))
 }
 
-/// The last block before the server ends the stream for cause.
+/// Returns the last block before the server ends the stream, with the reason.
 pub fn close(why: Close) -> ServerFrame {
     #[derive(Serialize)]
     struct Closed {
@@ -79,8 +80,8 @@ pub fn close(why: Close) -> ServerFrame {
     text(block("linchpin:close", None, &data))
 }
 
-/// The blocks of an event without its position, which the engine assigns. They are written once
-/// and shared by all connections.
+/// The blocks of an event without its position, which the engine assigns later. They are encoded
+/// once and shared by all connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnplacedBlocks {
     /// The blocks of the aliases and the first line of the last block.
@@ -90,8 +91,9 @@ pub struct UnplacedBlocks {
 }
 
 impl UnplacedBlocks {
-    /// The blocks of an event: one for each alias, without a position, then the one of `name` with
-    /// the position. So a client that lost the connection in between gets all of them again.
+    /// Creates the blocks of an event: first one for each alias without a position, then the block
+    /// of `name` with the position. A client whose connection breaks between them gets all of them
+    /// again.
     ///
     /// `payload` is JSON.
     pub fn new(name: &str, aliases: &[&str], payload: &str) -> Self {
@@ -109,7 +111,8 @@ impl UnplacedBlocks {
         }
     }
 
-    /// The blocks of an event whose payload is above the limit: the client reads the record itself.
+    /// Creates the blocks of an event whose payload is above the limit. The client reads the record
+    /// itself.
     pub fn truncated(name: &str, aliases: &[&str], entity: &str, id: &str) -> Self {
         #[derive(Serialize)]
         struct Reference<'a> {
@@ -125,7 +128,7 @@ impl UnplacedBlocks {
         Self::new(name, aliases, &data)
     }
 
-    /// The blocks at their position.
+    /// Returns the blocks with their position.
     pub fn at(&self, position: &Position) -> ServerFrame {
         let mut out = String::with_capacity(self.head.len() + self.tail.len() + 48);
         out.push_str(&self.head);
@@ -141,7 +144,8 @@ fn block(event: &str, id: Option<&Position>, data: &str) -> String {
     format!("event: {event}\n{id}data: {data}\n\n")
 }
 
-/// JSON without line ends. Within a string JSON has none, so these are between its tokens.
+/// Removes the line ends of JSON text. JSON strings contain no line ends, so all of them are
+/// between tokens.
 fn one_line(json: &str) -> Cow<'_, str> {
     if json.contains(['\n', '\r']) {
         Cow::Owned(json.replace(['\n', '\r'], " "))
@@ -151,7 +155,7 @@ fn one_line(json: &str) -> Cow<'_, str> {
 }
 
 fn json(value: &impl Serialize) -> String {
-    // Texts and numbers always have a form in JSON.
+    // Strings and numbers always have a JSON form.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -167,7 +171,7 @@ mod tests {
         Position::new("k3Xv", 42)
     }
 
-    /// The events of a text, as a browser fires them: name, last id, data.
+    /// Returns the events that a browser fires for a text: name, last id, data.
     fn fired(stream: &str) -> Vec<(String, String, String)> {
         let (mut events, mut id) = (Vec::new(), String::new());
         for block in stream.split("\n\n") {
@@ -196,7 +200,10 @@ mod tests {
             "event: b:x.created\ndata: {\"id\":\"1\"}\n\nevent: a:x.created\nid: k3Xv-42\ndata: {\"id\":\"1\"}\n\n"
         );
         let events = fired(text.as_str());
-        assert_eq!(events[0].1, "", "a break here replays both");
+        assert_eq!(
+            events[0].1, "",
+            "a break after the alias replays both blocks"
+        );
         assert_eq!(events[1].1, "k3Xv-42");
     }
 
@@ -235,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_events_tell_of_resets_hidden_records_and_the_end() {
+    fn reserved_events_announce_resets_hidden_records_and_the_end() {
         for (block, name, id, data) in [
             (
                 reset(&position(), ResetReason::OffsetAhead),

@@ -5,7 +5,7 @@ use linchpin::axum::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, ORIGI
 use linchpin::{Code, Error, Result};
 
 use super::accept::admits_event_stream;
-use crate::connection::{Door, Identity, Without, check_kept};
+use crate::connection::{HandshakeChecks, Identity, MissingCredential, check_kept_headers};
 use crate::protocol::Position;
 
 /// A request for a stream.
@@ -17,10 +17,10 @@ pub struct SseRequest<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// Where a stream starts.
+/// The position at which a stream starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// At the top: the client was not there before.
+    /// At the top, because the client sent no position.
     Top,
     /// After this position, if the stream still has it.
     After(Position),
@@ -33,41 +33,44 @@ pub enum Resume {
 pub struct Opened {
     /// The caller; `None` for an anonymous one.
     pub identity: Option<Identity>,
-    /// Where the stream starts.
+    /// The position at which the stream starts.
     pub resume: Resume,
 }
 
-/// Checks a request. The first check that fails is the answer:
+/// Checks a request in the order of this table. The first check that fails gives the answer:
 ///
 /// | Check | Answer |
 /// |---|---|
-/// | the node takes connections | 503 `unavailable` |
+/// | the node accepts connections | 503 `unavailable` |
 /// | `Accept` admits `text/event-stream` | 406 `not_acceptable` |
-/// | the headers that the connection keeps have at most 8 KiB: credentials and headers about the request do not count | 431 `headers_too_large` |
-/// | with a cookie as the credential, an `Origin` is allowed; without one, the page is not of another site (`Sec-Fetch-Site`) | 403 `origin_not_allowed` |
+/// | the headers that the connection keeps have at most 8 KiB, without credentials and headers about the request | 431 `headers_too_large` |
+/// | with a cookie: `Origin`, or else `Sec-Fetch-Site`, is allowed | 403 `origin_not_allowed` |
 /// | the credential is good, or not required | 401 `unauthorized` |
-/// | not too many connections | 429 `rate_limited` |
+/// | the caller has not opened too many streams | 429 `rate_limited` |
 ///
 /// # Errors
 /// The answer.
-pub async fn check(request: SseRequest<'_>, door: &dyn Door) -> Result<Opened> {
+pub async fn check(request: SseRequest<'_>, checks: &dyn HandshakeChecks) -> Result<Opened> {
     let headers = request.headers;
-    if let Some(seconds) = door.closed() {
-        let error = Error::new(Code::Unavailable, "The server takes no connection now");
+    if let Some(seconds) = checks.retry_after_if_closed() {
+        let error = Error::new(
+            Code::Unavailable,
+            "The server does not accept connections now",
+        );
         return Err(error.retry_after(seconds));
     }
     if !admits_event_stream(headers) {
         return Err(Error::new(
             Code::Other(406, "not_acceptable"),
-            "This path answers `text/event-stream` only",
+            "This path returns only `text/event-stream`",
         ));
     }
-    check_kept(headers)?;
-    let by_cookie = door.by_cookie(headers);
+    check_kept_headers(headers)?;
+    let credential_is_cookie = checks.credential_is_cookie(headers);
     let origins = headers.get_all(ORIGIN).iter();
     let foreign = |origin: &HeaderValue| {
         let origin = origin.to_str();
-        !origin.is_ok_and(|origin| door.admits_origin(origin))
+        !origin.is_ok_and(|origin| checks.admits_origin(origin))
     };
     // A page of another site can send the cookie without `Origin`, as for an image.
     let is_cross_site = || {
@@ -76,22 +79,23 @@ pub async fn check(request: SseRequest<'_>, door: &dyn Door) -> Result<Opened> {
                 .get("sec-fetch-site")
                 .is_some_and(|site| site.as_bytes() == b"cross-site")
     };
-    if by_cookie == Some(true) && (origins.into_iter().any(foreign) || is_cross_site()) {
+    if credential_is_cookie == Some(true) && (origins.into_iter().any(foreign) || is_cross_site()) {
         return Err(Error::new(
             Code::Other(403, "origin_not_allowed"),
             "Pages of this origin may not connect",
         ));
     }
-    let identity = match by_cookie {
+    let identity = match credential_is_cookie {
         Some(_) => Some(
-            door.identify(headers)
+            checks
+                .identify(headers)
                 .await?
                 .ok_or_else(Error::unauthorized)?,
         ),
-        None if door.without() == Without::Anonymous => None,
+        None if checks.on_missing_credential() == MissingCredential::Anonymous => None,
         None => return Err(Error::unauthorized()),
     };
-    door.count(identity.as_ref()).await?;
+    checks.count(identity.as_ref()).await?;
     Ok(Opened {
         identity,
         resume: resume(headers, request.last_event_id),
@@ -101,7 +105,8 @@ pub async fn check(request: SseRequest<'_>, door: &dyn Door) -> Result<Opened> {
 /// The media type of the response.
 pub const MEDIA_TYPE: &str = "text/event-stream; charset=utf-8";
 
-/// The further headers of the response. A proxy must neither store, compress nor collect the stream.
+/// The further headers of the response. They prevent a proxy from storing, compressing or buffering
+/// the stream.
 pub fn response_headers() -> [(HeaderName, HeaderValue); 2] {
     [
         (
@@ -115,9 +120,11 @@ pub fn response_headers() -> [(HeaderName, HeaderValue); 2] {
     ]
 }
 
-/// The header wins over the parameter, which clients without `EventSource` use.
+/// Reads the position of the client. The header `Last-Event-ID` overrides the query parameter,
+/// which clients without `EventSource` use.
 fn resume(headers: &HeaderMap, parameter: Option<&str>) -> Resume {
     let mut values = headers.get_all("last-event-id").iter();
+    // `?` is not a valid position.
     let id = match (values.next(), values.next()) {
         (None, _) => parameter,
         (Some(one), None) => Some(one.to_str().unwrap_or("?")),

@@ -1,4 +1,4 @@
-//! The answers to requests for streams, and where streams start.
+//! Tests of the checks of a request for a stream, and of the position at which it starts.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use linchpin::{Actor, Attached, BoxFuture};
 
 use super::*;
 
-/// An endpoint: tokens are in the header `x-user-token` or in a cookie.
+/// A test double of an endpoint. It reads tokens from the header `x-user-token` or from a cookie.
 #[derive(Clone, Copy)]
 struct Endpoint {
     closed: bool,
@@ -20,8 +20,8 @@ const OPEN: Endpoint = Endpoint {
     full: false,
 };
 
-impl Door for Endpoint {
-    fn closed(&self) -> Option<u32> {
+impl HandshakeChecks for Endpoint {
+    fn retry_after_if_closed(&self) -> Option<u32> {
         self.closed.then_some(3)
     }
 
@@ -29,7 +29,7 @@ impl Door for Endpoint {
         origin == "https://app.example"
     }
 
-    fn by_cookie(&self, headers: &HeaderMap) -> Option<bool> {
+    fn credential_is_cookie(&self, headers: &HeaderMap) -> Option<bool> {
         let header = headers.contains_key("x-user-token").then_some(false);
         header.or_else(|| headers.contains_key("cookie").then_some(true))
     }
@@ -47,11 +47,11 @@ impl Door for Endpoint {
         })
     }
 
-    fn without(&self) -> Without {
+    fn on_missing_credential(&self) -> MissingCredential {
         if self.anonymous {
-            Without::Anonymous
+            MissingCredential::Anonymous
         } else {
-            Without::Refused
+            MissingCredential::Refused
         }
     }
 
@@ -65,7 +65,7 @@ impl Door for Endpoint {
     }
 }
 
-async fn call(door: Endpoint, query: &str, headers: &[(&str, &str)]) -> Result<Opened> {
+async fn call(endpoint: Endpoint, query: &str, headers: &[(&str, &str)]) -> Result<Opened> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         map.append(
@@ -77,17 +77,17 @@ async fn call(door: Endpoint, query: &str, headers: &[(&str, &str)]) -> Result<O
         last_event_id: (!query.is_empty()).then_some(query),
         headers: &map,
     };
-    check(request, &door).await
+    check(request, &endpoint).await
 }
 
-async fn code(door: Endpoint, query: &str, headers: &[(&str, &str)]) -> &'static str {
-    let result = call(door, query, headers).await;
+async fn code(endpoint: Endpoint, query: &str, headers: &[(&str, &str)]) -> &'static str {
+    let result = call(endpoint, query, headers).await;
     result.map_or_else(|error| error.code().as_str(), |_| "ok")
 }
 
 #[tokio::test]
-async fn the_first_check_that_fails_is_the_answer() {
-    let mut door = Endpoint {
+async fn the_first_check_that_fails_gives_the_answer() {
+    let mut endpoint = Endpoint {
         closed: true,
         full: true,
         ..OPEN
@@ -97,33 +97,33 @@ async fn the_first_check_that_fails_is_the_answer() {
         ("origin", "https://evil.example"),
         ("cookie", "bad"),
     ];
-    assert_eq!(code(door, "", &headers).await, "unavailable");
-    door.closed = false;
-    assert_eq!(code(door, "", &headers).await, "not_acceptable");
+    assert_eq!(code(endpoint, "", &headers).await, "unavailable");
+    endpoint.closed = false;
+    assert_eq!(code(endpoint, "", &headers).await, "not_acceptable");
     headers[0].1 = "text/event-stream";
     let long = "x".repeat(9_000);
     headers.push(("x-trace", &long));
-    assert_eq!(code(door, "", &headers).await, "headers_too_large");
+    assert_eq!(code(endpoint, "", &headers).await, "headers_too_large");
     headers.pop();
-    assert_eq!(code(door, "", &headers).await, "origin_not_allowed");
+    assert_eq!(code(endpoint, "", &headers).await, "origin_not_allowed");
     headers[1].1 = "https://app.example";
-    assert_eq!(code(door, "", &headers).await, "unauthorized");
+    assert_eq!(code(endpoint, "", &headers).await, "unauthorized");
     headers[2].1 = "good";
-    assert_eq!(code(door, "", &headers).await, "rate_limited");
-    door.full = false;
-    assert_eq!(code(door, "", &headers).await, "ok");
-    // A browser sends no origin with a request to its own.
+    assert_eq!(code(endpoint, "", &headers).await, "rate_limited");
+    endpoint.full = false;
+    assert_eq!(code(endpoint, "", &headers).await, "ok");
+    // A browser sends no `Origin` with a GET request to the page's own origin.
     headers.remove(1);
-    assert_eq!(code(door, "", &headers).await, "ok");
-    // A page of another site has none either, if it asks for an image.
+    assert_eq!(code(endpoint, "", &headers).await, "ok");
+    // For an image on a page of another site, it sends no `Origin` either.
     headers.push(("sec-fetch-site", "cross-site"));
-    assert_eq!(code(door, "", &headers).await, "origin_not_allowed");
+    assert_eq!(code(endpoint, "", &headers).await, "origin_not_allowed");
     headers.push(("origin", "https://app.example"));
-    assert_eq!(code(door, "", &headers).await, "ok");
+    assert_eq!(code(endpoint, "", &headers).await, "ok");
 }
 
 #[tokio::test]
-async fn callers_without_a_credential_need_an_endpoint_for_them() {
+async fn anonymous_callers_are_refused_unless_the_endpoint_allows_them() {
     assert_eq!(code(OPEN, "", &[]).await, "unauthorized");
     let anonymous = Endpoint {
         anonymous: true,
@@ -135,7 +135,7 @@ async fn callers_without_a_credential_need_an_endpoint_for_them() {
 }
 
 #[tokio::test]
-async fn a_stream_starts_where_the_client_was_or_at_the_top() {
+async fn a_stream_starts_after_the_position_of_the_client_or_at_the_top() {
     const TOKEN: (&str, &str) = ("x-user-token", "good");
     let after = |offset| Resume::After(Position::new("e", offset));
     for (query, header, expected) in [

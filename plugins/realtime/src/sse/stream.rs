@@ -1,4 +1,4 @@
-//! The body of one response with events.
+//! The body of a response with server-sent events.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,27 +18,30 @@ use crate::protocol::{Close, ServerFrame};
 /// The settings of a stream.
 #[derive(Clone)]
 pub struct StreamSettings {
-    /// Its method `ended` is called when the stream has ended.
+    /// The hub. The stream calls its method `ended` at its end.
     pub hub: Arc<dyn Hub>,
-    /// The clock of the app, for the end of tokens.
+    /// The clock of the app. It decides whether a token has expired.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// The time between heartbeats; `None` turns them off.
     pub heartbeat: Option<Duration>,
 }
 
-/// The blocks of a connection as the body of a response. It ends with `linchpin:close` when the
-/// server ends the connection. When the queue is full, it ends without a further block; the browser
-/// then connects again and continues.
+/// Streams the events of a connection as the body of a response. A block is one event, or a
+/// comment, in the text format of server-sent events.
 ///
-/// Dropping it ends the connection.
+/// When the server ends the connection, the last block is the event `linchpin:close`. When the
+/// server stops, it is a `retry` line. When the queue is full, the stream ends without a further
+/// block. The browser then connects again and resumes.
+///
+/// Dropping the stream ends the connection.
 pub struct EventStream {
     connection: Arc<Connection>,
-    /// The first blocks: the position, and the events that the client has missed. They have limits
-    /// of their own, and do not count towards the queue limit of a slow client.
+    /// The first blocks: the position, and the events that the client has missed. They have
+    /// separate limits, and do not count towards the queue limit of a slow client.
     first: VecDeque<ServerFrame>,
     settings: StreamSettings,
     auth: Authentication,
-    /// When the last block was taken.
+    /// The time at which the last block was taken.
     sent: Instant,
     timer: Pin<Box<Sleep>>,
     ended: bool,
@@ -125,8 +128,8 @@ impl Stream for EventStream {
             let beat = this.settings.heartbeat.map(|every| this.sent + every);
             if beat.is_some_and(|at| now >= at) {
                 this.sent = now;
-                let moved = this.connection.take_passed();
-                return Poll::Ready(Some(block::heartbeat(moved.as_ref()).into_bytes()));
+                let position = this.connection.take_skipped();
+                return Poll::Ready(Some(block::heartbeat(position.as_ref()).into_bytes()));
             }
             let next = [beat, closes_at, this.auth.next(&limits, now, clock)];
             let Some(next) = next.into_iter().flatten().min() else {

@@ -1,4 +1,4 @@
-//! The body of a response with events, with a driven clock.
+//! Tests of the body of a response with events. The tests set the clock.
 
 use futures_util::StreamExt;
 
@@ -19,7 +19,7 @@ fn position(offset: u64) -> Position {
     Position::new("e", offset)
 }
 
-/// A stream whose first block was read.
+/// Opens a stream and reads its first block.
 async fn open(token: &str, heartbeat: Option<u64>) -> Open {
     let (node, meter) = (Arc::new(Node::default()), Arc::new(Meter::default()));
     let connection = Connection::events(
@@ -47,7 +47,7 @@ async fn open(token: &str, heartbeat: Option<u64>) -> Open {
 }
 
 impl Open {
-    /// The next blocks; empty at the end.
+    /// Returns the next blocks; empty at the end.
     async fn text(&mut self) -> String {
         let bytes = self.stream.next().await.unwrap_or_default();
         String::from_utf8(bytes.to_vec()).unwrap()
@@ -60,15 +60,15 @@ impl Open {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_follows_silence_and_tells_a_position_once() {
+async fn an_idle_stream_sends_heartbeats_and_a_skipped_position_once() {
     let mut open = open("alice", Some(15)).await;
     let before = Instant::now();
     assert_eq!(open.text().await, ": keep-alive\n\n");
     assert_eq!(before.elapsed(), Duration::from_secs(15));
-    open.connection.pass(position(57));
+    open.connection.skip_to(position(57));
     assert_eq!(open.text().await, ": keep-alive\nid: e-57\n\n");
     assert_eq!(open.text().await, ": keep-alive\n\n");
-    // An event begins the time anew.
+    // An event restarts the time until the next heartbeat.
     tokio::time::sleep(Duration::from_secs(10)).await;
     open.send(58);
     assert_eq!(open.text().await, "event: x\nid: e-58\ndata: 58\n\n");
@@ -78,7 +78,7 @@ async fn a_heartbeat_follows_silence_and_tells_a_position_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_for_cause_tells_it_after_what_was_queued() {
+async fn a_stream_sends_queued_events_before_its_close_event() {
     let mut open = open("alice", None).await;
     open.send(42);
     open.connection.close(Close::SessionEnded);
@@ -92,11 +92,11 @@ async fn a_stream_that_ends_for_cause_tells_it_after_what_was_queued() {
     assert_eq!(open.meter.read().closes, [(Close::SessionEnded, 1)]);
     let Open { stream, node, .. } = open;
     drop(stream);
-    assert_eq!(node.diary(), ["ended"]);
+    assert_eq!(node.calls(), ["ended"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_expires_ends_the_stream_after_its_grace() {
+async fn an_expired_token_ends_the_stream_after_the_grace_period() {
     let mut open = open("alice/90000", None).await;
     let before = Instant::now();
     assert!(open.text().await.contains("token_expired"));
@@ -105,7 +105,7 @@ async fn a_token_that_expires_ends_the_stream_after_its_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_too_slow_is_cut_off_without_a_word() {
+async fn the_stream_of_a_slow_client_ends_without_a_close_event() {
     let mut open = open("alice", Some(15)).await;
     while open.send(42) == Pushed::Queued {}
     assert_eq!(open.text().await, "");
@@ -122,7 +122,7 @@ async fn a_client_that_is_too_slow_is_cut_off_without_a_word() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_ends_the_stream_at_its_time_and_repeats_the_retry_time() {
+async fn a_stop_ends_the_stream_at_the_announced_time_and_sends_the_retry_time() {
     let mut open = open("alice", Some(15)).await;
     let before = Instant::now();
     open.connection.drain(Duration::from_secs(4));
@@ -144,7 +144,7 @@ async fn a_client_that_leaves_ends_its_connection() {
         ..
     } = open;
     drop(stream);
-    assert_eq!(node.diary(), ["ended"]);
+    assert_eq!(node.calls(), ["ended"]);
     let frame = ServerFrame::pong(None);
     assert_eq!(connection.push(frame, Class::Durable), Pushed::Closed);
     drop(connection);

@@ -1,15 +1,15 @@
-//! Credentials on a live connection.
+//! Tests of credentials on an open connection.
 
 use linchpin::testing::Client;
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
 
-use crate::bed::{Bed, User, room};
 use crate::socket::Socket;
+use crate::test_app::{TestApp, User, room};
 
-/// A connection without a credential whose first frame was read.
-async fn pending(bed: &Bed) -> Socket {
-    let mut socket = Socket::open(bed.app.address(), &[]).await;
+/// Opens a connection without a credential and reads its first frame.
+async fn pending(test_app: &TestApp) -> Socket {
+    let mut socket = Socket::open(test_app.app.address(), &[]).await;
     let connected = socket.next().await;
     assert_eq!(
         (&connected["userId"], &connected["pending"]),
@@ -33,10 +33,10 @@ async fn authenticate(socket: &mut Socket, token: &str) -> Json {
 
 #[tokio::test]
 async fn a_client_without_a_credential_sends_one_first() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let room = room(&bed.container(&ada, "public").await);
-    let mut socket = pending(&bed).await;
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let room = room(&test_app.container(&ada, "public").await);
+    let mut socket = pending(&test_app).await;
     socket
         .send(json!({ "action": "subscribe", "room": room }))
         .await;
@@ -72,8 +72,8 @@ async fn a_client_without_a_credential_sends_one_first() {
 
 #[tokio::test]
 async fn the_third_bad_token_ends_the_connection() {
-    let bed = Bed::start().await;
-    let mut socket = pending(&bed).await;
+    let test_app = TestApp::start().await;
+    let mut socket = pending(&test_app).await;
     for token in ["bad", "", "worse"] {
         let refused = authenticate(&mut socket, token).await;
         assert_eq!(refused["code"], "INVALID_CREDENTIALS");
@@ -82,20 +82,20 @@ async fn the_third_bad_token_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_client_that_stays_silent_is_closed() {
+async fn a_client_that_sends_no_credential_is_closed() {
     let second = std::time::Duration::from_secs(1);
-    let bed = Bed::limited(|limits| limits.authentication_time = second).await;
-    let mut socket = pending(&bed).await;
+    let test_app = TestApp::limited(|limits| limits.authentication_time = second).await;
+    let mut socket = pending(&test_app).await;
     assert_eq!(socket.closed().await, (4401, "auth_timeout".to_owned()));
 }
 
 #[tokio::test]
-async fn an_identity_is_refreshed_by_its_own_user_only() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "public").await;
-    let mut socket = bed.member(&ada, &room(&container)).await;
-    let again = bed.session(&ada.id).await;
+async fn an_identity_is_refreshed_only_by_a_token_of_the_same_user() {
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "public").await;
+    let mut socket = test_app.member(&ada, &room(&container)).await;
+    let again = test_app.session(&ada.id).await;
     let refreshed = authenticate(&mut socket, &again.token).await;
     assert_eq!(
         (&refreshed["refreshed"], &refreshed["userId"]),
@@ -103,39 +103,43 @@ async fn an_identity_is_refreshed_by_its_own_user_only() {
     );
     let refused = authenticate(&mut socket, &bob.token).await;
     assert_eq!(refused["code"], "IDENTITY_ALREADY_BOUND");
-    bed.draft(&ada, &container).await;
-    // Only Ada may see her draft, and the room was kept.
+    test_app.draft(&ada, &container).await;
+    // Only Ada may see her draft, so the frame shows that the connection still acts for her.
     socket.until("threads.created").await;
 }
 
-/// A connection that was authenticated by a frame, and the end of its token in milliseconds.
-async fn bound(bed: &Bed, user: &User) -> (Socket, i64) {
-    let mut socket = pending(bed).await;
+/// Opens a connection and authenticates it with a frame. Also returns the milliseconds until its
+/// token expires.
+async fn bound(test_app: &TestApp, user: &User) -> (Socket, i64) {
+    let mut socket = pending(test_app).await;
     let bound = authenticate(&mut socket, &user.token).await;
     let expires = bound["expiresAt"]
         .as_str()
         .unwrap()
         .parse::<linchpin::Timestamp>()
         .unwrap();
-    (socket, expires.millis() - bed.app.adapters().now().millis())
+    (
+        socket,
+        expires.millis() - test_app.app.adapters().now().millis(),
+    )
 }
 
 #[tokio::test]
-async fn a_token_that_ends_is_announced_and_closes_the_connection() {
-    let bed = Bed::with(|plugin| plugin, Auth::refresh_tokens).await;
-    let ada = bed.user("ada").await;
-    let (mut socket, left) = bound(&bed, &ada).await;
-    let (mut other, _) = bound(&bed, &ada).await;
-    bed.advance(left - 30_000);
-    // A frame has the connection look at the clock.
+async fn an_expiring_token_causes_a_notice_and_closes_the_connection() {
+    let test_app = TestApp::with(|plugin| plugin, Auth::refresh_tokens).await;
+    let ada = test_app.user("ada").await;
+    let (mut socket, left) = bound(&test_app, &ada).await;
+    let (mut other, _) = bound(&test_app, &ada).await;
+    test_app.advance(left - 30_000);
+    // A frame makes the connection check the clock.
     for socket in [&mut socket, &mut other] {
         socket.text("ping").await;
         socket.until("auth:expiring").await;
     }
-    let again = bed.session(&ada.id).await;
+    let again = test_app.session(&ada.id).await;
     let refreshed = authenticate(&mut other, &again.token).await;
     assert_eq!(refreshed["refreshed"], true, "{refreshed}");
-    bed.advance(61_000);
+    test_app.advance(61_000);
     socket.text("ping").await;
     assert_eq!(socket.closed().await, (4401, "token_expired".to_owned()));
     other.text("ping").await;
@@ -144,31 +148,31 @@ async fn a_token_that_ends_is_announced_and_closes_the_connection() {
 
 #[tokio::test]
 async fn the_end_of_a_session_ends_its_connections() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let again = bed.session(&ada.id).await;
-    let container = bed.container(&ada, "public").await;
-    let mut first = bed.member(&ada, &room(&container)).await;
-    let mut second = bed.connect(&ada).await;
-    let mut other = bed.member(&again, &room(&container)).await;
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let again = test_app.session(&ada.id).await;
+    let container = test_app.container(&ada, "public").await;
+    let mut first = test_app.member(&ada, &room(&container)).await;
+    let mut second = test_app.connect(&ada).await;
+    let mut other = test_app.member(&again, &room(&container)).await;
     let out = ada.http.post("/auth/logout", ()).await.unwrap();
     assert!(out.status() < 300, "{:?}", out.text());
     for socket in [&mut first, &mut second] {
         assert_eq!(socket.closed().await, (4401, "session_ended".to_owned()));
     }
-    bed.announce(&container, "still here").await;
+    test_app.announce(&container, "still here").await;
     other.until("announcement").await;
 }
 
 #[tokio::test]
-async fn roles_that_are_taken_are_gone_for_the_next_frame() {
-    let bed = Bed::start().await;
-    let moderator = bed.user_with("ada", &["moderator"]).await;
-    let container = bed.container(&moderator, "public").await;
-    let mut socket = bed.member(&moderator, &room(&container)).await;
+async fn a_removed_role_is_missing_at_the_next_frame() {
+    let test_app = TestApp::start().await;
+    let moderator = test_app.user_with("ada", &["moderator"]).await;
+    let container = test_app.container(&moderator, "public").await;
+    let mut socket = test_app.member(&moderator, &room(&container)).await;
     let (first, second) = (
-        bed.draft(&moderator, &container).await,
-        bed.draft(&moderator, &container).await,
+        test_app.draft(&moderator, &container).await,
+        test_app.draft(&moderator, &container).await,
     );
     let pin = |thread: &str, ack: u64| {
         json!({
@@ -178,7 +182,8 @@ async fn roles_that_are_taken_are_gone_for_the_next_frame() {
     };
     socket.send(pin(&first, 1)).await;
     assert_eq!(socket.until("ack").await["outcome"], "ok");
-    bed.auth
+    test_app
+        .auth
         .set_roles(&moderator.id, vec!["member".to_owned()])
         .await
         .unwrap();
@@ -190,9 +195,9 @@ async fn roles_that_are_taken_are_gone_for_the_next_frame() {
     );
 }
 
-/// A client with the cookies of a session and its token against forged requests.
-async fn browser(bed: &Bed, user: &User) -> Client {
-    let http = Client::new(&bed.app);
+/// Returns a client with the cookies of a session, and its CSRF token.
+async fn browser(test_app: &TestApp, user: &User) -> Client {
+    let http = Client::new(&test_app.app);
     let cookie = format!("__Host-token={}", user.token);
     let me = http
         .with_header("cookie", &cookie)
@@ -215,9 +220,9 @@ async fn browser(bed: &Bed, user: &User) -> Client {
 
 #[tokio::test]
 async fn a_page_with_cookies_extends_its_connection() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let address = bed.app.address();
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let address = test_app.app.address();
     let open = async |user: &User| {
         let (cookie, origin) = (
             format!("__Host-token={}", user.token),
@@ -228,27 +233,30 @@ async fn a_page_with_cookies_extends_its_connection() {
         let id = socket.next().await["id"].as_str().unwrap().to_owned();
         (socket, id)
     };
-    let (mut of_ada, own) = open(&ada).await;
-    let (_of_bob, foreign) = open(&bob).await;
-    let page = browser(&bed, &ada).await;
+    let (mut ada_socket, own_id) = open(&ada).await;
+    let (_bob_socket, foreign_id) = open(&bob).await;
+    let page = browser(&test_app, &ada).await;
     let refresh = async |page: &Client, id: &str| {
         let body = json!({ "connectionId": id });
         page.post("/__ws/refresh", body).await.unwrap().status()
     };
-    assert_eq!(refresh(&page, &own).await, 204);
-    assert_eq!(of_ada.until("auth:authenticated").await["refreshed"], true);
-    assert_eq!(refresh(&page, &foreign).await, 404);
+    assert_eq!(refresh(&page, &own_id).await, 204);
+    assert_eq!(
+        ada_socket.until("auth:authenticated").await["refreshed"],
+        true
+    );
+    assert_eq!(refresh(&page, &foreign_id).await, 404);
     assert_eq!(refresh(&page, "unknown").await, 404);
     let forged = page.with_header("x-csrf-token", "forged").unwrap();
-    assert_eq!(refresh(&forged, &own).await, 403);
-    assert_eq!(refresh(&Client::new(&bed.app), &own).await, 401);
+    assert_eq!(refresh(&forged, &own_id).await, 403);
+    assert_eq!(refresh(&Client::new(&test_app.app), &own_id).await, 401);
 }
 
 #[tokio::test]
 async fn extensions_are_counted_like_handshakes() {
-    let bed = Bed::limited(|limits| limits.handshakes_per_minute = 2).await;
-    let ada = bed.user("ada").await;
-    let page = browser(&bed, &ada).await;
+    let test_app = TestApp::limited(|limits| limits.handshakes_per_minute = 2).await;
+    let ada = test_app.user("ada").await;
+    let page = browser(&test_app, &ada).await;
     let mut answers = Vec::new();
     for _ in 0..3 {
         let body = json!({ "connectionId": "unknown" });

@@ -1,18 +1,19 @@
-//! Pages in Chromium: the cookie of a session opens sockets and streams for pages of the app, and
-//! for no other page.
+//! Tests with pages in Chromium: the cookie of a session opens sockets and streams only for pages
+//! of the app.
 
 use linchpin::axum::response::Html;
 use linchpin::axum::{Router, routing};
 use linchpin_auth::NewUser;
 use serde_json::{Value as Json, json};
 
-use crate::bed::{Bed, created, room};
 use crate::chromium::Browser;
+use crate::test_app::{TestApp, created, room};
 
 const PASSWORD: &str = "seven purple anchors 41";
 
-/// Functions for pages: `connect` opens a WebSocket, `listen` a stream of events, `until` waits for
-/// a frame or an event by its name. The end of both has the name `closed`.
+/// Functions for pages: `connect` opens a WebSocket, `listen` opens a stream of events, and `until`
+/// waits for a frame or an event by its name. The end of a socket or a stream has the name
+/// `closed`.
 const SCRIPT: &str = "
     window.seen = [];
     window.connect = (url) => {
@@ -58,7 +59,7 @@ async fn until(browser: &mut Browser, event: &str) -> Json {
     browser.run(&format!("until({event:?})")).await
 }
 
-/// A server of an empty page; returns its port.
+/// Starts a server of an empty page. Returns its port.
 async fn pages() -> u16 {
     let router = Router::new().fallback(routing::get(async || Html("<p>a page")));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -68,16 +69,16 @@ async fn pages() -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cookie_opens_connections_for_pages_of_the_app_alone() {
-    let bed = Bed::start().await;
+async fn a_cookie_opens_connections_only_for_pages_of_the_app() {
+    let test_app = TestApp::start().await;
     let new = NewUser::new("ada@x.test").password(PASSWORD);
     let account = new.roles(["member"]).verified();
-    let account = bed.auth.create_user(account).await.unwrap();
-    let ada = bed.session(&account.id).await;
-    let container = bed.container(&ada, "public").await;
-    let own = format!("http://localhost:{}", bed.app.address().port());
+    let account = test_app.auth.create_user(account).await.unwrap();
+    let ada = test_app.session(&account.id).await;
+    let container = test_app.container(&ada, "public").await;
+    let own = format!("http://localhost:{}", test_app.app.address().port());
     let page = format!("{own}/health/live");
-    let socket = format!("ws://localhost:{}/__ws", bed.app.address().port());
+    let socket = format!("ws://localhost:{}/__ws", test_app.app.address().port());
     let mut browser = Browser::start().await;
     load(&mut browser, &page).await;
     let login = json!({ "email": "ada@x.test", "password": PASSWORD });
@@ -95,7 +96,7 @@ async fn a_cookie_opens_connections_for_pages_of_the_app_alone() {
     let join = json!({ "action": "subscribe", "room": room(&container) }).to_string();
     browser.run(&format!("socket.send({join:?})")).await;
     until(&mut browser, "subscribed").await;
-    let thread = bed.draft(&ada, &container).await;
+    let thread = test_app.draft(&ada, &container).await;
     let frame = until(&mut browser, "threads.created").await;
     assert_eq!(frame["payload"]["id"], thread);
     browser.run("listen('/__sse/tasks', 'tasks.created')").await;
@@ -104,7 +105,7 @@ async fn a_cookie_opens_connections_for_pages_of_the_app_alone() {
     let task = created(task.unwrap());
     let event = until(&mut browser, "tasks.created").await;
     assert_eq!(event["data"]["id"], task);
-    // The page cannot read its token: it extends the connection by its cookie.
+    // The page cannot read its token, so it extends the connection with its cookie.
     let id = json!({ "connectionId": connected["id"] });
     let refresh = format!("post('/__ws/refresh', {id}, csrf())");
     assert_eq!(browser.run(&refresh).await, 204);
@@ -113,7 +114,7 @@ async fn a_cookie_opens_connections_for_pages_of_the_app_alone() {
         true
     );
 
-    // A frame without an origin of its own, within a page of the app.
+    // A sandboxed frame within a page of the app has no origin.
     let sandboxed = format!(
         "new Promise((done) => {{
             onmessage = ({{ data }}) => done(data);
@@ -129,15 +130,15 @@ async fn a_cookie_opens_connections_for_pages_of_the_app_alone() {
     );
     assert_eq!(browser.run(&sandboxed).await, "closed");
 
-    // The browser keeps a page that it leaves, and its connections, for a while.
+    // The browser keeps a page, and its connections, for some time after it has left the page.
     browser
         .run("source.close(); socket.close(1000, 'done')")
         .await;
     let closed = json!({ "event": "closed", "code": 1000, "reason": "done" });
     assert_eq!(until(&mut browser, "closed").await, closed);
-    bed.connections_are(0).await;
+    test_app.wait_for_connections(0).await;
 
-    // Another port is another origin of the same site: the browser sends the cookie there. Another
+    // Another port is another origin of the same site, so the browser sends the cookie. Another
     // host is another site.
     let port = pages().await;
     for foreign in ["localhost", "127.0.0.1"] {
@@ -150,7 +151,7 @@ async fn a_cookie_opens_connections_for_pages_of_the_app_alone() {
             "fetch('{own}/tasks', {{ credentials: 'include' }}).then(() => 'read', () => 'no')"
         );
         assert_eq!(browser.run(&read).await, "no", "{foreign}");
-        // Requests that a browser sends without asking the server first.
+        // Requests that a browser sends without a CORS preflight.
         for (path, body) in [
             ("/tasks", json!({ "title": "forged" })),
             ("/__ws/refresh", id.clone()),
@@ -167,13 +168,13 @@ async fn a_cookie_opens_connections_for_pages_of_the_app_alone() {
         }
         let tasks = ada.http.get("/tasks").await.unwrap().json().unwrap();
         assert_eq!(tasks["items"].as_array().unwrap().len(), 1, "{tasks}");
-        assert_eq!(bed.connections(), 0);
+        assert_eq!(test_app.connections(), 0);
     }
 
     load(&mut browser, &page).await;
     browser.run(&format!("connect({socket:?})")).await;
     until(&mut browser, "connected").await;
-    bed.auth.revoke_sessions(&ada.id).await.unwrap();
+    test_app.auth.revoke_sessions(&ada.id).await.unwrap();
     let closed = json!({ "event": "closed", "code": 4401, "reason": "session_ended" });
     assert_eq!(until(&mut browser, "closed").await, closed);
     browser.run(&format!("connect({socket:?})")).await;

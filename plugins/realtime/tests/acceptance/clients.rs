@@ -1,4 +1,4 @@
-//! Clients that others wrote: the npm package `ws`, and the Python packages `websockets` and
+//! Tests with third-party clients: the npm package `ws`, and the Python packages `websockets` and
 //! `wsproto`.
 
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::bed::{Bed, room};
+use crate::test_app::{TestApp, room};
 
-/// The folder of the clients; `cargo xtask test` installs what they need.
+/// The folder of the clients. `cargo xtask test` installs their dependencies.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
 
-/// A running client. It ends with the value.
+/// A running client. Dropping the value ends it.
 pub struct Peer {
     _child: Child,
     input: ChildStdin,
@@ -37,7 +37,7 @@ impl Peer {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .expect("cargo xtask test says how the program is installed");
+            .expect("the program is missing: `cargo xtask test` prints how to install it");
         Self {
             input: child.stdin.take().unwrap(),
             lines: BufReader::new(child.stdout.take().unwrap()).lines(),
@@ -45,14 +45,14 @@ impl Peer {
         }
     }
 
-    /// The next thing that happens in the client.
+    /// Returns the next line that the client prints.
     pub async fn next(&mut self) -> Json {
-        let line = timeout(Duration::from_secs(30), self.lines.next_line()).await;
-        let line = line.expect("the client tells nothing").unwrap();
+        let line = timeout(Duration::from_mins(1), self.lines.next_line()).await;
+        let line = line.expect("the client prints a line in time").unwrap();
         serde_json::from_str(&line.expect("the client has ended")).unwrap()
     }
 
-    /// The next frame of this event.
+    /// Returns the next frame of this event.
     async fn until(&mut self, event: &str) -> Json {
         loop {
             let next = self.next().await;
@@ -70,10 +70,10 @@ impl Peer {
 }
 
 async fn speaks_the_protocol(program: &[&str]) {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
-    let address = bed.app.address();
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
+    let address = test_app.app.address();
     let mut refused = Peer::open(program, address, "bad");
     assert_eq!(refused.next().await, json!({ "status": 401 }));
 
@@ -88,22 +88,22 @@ async fn speaks_the_protocol(program: &[&str]) {
     peer.send(json!({ "action": "subscribe", "room": room(&container) }))
         .await;
     let joined = peer.until("subscribed").await;
-    let thread = bed.draft(&ada, &container).await;
+    let thread = test_app.draft(&ada, &container).await;
     let frame = peer.until("threads.created").await;
     assert_eq!(
         (&frame["payload"]["id"], &frame["offset"]),
         (&json!(thread), &json!(1))
     );
-    // Longer than one frame of a small length, with characters of several bytes.
+    // The text is too long for a one-byte length, and has characters of several bytes.
     let text = "line\u{2028}one 😀 ".repeat(1_000);
-    bed.announce(&container, &text).await;
+    test_app.announce(&container, &text).await;
     assert_eq!(
         peer.until("announcement").await["payload"]["text"],
         json!(text)
     );
     drop(peer);
-    bed.connections_are(0).await;
-    bed.announce(&container, "missed").await;
+    test_app.wait_for_connections(0).await;
+    test_app.announce(&container, "missed").await;
 
     let mut peer = Peer::open(program, address, &ada.token);
     peer.next().await;
@@ -115,7 +115,7 @@ async fn speaks_the_protocol(program: &[&str]) {
         peer.until("announcement").await["payload"]["text"],
         "missed"
     );
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
     assert!(peer.until("draining").await["reconnectInMs"].is_u64());
     assert_eq!(
         peer.next().await,

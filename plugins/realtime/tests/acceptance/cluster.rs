@@ -1,4 +1,4 @@
-//! An app of several nodes over one `PostgreSQL` database, with one of the engines that nodes share.
+//! An app with several nodes, which share one `PostgreSQL` database and one engine.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use linchpin_realtime::engine::NatsEngineOptions;
 use linchpin_realtime::engine::{PostgresEngineOptions, RedisEngineOptions};
 use linchpin_realtime::{EngineChoice, Realtime};
 
-use crate::bed::Bed;
 #[cfg(feature = "nats")]
 use crate::nats_server::Nats;
 use crate::postgres_server as postgres;
 use crate::redis_server::{Redis, single};
+use crate::test_app::TestApp;
 
 /// The plugin of an app with several processes.
 fn for_processes(plugin: Realtime, engine: EngineChoice) -> Realtime {
@@ -26,7 +26,7 @@ pub struct Cluster {
     server: Server,
 }
 
-/// What the engine runs on.
+/// The server of the engine.
 enum Server {
     Database,
     Redis(Redis),
@@ -70,12 +70,12 @@ impl Cluster {
         }
     }
 
-    pub async fn node(&self) -> Bed {
+    pub async fn node(&self) -> TestApp {
         self.node_with(Duration::ZERO).await
     }
 
-    /// A node that closes its connections over a time when it stops.
-    pub async fn node_with(&self, drain: Duration) -> Bed {
+    /// Starts a node that spreads the close of its connections over `drain` when it stops.
+    pub async fn node_with(&self, drain: Duration) -> TestApp {
         let engine = self.engine();
         let plugin = |plugin: Realtime| {
             for_processes(plugin, engine).configure(|config| {
@@ -85,14 +85,14 @@ impl Cluster {
                 config.limits.connections_per_user = 1_000;
             })
         };
-        Bed::on(&self.database, plugin, |auth| auth).await
+        TestApp::on(&self.database, plugin, |auth| auth).await
     }
 
-    pub async fn three(&self) -> [Bed; 3] {
+    pub async fn three(&self) -> [TestApp; 3] {
         [self.node().await, self.node().await, self.node().await]
     }
 
-    /// Empties the engine.
+    /// Deletes all data of the engine.
     pub fn empty(&self) {
         match &self.server {
             Server::Redis(redis) => drop(redis.cli(&["FLUSHALL"])),

@@ -1,9 +1,9 @@
-//! Events of clients, and frames that cannot be read.
+//! Tests of events from clients, and of frames that cannot be read.
 
 use serde_json::{Value as Json, json};
 
-use crate::bed::{Bed, room};
 use crate::socket::Socket;
+use crate::test_app::{TestApp, room};
 
 /// Sends an event and returns its acknowledgement.
 async fn acked(socket: &mut Socket, event: Json) -> Json {
@@ -17,10 +17,10 @@ async fn acked(socket: &mut Socket, event: Json) -> Json {
 }
 
 #[tokio::test]
-async fn names_that_are_no_rooms_are_refused() {
-    let bed = Bed::limited(|limits| limits.rooms = 2).await;
-    let ada = bed.user("ada").await;
-    let mut socket = bed.connect(&ada).await;
+async fn invalid_room_names_are_refused() {
+    let test_app = TestApp::limited(|limits| limits.rooms = 2).await;
+    let ada = test_app.user("ada").await;
+    let mut socket = test_app.connect(&ada).await;
     let long = format!("containers:{}:live", "a".repeat(513));
     for name in ["x", "a:b", "containers:a%2f:live", &long] {
         socket
@@ -34,10 +34,10 @@ async fn names_that_are_no_rooms_are_refused() {
         );
     }
     for _ in 0..2 {
-        let container = bed.container(&ada, "public").await;
+        let container = test_app.container(&ada, "public").await;
         socket.join(&room(&container)).await;
     }
-    let third = bed.container(&ada, "public").await;
+    let third = test_app.container(&ada, "public").await;
     socket
         .send(json!({ "action": "subscribe", "room": room(&third) }))
         .await;
@@ -49,17 +49,17 @@ async fn names_that_are_no_rooms_are_refused() {
 
 #[tokio::test]
 async fn an_operation_runs_through_the_policy_of_its_route() {
-    let bed = Bed::start().await;
+    let test_app = TestApp::start().await;
     let (ada, bob) = (
-        bed.user_with("ada", &["moderator"]).await,
-        bed.user("bob").await,
+        test_app.user_with("ada", &["moderator"]).await,
+        test_app.user("bob").await,
     );
-    let container = bed.container(&ada, "public").await;
-    let elsewhere = bed.container(&ada, "public").await;
-    let thread = bed.draft(&ada, &container).await;
-    bed.publish(&ada, &thread).await;
+    let container = test_app.container(&ada, "public").await;
+    let elsewhere = test_app.container(&ada, "public").await;
+    let thread = test_app.draft(&ada, &container).await;
+    test_app.publish(&ada, &thread).await;
     let pin = |container: &str| json!({ "event": "pin", "room": room(container), "payload": { "id": thread } });
-    let mut member = bed.connect(&bob).await;
+    let mut member = test_app.connect(&bob).await;
     let ack = acked(&mut member, pin(&container)).await;
     assert_eq!(
         (&ack["outcome"], &ack["error"]),
@@ -68,7 +68,7 @@ async fn an_operation_runs_through_the_policy_of_its_route() {
     let unchanged = ada.http.get(&format!("/threads/{thread}")).await.unwrap();
     assert_eq!(unchanged.json().unwrap()["pinned"], false);
 
-    let mut moderator = bed.connect(&ada).await;
+    let mut moderator = test_app.connect(&ada).await;
     let ack = acked(&mut moderator, pin(&elsewhere)).await;
     assert_eq!(
         ack["code"], "not_found",
@@ -84,10 +84,10 @@ async fn an_operation_runs_through_the_policy_of_its_route() {
 
 #[tokio::test]
 async fn an_unknown_event_always_has_an_answer() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
-    let mut socket = bed.member(&ada, &room(&container)).await;
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
+    let mut socket = test_app.member(&ada, &room(&container)).await;
     let ack = acked(
         &mut socket,
         json!({ "event": "dance", "room": room(&container) }),
@@ -114,17 +114,17 @@ async fn an_unknown_event_always_has_an_answer() {
 
 #[tokio::test]
 async fn an_idempotency_key_has_one_effect() {
-    let bed = Bed::start().await;
-    let ada = bed.user_with("ada", &["moderator"]).await;
-    let container = bed.container(&ada, "public").await;
-    let thread = bed.draft(&ada, &container).await;
+    let test_app = TestApp::start().await;
+    let ada = test_app.user_with("ada", &["moderator"]).await;
+    let container = test_app.container(&ada, "public").await;
+    let thread = test_app.draft(&ada, &container).await;
     let pin = json!({
         "event": "pin", "room": room(&container), "payload": { "id": thread },
         "idempotencyKey": "once",
     });
     let mut results = Vec::new();
     for outcome in ["ok", "replayed"] {
-        let mut socket = bed.connect(&ada).await;
+        let mut socket = test_app.connect(&ada).await;
         let ack = acked(&mut socket, pin.clone()).await;
         assert_eq!(ack["outcome"], outcome, "{ack}");
         results.push(ack["result"].clone());
@@ -133,13 +133,13 @@ async fn an_idempotency_key_has_one_effect() {
 }
 
 #[tokio::test]
-async fn a_relayed_frame_reaches_the_others() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "public").await;
-    let mut sender = bed.member(&ada, &room(&container)).await;
-    let mut member = bed.member(&bob, &room(&container)).await;
-    let mut outside = bed.connect(&bob).await;
+async fn a_relayed_frame_reaches_the_other_members() {
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "public").await;
+    let mut sender = test_app.member(&ada, &room(&container)).await;
+    let mut member = test_app.member(&bob, &room(&container)).await;
+    let mut outside = test_app.connect(&bob).await;
     let typing = json!({
         "event": "typing", "room": room(&container), "payload": { "threadId": "t" },
     });
@@ -161,12 +161,12 @@ async fn a_relayed_frame_reaches_the_others() {
 }
 
 #[tokio::test]
-async fn frames_that_are_no_frames_end_the_connection() {
+async fn malformed_frames_end_the_connection() {
     use tokio_tungstenite::tungstenite::Message;
 
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let mut socket = bed.connect(&ada).await;
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let mut socket = test_app.connect(&ada).await;
     socket.text("ping").await;
     assert_eq!(socket.next().await, json!({ "event": "pong" }));
     futures_util::SinkExt::send(&mut socket.0, Message::binary(vec![1]))
@@ -177,14 +177,14 @@ async fn frames_that_are_no_frames_end_the_connection() {
         (1003, "Binary not supported".to_owned())
     );
 
-    let mut socket = bed.connect(&ada).await;
+    let mut socket = test_app.connect(&ada).await;
     socket.text(&" ".repeat(65_537)).await;
     assert_eq!(
         socket.closed().await,
         (1009, "Message too large".to_owned())
     );
 
-    let mut socket = bed.connect(&ada).await;
+    let mut socket = test_app.connect(&ada).await;
     for _ in 0..10 {
         socket.text("{").await;
         assert_eq!(socket.next().await["code"], "malformed_json");

@@ -1,15 +1,15 @@
-//! Who may connect.
+//! Tests of handshakes.
 
 use serde_json::json;
 
-use crate::bed::Bed;
 use crate::raw::{FIN, Raw, TEXT, frame};
 use crate::socket::Socket;
+use crate::test_app::TestApp;
 
 #[tokio::test]
 async fn a_handshake_with_a_bad_part_is_refused() {
-    let bed = Bed::start().await;
-    let address = bed.app.address();
+    let test_app = TestApp::start().await;
+    let address = test_app.app.address();
     let refused = async |path: &str, headers: &[(&str, &str)]| {
         let refused = Socket::handshake(address, path, headers)
             .await
@@ -26,7 +26,7 @@ async fn a_handshake_with_a_bad_part_is_refused() {
     assert_eq!(bearer, answer(401, "unauthorized"));
     let protocol = refused("/__ws", &[("sec-websocket-protocol", "chat")]).await;
     assert_eq!(protocol, answer(400, "validation_failed"));
-    let http = linchpin::testing::Client::new(&bed.app);
+    let http = linchpin::testing::Client::new(&test_app.app);
     let plain = http.get("/__ws").await.unwrap();
     assert_eq!(plain.status(), 426);
     assert_eq!(plain.json().unwrap()["code"], "upgrade_required");
@@ -34,9 +34,9 @@ async fn a_handshake_with_a_bad_part_is_refused() {
 
 #[tokio::test]
 async fn a_cookie_needs_a_page_of_the_app() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let address = bed.app.address();
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let address = test_app.app.address();
     let cookie = format!("__Host-token={}", ada.token);
     let own = format!("http://{address}");
     let headers = [("cookie", cookie.as_str()), ("origin", own.as_str())];
@@ -63,13 +63,13 @@ async fn a_cookie_needs_a_page_of_the_app() {
             (403, "origin_not_allowed")
         );
     }
-    bed.connect(&ada).await;
+    test_app.connect(&ada).await;
 }
 
 #[tokio::test]
-async fn endpoints_are_in_the_document_of_the_api() {
-    let bed = Bed::start().await;
-    let http = linchpin::testing::Client::new(&bed.app);
+async fn the_openapi_document_lists_the_endpoints() {
+    let test_app = TestApp::start().await;
+    let http = linchpin::testing::Client::new(&test_app.app);
     let document = http.get("/openapi.json").await.unwrap().json().unwrap();
     let socket = &document["paths"]["/__ws"]["get"];
     let upgraded = &socket["responses"]["101"]["headers"]["Upgrade"]["schema"];
@@ -84,10 +84,10 @@ async fn endpoints_are_in_the_document_of_the_api() {
     assert!(refresh["responses"]["204"].is_object(), "{refresh}");
     let body = &refresh["requestBody"]["content"]["application/json"]["schema"];
     assert!(body["$ref"].is_string(), "{refresh}");
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
 }
 
-/// A request for a WebSocket, with changes; an empty value removes a header.
+/// Returns a request for a WebSocket with changed headers. An empty value removes a header.
 fn request(line: &str, changes: &[(&str, &str)]) -> Vec<u8> {
     let mut headers = vec![
         ("Host", "app.test"),
@@ -106,7 +106,7 @@ fn request(line: &str, changes: &[(&str, &str)]) -> Vec<u8> {
     (text + "\r\n").into_bytes()
 }
 
-/// A request line, changed headers, the status, and a part of the answer's head.
+/// A request line, changed headers, the expected status, and an expected part of the answer's head.
 type Case = (
     &'static str,
     Vec<(&'static str, &'static str)>,
@@ -119,7 +119,7 @@ async fn every_part_of_the_handshake_is_checked() {
     const GET: &str = "GET /__ws HTTP/1.1";
     const VERSION: &str = "sec-websocket-version: 13";
     const UPGRADE: &str = "upgrade: websocket";
-    let bed = Bed::start().await;
+    let test_app = TestApp::start().await;
     let key = |key: &'static str| vec![("Sec-WebSocket-Key", key)];
     let version = |version: &'static str| vec![("Sec-WebSocket-Version", version)];
     let cases: Vec<Case> = vec![
@@ -161,7 +161,7 @@ async fn every_part_of_the_handshake_is_checked() {
     for (line, changes, status, header) in cases {
         let name = format!("{line} {changes:?}");
         let bytes = request(line, &changes);
-        let (mut raw, answer) = Raw::request(bed.app.address(), &bytes).await;
+        let (mut raw, answer) = Raw::request(test_app.app.address(), &bytes).await;
         assert_eq!(answer[9..12], status.to_string(), "{name}: {answer}");
         assert!(answer.contains(header), "{name}: {answer}");
         assert!(!answer.contains("sec-websocket-extensions"), "{answer}");
@@ -172,7 +172,7 @@ async fn every_part_of_the_handshake_is_checked() {
     // Frames that arrive together with the request are read.
     let mut bytes = request(GET, &[]);
     bytes.extend(frame(FIN | TEXT, b"ping"));
-    let (mut raw, answer) = Raw::request(bed.app.address(), &bytes).await;
+    let (mut raw, answer) = Raw::request(test_app.app.address(), &bytes).await;
     assert!(answer.starts_with("http/1.1 101"), "{answer}");
     assert_eq!(raw.json().await["event"], "connected");
     assert_eq!(raw.json().await, json!({ "event": "pong" }));

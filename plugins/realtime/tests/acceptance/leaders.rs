@@ -1,5 +1,5 @@
-//! Three nodes over one `PostgreSQL` database with the engine `postgres`: the one that leads the
-//! consumer of events is killed, or stops beyond its lease and goes on.
+//! Tests with three nodes that share one `PostgreSQL` database and the engine `postgres`. The node
+//! that leads the consumer of events is killed, or is paused until its lease has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -9,19 +9,19 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
-use crate::bed::{Bed, User, room};
 use crate::outages::{self, Process};
 use crate::postgres_server as postgres;
 use crate::socket::Socket;
+use crate::test_app::{TestApp, User, room};
 
-/// The threads that each node creates.
+/// The number of threads that each node creates.
 const EACH: usize = 15;
 
 /// The process of the leader, and two further nodes with a member of one room each.
 struct Cluster {
     database: String,
     leader: Process,
-    nodes: [Bed; 2],
+    nodes: [TestApp; 2],
     members: [Socket; 2],
     ada: User,
     container: String,
@@ -31,9 +31,9 @@ struct Cluster {
 impl Cluster {
     async fn start() -> Self {
         let database = postgres::fresh_database();
-        // It is the first, so it leads the consumer of events.
+        // The first node leads the consumer of events.
         let leader = Process::start(&database, None).await;
-        let fence = led(&database, None).await;
+        let fence = wait_for_leader(&database, None).await;
         let nodes = [
             outages::node(&database, None).await,
             outages::node(&database, None).await,
@@ -42,9 +42,13 @@ impl Cluster {
         let container = nodes[0].container(&ada, "public").await;
         let mut one = nodes[0].connect(&ada).await;
         let epoch = one.join(&room(&container)).await["epoch"].clone();
-        let here = nodes[1].here(&ada.id, ada.token.clone());
+        let here = nodes[1].user_with_token(&ada.id, ada.token.clone());
         let two = nodes[1].member(&here, &room(&container)).await;
-        assert_eq!(led(&database, None).await, fence, "another node leads");
+        assert_eq!(
+            wait_for_leader(&database, None).await,
+            fence,
+            "another node leads"
+        );
         Self {
             database,
             leader,
@@ -56,11 +60,11 @@ impl Cluster {
         }
     }
 
-    /// Creates and publishes threads by every node. `fault` is called while the leader writes.
+    /// Creates and publishes threads on every node. `fault` runs while the leader writes.
     async fn write(&self, fault: impl Future<Output = ()>) {
         let threads = &AtomicUsize::new(0);
         let half = &Notify::new();
-        let by = async |address: String| {
+        let write_through = async |address: String| {
             for _ in 0..EACH {
                 if threads.fetch_add(1, Ordering::Relaxed) == EACH {
                     half.notify_one();
@@ -77,9 +81,9 @@ impl Cluster {
         };
         let [one, two] = &self.nodes;
         tokio::join!(
-            by(self.leader.address.clone()),
-            by(one.app.address().to_string()),
-            by(two.app.address().to_string()),
+            write_through(self.leader.address.clone()),
+            write_through(one.app.address().to_string()),
+            write_through(two.app.address().to_string()),
             async {
                 half.notified().await;
                 fault.await;
@@ -87,8 +91,8 @@ impl Cluster {
         );
     }
 
-    /// Asserts that every member gets each event that was committed once, in one order, and that a
-    /// member that joins again gets the same from the history.
+    /// Asserts that all members get each committed event once and in the same order, and that a
+    /// member that joins later gets the same events from the history.
     async fn check(mut self) {
         let read = |id: String, status: String| (id, status);
         let sql = "SELECT id, status FROM threads";
@@ -100,17 +104,20 @@ impl Cluster {
             }
             expected.insert((id, "threads.created".to_owned()));
         }
-        assert!(expected.len() >= 4 * EACH, "two nodes wrote everything");
-        let mut again = self.nodes[0].connect(&self.ada).await;
+        assert!(
+            expected.len() >= 4 * EACH,
+            "two nodes have written all their threads"
+        );
+        let mut late_member = self.nodes[0].connect(&self.ada).await;
         let since = json!({ "epoch": self.epoch, "offset": 0 });
         let room = room(&self.container);
         let join = json!({ "action": "subscribe", "room": room, "since": since });
         let mut orders = Vec::new();
         for member in &mut self.members {
-            orders.push(order(member, expected.len()).await);
+            orders.push(thread_events(member, expected.len()).await);
         }
-        again.send(join).await;
-        orders.push(order(&mut again, expected.len()).await);
+        late_member.send(join).await;
+        orders.push(thread_events(&mut late_member, expected.len()).await);
         assert_eq!(orders[0], orders[1]);
         assert_eq!(orders[0], orders[2]);
         let offsets: Vec<u64> = orders[0].iter().map(|(offset, ..)| *offset).collect();
@@ -121,12 +128,15 @@ impl Cluster {
         for (offset, event, id) in orders.swap_remove(0) {
             match event.as_str() {
                 "threads.created" => drop(created.insert(id.clone(), offset)),
-                _ => assert!(created.contains_key(&id), "{id} was published before"),
+                _ => assert!(
+                    created.contains_key(&id),
+                    "{id} is created before it is published"
+                ),
             }
             assert!(seen.insert((id, event)), "a second frame of an event");
         }
         assert_eq!(seen, expected);
-        for member in self.members.iter_mut().chain([&mut again]) {
+        for member in self.members.iter_mut().chain([&mut late_member]) {
             let more = member.pending().await;
             assert!(
                 more.iter().all(|frame| frame["offset"].is_null()),
@@ -136,8 +146,8 @@ impl Cluster {
     }
 }
 
-/// The next events of threads of a member: offset, event and id.
-async fn order(member: &mut Socket, count: usize) -> Vec<(u64, String, String)> {
+/// Returns the next thread events of a member: offset, event and id.
+async fn thread_events(member: &mut Socket, count: usize) -> Vec<(u64, String, String)> {
     let mut frames = Vec::new();
     while frames.len() < count {
         let frame = member.next().await;
@@ -152,9 +162,8 @@ async fn order(member: &mut Socket, count: usize) -> Vec<(u64, String, String)> 
     frames
 }
 
-/// Waits until a node leads, for another time than `before`; returns the number of changes of the
-/// leader.
-async fn led(database: &str, before: Option<&str>) -> String {
+/// Waits until a node leads with another fence than `before`. Returns its fence.
+async fn wait_for_leader(database: &str, before: Option<&str>) -> String {
     let sql = "SELECT fence, leader FROM linchpin_consumers WHERE name = 'realtime'";
     loop {
         let row = postgres::rows(database, sql, |fence, leader| (fence, leader)).pop();
@@ -166,14 +175,14 @@ async fn led(database: &str, before: Option<&str>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_is_killed_loses_and_doubles_nothing() {
+async fn a_killed_leader_loses_and_repeats_no_event() {
     let mut cluster = Cluster::start().await;
-    let before = led(&cluster.database, None).await;
+    let before = wait_for_leader(&cluster.database, None).await;
     let process = cluster.leader.child.id().unwrap().to_string();
     let database = cluster.database.clone();
     let fault = async {
         signal("KILL", &process);
-        led(&database, Some(&before)).await;
+        wait_for_leader(&database, Some(&before)).await;
     };
     cluster.write(fault).await;
     assert!(!cluster.leader.child.wait().await.unwrap().success());
@@ -181,18 +190,18 @@ async fn a_leader_that_is_killed_loses_and_doubles_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_stops_beyond_its_lease_loses_and_doubles_nothing() {
+async fn a_leader_paused_beyond_its_lease_loses_and_repeats_no_event() {
     let cluster = Cluster::start().await;
-    let before = led(&cluster.database, None).await;
+    let before = wait_for_leader(&cluster.database, None).await;
     let process = cluster.leader.child.id().unwrap().to_string();
     let fault = async {
         signal("STOP", &process);
-        // Its lease ends now. By its own clock it will still lead when it goes on, which is the
-        // worst case.
+        // End the lease of the paused leader now. When it continues, its own clock still shows a
+        // valid lease, which is the worst case.
         let sql = "UPDATE linchpin_consumers SET until = now() - interval '1 second'";
         postgres::execute(&cluster.database, sql).unwrap();
-        led(&cluster.database, Some(&before)).await;
-        // The new leader delivers while the old one stands still.
+        wait_for_leader(&cluster.database, Some(&before)).await;
+        // The new leader delivers events while the old one is paused.
         outages::draft(
             &cluster.nodes[0].app.address().to_string(),
             &cluster.ada,
@@ -203,7 +212,7 @@ async fn a_leader_that_stops_beyond_its_lease_loses_and_doubles_nothing() {
         signal("CONT", &process);
     };
     cluster.write(fault).await;
-    assert_ne!(led(&cluster.database, None).await, before);
+    assert_ne!(wait_for_leader(&cluster.database, None).await, before);
     cluster.check().await;
 }
 

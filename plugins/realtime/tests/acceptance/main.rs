@@ -1,10 +1,9 @@
-//! Clients of a whole app over real sockets: SQLite, the memory engine, and accounts of
-//! linchpin-auth.
-#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)] // in a test, stopping is the report
+//! Tests with clients of a complete app over real sockets. The app uses SQLite, the memory engine,
+//! and accounts of linchpin-auth.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)] // in a test, a panic reports the failure
 
 mod authentication;
 mod batches;
-mod bed;
 mod browser;
 #[allow(dead_code, reason = "the tests of authentication use all of it")]
 #[path = "../../../../runtime/tests/support/chromium.rs"]
@@ -29,9 +28,14 @@ mod nats_server;
 mod nodes;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod outages;
+#[cfg(all(any(feature = "nats", feature = "redis"), not(feature = "postgres")))]
+#[path = "../../../../runtime/tests/support/ports.rs"]
+mod ports;
 #[cfg(feature = "postgres")]
 #[path = "../../../../runtime/tests/support/postgres.rs"]
 mod postgres_server;
+#[cfg(all(any(feature = "nats", feature = "redis"), feature = "postgres"))]
+use postgres_server::ports;
 #[cfg(feature = "redis")]
 mod proxies;
 mod raw;
@@ -45,3 +49,4 @@ mod rolling;
 mod rooms;
 mod settings;
 mod socket;
+mod test_app;

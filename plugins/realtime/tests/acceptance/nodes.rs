@@ -1,4 +1,5 @@
-//! Three nodes over one `PostgreSQL` database, with the engines `postgres`, `redis` and `nats`.
+//! Tests with three nodes that share one `PostgreSQL` database, with the engines `postgres`,
+//! `redis` and `nats`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use linchpin::testing::Client;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-use crate::bed::{Bed, ContainerLive, User, room};
 use crate::cluster::Cluster;
 use crate::socket::Socket;
+use crate::test_app::{ContainerLive, TestApp, User, room};
 
 /// Runs cases with an engine.
 macro_rules! cases {
@@ -26,7 +27,7 @@ macro_rules! cases {
     };
 }
 
-/// Runs each case with each engine of most apps.
+/// Runs each case with the engines that most apps use.
 macro_rules! cases_of_all {
     ($($case:ident),* $(,)?) => {
         cases!(with_postgres: $($case),*);
@@ -35,33 +36,33 @@ macro_rules! cases_of_all {
 }
 
 cases_of_all! {
-    every_node_sees_the_same_order,
+    all_nodes_get_frames_in_the_same_order,
     presence_spans_nodes,
     a_restart_loses_no_frame,
     a_page_extends_a_connection_of_another_node,
     the_end_of_a_session_reaches_other_nodes,
-    an_engine_that_was_emptied_starts_afresh,
-    a_stop_under_load_loses_and_doubles_nothing,
-    a_node_that_is_gone_is_followed_by_another,
+    an_emptied_engine_starts_new_streams,
+    a_stop_under_load_loses_and_repeats_no_event,
+    another_node_replaces_a_lost_node,
 }
 
-// The suite of engines covers what the others need of an engine.
+// The conformance suite of engines covers the behaviour that the other cases need.
 #[cfg(feature = "nats")]
 cases! {
     with_nats:
-    every_node_sees_the_same_order,
-    an_engine_that_was_emptied_starts_afresh,
-    a_stop_under_load_loses_and_doubles_nothing,
-    a_node_that_is_gone_is_followed_by_another,
+    all_nodes_get_frames_in_the_same_order,
+    an_emptied_engine_starts_new_streams,
+    a_stop_under_load_loses_and_repeats_no_event,
+    another_node_replaces_a_lost_node,
 }
 
-/// A user with a client of this node.
-fn on(node: &Bed, user: &User) -> User {
-    node.here(&user.id, user.token.clone())
+/// Returns a user with a client of this node.
+fn user_on(node: &TestApp, user: &User) -> User {
+    node.user_with_token(&user.id, user.token.clone())
 }
 
-/// Publishes within a transaction, so that the frame takes the way of committed changes.
-pub async fn commit(node: &Bed, container: &str, text: &str) {
+/// Publishes within a transaction, so that the outbox delivers the frame like a committed change.
+pub async fn commit(node: &TestApp, container: &str, text: &str) {
     let rooms = node.rooms();
     Cx::system("a test")
         .transaction(async |cx| {
@@ -75,19 +76,19 @@ pub async fn commit(node: &Bed, container: &str, text: &str) {
         .unwrap();
 }
 
-async fn every_node_sees_the_same_order(cluster: Cluster) {
+async fn all_nodes_get_frames_in_the_same_order(cluster: Cluster) {
     const EACH: usize = 60;
     let nodes = cluster.three().await;
     let ada = nodes[0].user("ada").await;
     let container = nodes[0].container(&ada, "public").await;
     let mut sockets = Vec::new();
     for node in &nodes {
-        sockets.push(node.member(&on(node, &ada), &room(&container)).await);
+        sockets.push(node.member(&user_on(node, &ada), &room(&container)).await);
     }
-    let write = async |node: &Bed| {
+    let write = async |node: &TestApp| {
         for number in 0..EACH {
             if number % 3 == 0 {
-                node.draft(&on(node, &ada), &container).await;
+                node.draft(&user_on(node, &ada), &container).await;
             } else {
                 commit(node, &container, &number.to_string()).await;
             }
@@ -115,9 +116,9 @@ async fn presence_spans_nodes(cluster: Cluster) {
     let [one, two, _three] = cluster.three().await;
     let (ada, bob) = (one.user("ada").await, one.user("bob").await);
     let room = room(&one.container(&ada, "public").await);
-    let mut of_ada = one.member(&ada, &room).await;
-    let mut of_bob = two.connect(&on(&two, &bob)).await;
-    let present = of_bob.join(&room).await["presence"].clone();
+    let mut ada_socket = one.member(&ada, &room).await;
+    let mut bob_socket = two.connect(&user_on(&two, &bob)).await;
+    let present = bob_socket.join(&room).await["presence"].clone();
     let mut users: Vec<&str> = present["users"]
         .as_array()
         .unwrap()
@@ -128,10 +129,13 @@ async fn presence_spans_nodes(cluster: Cluster) {
     let mut both = [ada.id.as_str(), bob.id.as_str()];
     both.sort_unstable();
     assert_eq!(users, both);
-    assert_eq!(of_ada.until("presence_join").await["userId"], json!(bob.id));
-    drop(of_bob);
     assert_eq!(
-        of_ada.until("presence_leave").await["userId"],
+        ada_socket.until("presence_join").await["userId"],
+        json!(bob.id)
+    );
+    drop(bob_socket);
+    assert_eq!(
+        ada_socket.until("presence_leave").await["userId"],
         json!(bob.id)
     );
 }
@@ -151,10 +155,10 @@ async fn a_restart_loses_no_frame(cluster: Cluster) {
     for text in ["missed", "also missed"] {
         commit(&node, &container, text).await;
     }
-    let mut witness = node.member(&on(&node, &ada), &room(&container)).await;
+    let mut witness = node.member(&user_on(&node, &ada), &room(&container)).await;
     commit(&node, &container, "live").await;
     while witness.until("announcement").await["payload"]["text"] != "live" {}
-    let mut socket = node.connect(&on(&node, &ada)).await;
+    let mut socket = node.connect(&user_on(&node, &ada)).await;
     let since = json!({ "epoch": joined["epoch"], "offset": 1 });
     let frame = json!({ "action": "subscribe", "room": room(&container), "since": since });
     socket.send(frame).await;
@@ -204,20 +208,20 @@ async fn the_end_of_a_session_reaches_other_nodes(cluster: Cluster) {
     let [one, two, _three] = cluster.three().await;
     let ada = one.user("ada").await;
     let mut here = one.connect(&ada).await;
-    let mut there = two.connect(&on(&two, &ada)).await;
+    let mut there = two.connect(&user_on(&two, &ada)).await;
     one.auth.revoke_sessions(&ada.id).await.unwrap();
     for socket in [&mut here, &mut there] {
         assert_eq!(socket.closed().await, (4401, "session_ended".to_owned()));
     }
 }
 
-async fn an_engine_that_was_emptied_starts_afresh(cluster: Cluster) {
+async fn an_emptied_engine_starts_new_streams(cluster: Cluster) {
     let nodes = cluster.three().await;
     let ada = nodes[0].user("ada").await;
     let container = nodes[0].container(&ada, "public").await;
     let mut sockets = Vec::new();
     for node in &nodes {
-        let mut socket = node.connect(&on(node, &ada)).await;
+        let mut socket = node.connect(&user_on(node, &ada)).await;
         let epoch = socket.join(&room(&container)).await["epoch"].clone();
         sockets.push((socket, epoch));
     }
@@ -262,9 +266,9 @@ async fn an_engine_that_was_emptied_starts_afresh(cluster: Cluster) {
     assert!(epochs.iter().all(|epoch| *epoch == epochs[0]), "{epochs:?}");
 }
 
-/// A client that counts the announcements that it gets, and connects again when it is told to. It
-/// ends with the one that says `last`.
-async fn faithful(
+/// Runs a client that counts the announcements that it gets. After a close for a restart it
+/// connects to the other node. It ends with the announcement `last`.
+async fn reconnecting_client(
     mut node: std::net::SocketAddr,
     other: std::net::SocketAddr,
     (token, room): (String, String),
@@ -314,7 +318,7 @@ async fn faithful(
     }
 }
 
-async fn a_stop_under_load_loses_and_doubles_nothing(cluster: Cluster) {
+async fn a_stop_under_load_loses_and_repeats_no_event(cluster: Cluster) {
     const CLIENTS: usize = 30;
     let stopping = cluster.node_with(Duration::from_secs(1)).await;
     let (writing, other) = (cluster.node().await, cluster.node().await);
@@ -326,10 +330,12 @@ async fn a_stop_under_load_loses_and_doubles_nothing(cluster: Cluster) {
             let joined = joined.clone();
             let (from, to) = (stopping.app.address(), other.app.address());
             let who = (ada.token.clone(), room(&container));
-            tokio::spawn(async move { faithful(from, to, who, joined).await })
+            tokio::spawn(async move { reconnecting_client(from, to, who, joined).await })
         })
         .collect();
-    let mut witness = other.member(&on(&other, &ada), &room(&container)).await;
+    let mut witness = other
+        .member(&user_on(&other, &ada), &room(&container))
+        .await;
     for _ in 0..CLIENTS {
         joins.recv().await.unwrap();
     }
@@ -359,22 +365,24 @@ async fn a_stop_under_load_loses_and_doubles_nothing(cluster: Cluster) {
         let got: Vec<String> = counts.keys().cloned().collect();
         assert!(
             counts.values().all(|count| *count == 1),
-            "doubled: {counts:?}"
+            "each announcement arrives once: {counts:?}"
         );
         assert_eq!(got, sent);
     }
 }
 
-async fn a_node_that_is_gone_is_followed_by_another(cluster: Cluster) {
+async fn another_node_replaces_a_lost_node(cluster: Cluster) {
     // The first node leads the consumer of events.
     let first = cluster.node().await;
     let second = cluster.node().await;
     let ada = first.user("ada").await;
     let container = first.container(&ada, "public").await;
-    let mut socket = second.member(&on(&second, &ada), &room(&container)).await;
+    let mut socket = second
+        .member(&user_on(&second, &ada), &room(&container))
+        .await;
     commit(&first, &container, "one").await;
     assert_eq!(socket.until("announcement").await["offset"], 1);
-    // Without a stop: nothing of it is finished.
+    // The node ends without a regular stop.
     drop(first);
     commit(&second, &container, "two").await;
     let frame = socket.until("announcement").await;

@@ -1,4 +1,4 @@
-//! An engine that is down, and a process that is killed.
+//! Tests of an unavailable engine, and of a killed process.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,16 +9,17 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::bed::{Bed, User, room};
 use crate::postgres_server as postgres;
 use crate::redis_server::single;
+use crate::test_app::{TestApp, User, room};
 
-/// The variables of a node in a process of its own: the database, and the port of Redis. Without a
-/// port, its engine is the database.
+/// The environment variables of a node in a separate process: the database, and the port of Redis.
+/// Without a port, the engine is `postgres`.
 const DATABASE: &str = "LINCHPIN_TEST_NODE_DATABASE";
 const REDIS: &str = "LINCHPIN_TEST_NODE_REDIS";
 
-pub async fn node(database: &str, redis: Option<u16>) -> Bed {
+/// Starts a node. Without a port of Redis, its engine is `postgres`.
+pub async fn node(database: &str, redis: Option<u16>) -> TestApp {
     let engine = match redis {
         Some(port) => {
             let url = format!("redis://127.0.0.1:{port}");
@@ -32,25 +33,25 @@ pub async fn node(database: &str, redis: Option<u16>) -> Bed {
             config.drain = Duration::ZERO;
         })
     };
-    Bed::on(database, plugin, |auth| auth).await
+    TestApp::on(database, plugin, |auth| auth).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_go_on_while_the_engine_is_down_and_all_frames_come_afterwards() {
+async fn writes_continue_while_the_engine_is_down_and_frames_are_delivered_later() {
     let (database, redis) = (postgres::fresh_database(), single());
-    let bed = node(&database, Some(redis.port)).await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
-    let mut member = bed.member(&ada, &room(&container)).await;
-    bed.draft(&ada, &container).await;
+    let test_app = node(&database, Some(redis.port)).await;
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
+    let mut member = test_app.member(&ada, &room(&container)).await;
+    test_app.draft(&ada, &container).await;
     assert_eq!(member.until("threads.created").await["offset"], 1);
     redis.down();
     let mut threads = Vec::new();
     for _ in 0..5 {
-        // It asserts the status 201.
-        threads.push(bed.draft(&ada, &container).await);
+        // `draft` asserts the status 201.
+        threads.push(test_app.draft(&ada, &container).await);
     }
-    let mut late = bed.connect(&ada).await;
+    let mut late = test_app.connect(&ada).await;
     late.send(json!({ "action": "subscribe", "room": room(&container) }))
         .await;
     assert_eq!(late.until("subscribe_denied").await["code"], "unavailable");
@@ -65,7 +66,7 @@ async fn writes_go_on_while_the_engine_is_down_and_all_frames_come_afterwards() 
     late.join(&room(&container)).await;
 }
 
-/// A node in a process of its own.
+/// A node in a separate process.
 pub struct Process {
     pub child: Child,
     pub address: String,
@@ -104,7 +105,7 @@ impl Process {
     }
 }
 
-/// Not a test: the program of [`Process`].
+/// This is not a test. It is the program that [`Process`] runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "other tests start it"]
 async fn a_node_in_a_process() {
@@ -112,12 +113,12 @@ async fn a_node_in_a_process() {
         return;
     };
     let redis = std::env::var(REDIS).ok().map(|port| port.parse().unwrap());
-    let bed = node(&database, redis).await;
-    println!("listening on {}", bed.app.address());
+    let test_app = node(&database, redis).await;
+    println!("listening on {}", test_app.app.address());
     std::future::pending::<()>().await;
 }
 
-/// Creates a draft by HTTP; returns its id. `None` if the process has ended before its answer.
+/// Creates a draft over HTTP. Returns its id, or `None` if the process has ended before its answer.
 pub async fn draft(address: &str, owner: &User, container: &str) -> Option<String> {
     let body = json!({
         "containerId": container, "ownerId": owner.id, "title": "first", "status": "draft",
@@ -128,7 +129,7 @@ pub async fn draft(address: &str, owner: &User, container: &str) -> Option<Strin
     Some(record["id"].as_str().unwrap().to_owned())
 }
 
-/// Posts JSON; returns the status and the body.
+/// Posts JSON. Returns the status and the body, or `None` if the process has ended.
 pub async fn post(address: &str, user: &User, path: &str, body: &str) -> Option<(String, String)> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -148,17 +149,17 @@ pub async fn post(address: &str, user: &User, path: &str, body: &str) -> Option<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_node_committed_arrives_once_through_another() {
+async fn events_of_a_killed_node_are_delivered_once_by_another() {
     let (database, redis) = (postgres::fresh_database(), single());
-    // It is the first, so it leads the consumer of events.
+    // The first node leads the consumer of events.
     let mut process = Process::start(&database, Some(redis.port)).await;
-    let bed = node(&database, Some(redis.port)).await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
-    let mut member = bed.member(&ada, &room(&container)).await;
+    let test_app = node(&database, Some(redis.port)).await;
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
+    let mut member = test_app.member(&ada, &room(&container)).await;
     draft(&process.address, &ada, &container).await.unwrap();
     member.until("threads.created").await;
-    // Nothing that is committed now can be relayed before the process ends.
+    // Redis is down until the process has ended, so the process cannot relay the next events.
     redis.down();
     let mut threads = Vec::new();
     for _ in 0..3 {
@@ -166,7 +167,7 @@ async fn what_a_killed_node_committed_arrives_once_through_another() {
     }
     process.child.kill().await.unwrap();
     redis.up();
-    threads.push(bed.draft(&ada, &container).await);
+    threads.push(test_app.draft(&ada, &container).await);
     for (number, thread) in threads.iter().enumerate() {
         let frame = member.until("threads.created").await;
         assert_eq!(

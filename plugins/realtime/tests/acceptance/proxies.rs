@@ -1,4 +1,5 @@
-//! nginx and `HAProxy` in front of the app: WebSocket over HTTP/1.1, everything else over HTTP/2.
+//! Tests with nginx and `HAProxy` in front of the app. Clients use WebSocket over HTTP/1.1 (with
+//! `HAProxy` also over HTTP/2), and HTTP/2 for all other requests.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use crate::bed::{Bed, room};
 use crate::clients::Peer;
-use crate::redis_server::free_port;
+use crate::ports::free_port;
 use crate::socket::Socket;
+use crate::test_app::{TestApp, room};
 
-/// A proxy, which ends with the value.
+/// A running proxy. Dropping the value ends it.
 struct Proxy {
     /// The address that speaks HTTP/1.1.
     http1: SocketAddr,
@@ -60,7 +61,7 @@ impl Proxy {
         Self::start("haproxy", &["-db", "-f"], config)
     }
 
-    /// Starts a program with a configuration for two addresses, in a folder of its own.
+    /// Starts a program with a configuration for two addresses, in a new folder.
     fn start(
         name: &str,
         options: &[&str],
@@ -90,9 +91,10 @@ impl Proxy {
         }
     }
 
-    /// Waits until it listens. It ends at once if another program has one of its ports.
+    /// Waits until the proxy listens. A proxy ends at once if another program uses one of its
+    /// ports.
     fn listens(&mut self) -> bool {
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_mins(1);
         let open = |address| std::net::TcpStream::connect(address).is_ok();
         loop {
             let open = open(self.http1) && open(self.http2);
@@ -115,8 +117,8 @@ impl Drop for Proxy {
     }
 }
 
-/// The path of a program. Debian installs servers in a folder that is not in every user's search
-/// path.
+/// Returns the path of a program. Debian installs servers in a folder that is not in every user's
+/// search path.
 fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -161,7 +163,7 @@ impl Http2 {
             .await;
     }
 
-    /// The next piece of an answer.
+    /// Returns the next part of an answer.
     async fn next(&mut self, id: u32) -> Json {
         if let Some(at) = self.unread.iter().position(|next| next["id"] == id) {
             return self.unread.remove(at);
@@ -182,13 +184,13 @@ impl Http2 {
         (status, head["headers"].take())
     }
 
-    /// Reads the body until it has this text.
+    /// Reads the body until it contains this text.
     async fn until(&mut self, id: u32, text: &str) -> String {
         let mut body = String::new();
         while !body.contains(text) {
             let next = self.next(id).await;
             let data = next["data"].as_str();
-            body += data.unwrap_or_else(|| panic!("{text:?} does not come: {body:?}, {next}"));
+            body += data.unwrap_or_else(|| panic!("the body lacks {text:?}: {body:?}, {next}"));
         }
         body
     }
@@ -197,24 +199,24 @@ impl Http2 {
 async fn serves_behind(proxy: impl FnOnce(SocketAddr) -> Proxy, opens_sockets_over_http2: bool) {
     const STREAM: u32 = 1;
     let drain = Duration::from_millis(100);
-    let bed = Bed::with(
+    let test_app = TestApp::with(
         |plugin| plugin.configure(|config| config.drain = drain),
         |auth| auth,
     )
     .await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
-    let proxy = proxy(bed.app.address());
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
+    let proxy = proxy(test_app.app.address());
     let bearer = format!("Bearer {}", ada.token);
 
     let mut socket = Socket::open(proxy.http1, &[("authorization", &bearer)]).await;
     assert_eq!(socket.next().await["userId"], json!(ada.id));
     socket.join(&room(&container)).await;
-    // The proxy names the host that the client called, so pages of that origin may connect.
+    // The proxy forwards the host that the client has called, so pages of that origin may connect.
     let cookie = format!("__Host-token={}", ada.token);
     for (origin, status) in [
         (format!("http://{}", proxy.http1), 101),
-        (format!("http://{}", bed.app.address()), 403),
+        (format!("http://{}", test_app.app.address()), 403),
     ] {
         let headers = [("cookie", cookie.as_str()), ("origin", &origin)];
         let answer = Socket::handshake(proxy.http1, "/__ws", &headers).await;
@@ -222,47 +224,47 @@ async fn serves_behind(proxy: impl FnOnce(SocketAddr) -> Proxy, opens_sockets_ov
         assert_eq!(answer, status, "{origin}");
     }
 
-    let mut outside = Http2::connect(proxy.http2, &ada.token);
+    let mut http2 = Http2::connect(proxy.http2, &ada.token);
     let stream = json!({ ":path": "/__sse/tasks", "accept": "text/event-stream" });
-    outside.send(STREAM, stream, Some(Json::Null)).await;
-    let (status, headers) = outside.status(STREAM).await;
+    http2.send(STREAM, stream, Some(Json::Null)).await;
+    let (status, headers) = http2.status(STREAM).await;
     assert_eq!(status, 200, "{headers}");
     assert_eq!(headers["content-type"], "text/event-stream; charset=utf-8");
     assert_eq!(headers["cache-control"], "no-store, no-transform");
     // Each block arrives before the next one is written: the proxy does not buffer it.
-    outside.until(STREAM, "\nid: ").await;
+    http2.until(STREAM, "\nid: ").await;
     for (id, title) in [(2, "first"), (3, "second")] {
         let create = json!({ ":method": "POST", ":path": "/tasks" });
         let body = json!({ "title": title });
-        outside.send(id, create, Some(body)).await;
-        assert_eq!(outside.status(id).await.0, 201);
-        let block = outside.until(STREAM, &format!("\"{title}\"")).await;
+        http2.send(id, create, Some(body)).await;
+        assert_eq!(http2.status(id).await.0, 201);
+        let block = http2.until(STREAM, &format!("\"{title}\"")).await;
         assert!(block.contains("event: tasks.created\n"), "{block}");
     }
-    let publish = json!({
+    let create = json!({
         ":method": "POST", ":path": "/threads",
     });
     let draft = json!({
         "containerId": container, "ownerId": ada.id, "title": "first", "status": "draft",
     });
-    outside.send(4, publish, Some(draft)).await;
-    assert_eq!(outside.status(4).await.0, 201);
+    http2.send(4, create, Some(draft)).await;
+    assert_eq!(http2.status(4).await.0, 201);
     assert_eq!(socket.until("threads.created").await["offset"], 1);
     if opens_sockets_over_http2 {
         let connect = json!({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/__ws" });
-        outside.send(5, connect, None).await;
-        assert_eq!(outside.status(5).await.0, 200);
-        let first = outside.until(5, "\"event\":\"connected\"").await;
+        http2.send(5, connect, None).await;
+        assert_eq!(http2.status(5).await.0, 200);
+        let first = http2.until(5, "\"event\":\"connected\"").await;
         assert!(first.contains(&ada.id), "{first}");
     }
 
     let drained = async {
         assert!(socket.until("draining").await["reconnectInMs"].is_u64());
         assert_eq!(socket.closed().await, (1012, "restart".to_owned()));
-        outside.until(STREAM, "retry: ").await;
-        while outside.next(STREAM).await["end"] != true {}
+        http2.until(STREAM, "retry: ").await;
+        while http2.next(STREAM).await["end"] != true {}
     };
-    let (stopped, ()) = tokio::join!(bed.app.stop(), drained);
+    let (stopped, ()) = tokio::join!(test_app.app.stop(), drained);
     stopped.unwrap();
     let refused = Socket::handshake(proxy.http1, "/__ws", &[("authorization", &bearer)]).await;
     let status = refused.err().expect("the app has stopped").status;
@@ -270,11 +272,11 @@ async fn serves_behind(proxy: impl FnOnce(SocketAddr) -> Proxy, opens_sockets_ov
 }
 
 #[tokio::test]
-async fn nginx_passes_sockets_and_streams_on() {
+async fn nginx_forwards_sockets_and_streams() {
     serves_behind(Proxy::nginx, false).await;
 }
 
 #[tokio::test]
-async fn haproxy_passes_sockets_and_streams_on() {
+async fn haproxy_forwards_sockets_and_streams() {
     serves_behind(Proxy::haproxy, true).await;
 }

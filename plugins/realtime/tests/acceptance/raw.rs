@@ -1,4 +1,4 @@
-//! A client that writes bytes by hand and answers nothing by itself.
+//! A client that sends raw bytes and never answers automatically.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The longest wait for bytes. It only ends tests that fail.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RECEIVE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The first byte of a frame: its opcode, with [`FIN`] for the last frame of a message.
 pub const FIN: u8 = 0x80;
@@ -36,14 +36,14 @@ impl Raw {
         raw
     }
 
-    /// Sends a request; returns the status line and the headers of the answer in lower case.
+    /// Sends a request. Returns the status line and the headers of the answer in lower case.
     pub async fn request(address: SocketAddr, bytes: &[u8]) -> (Self, String) {
         let mut raw = Self(TcpStream::connect(address).await.unwrap());
         raw.0.set_nodelay(true).unwrap();
         raw.bytes(bytes).await;
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
-            let next = timeout(PATIENCE, raw.0.read_u8()).await;
+            let next = timeout(RECEIVE_TIMEOUT, raw.0.read_u8()).await;
             answer.push(next.expect("an answer").unwrap());
         }
         let answer = String::from_utf8(answer).unwrap();
@@ -60,9 +60,11 @@ impl Raw {
         self.bytes(&frame(FIN | TEXT, text.as_bytes())).await;
     }
 
-    /// The next frame: its first byte and its payload; `None` at the end of the stream.
+    /// Returns the first byte and the payload of the next frame; `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
-        timeout(PATIENCE, self.read()).await.expect("a frame")
+        timeout(RECEIVE_TIMEOUT, self.read())
+            .await
+            .expect("a frame")
     }
 
     async fn read(&mut self) -> Option<(u8, Vec<u8>)> {
@@ -80,7 +82,7 @@ impl Raw {
         Some((first, payload))
     }
 
-    /// The next text frame.
+    /// Returns the next text frame.
     pub async fn json(&mut self) -> Json {
         match self.next().await {
             Some((first, text)) if first == FIN | TEXT => serde_json::from_slice(&text).unwrap(),
@@ -88,7 +90,7 @@ impl Raw {
         }
     }
 
-    /// Reads until the close frame; returns its code and reason. `None` if there was none.
+    /// Reads until the close frame. Returns its code and reason, or `None` if there was none.
     pub async fn closed(&mut self) -> Option<(u16, String)> {
         loop {
             let (first, payload) = self.next().await?;
@@ -100,7 +102,7 @@ impl Raw {
     }
 }
 
-/// A masked frame.
+/// Returns a masked frame.
 pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
     let mut bytes = head(first, payload.len());
@@ -109,7 +111,7 @@ pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The first bytes of a masked frame, up to its mask, with the shortest form of the length.
+/// Returns the first bytes of a masked frame, up to its mask, with the shortest form of the length.
 pub fn head(first: u8, length: usize) -> Vec<u8> {
     let mut bytes = vec![first];
     match length {

@@ -1,11 +1,11 @@
-//! Clients that were away, and who is in a room.
+//! Tests of clients that resume, and of presence.
 
 use serde_json::{Value as Json, json};
 
-use crate::bed::{Bed, room};
 use crate::socket::Socket;
+use crate::test_app::{TestApp, room};
 
-/// Joins a room from a position; returns the answer.
+/// Joins a room from a position. Returns the answer.
 async fn resume(socket: &mut Socket, room: &str, epoch: &Json, offset: u64) -> Json {
     let since = json!({ "epoch": epoch, "offset": offset });
     socket
@@ -15,21 +15,21 @@ async fn resume(socket: &mut Socket, room: &str, epoch: &Json, offset: u64) -> J
 }
 
 #[tokio::test]
-async fn missed_frames_come_once_and_in_order() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "public").await;
+async fn missed_frames_arrive_once_and_in_order() {
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "public").await;
     let room = room(&container);
-    let mut socket = bed.connect(&bob).await;
+    let mut socket = test_app.connect(&bob).await;
     let joined = socket.join(&room).await;
     drop(socket);
     for number in 1..=5 {
-        bed.announce(&container, &number.to_string()).await;
+        test_app.announce(&container, &number.to_string()).await;
     }
-    let mut socket = bed.connect(&bob).await;
+    let mut socket = test_app.connect(&bob).await;
     let more = async {
         for number in 6..=200 {
-            bed.announce(&container, &number.to_string()).await;
+            test_app.announce(&container, &number.to_string()).await;
             tokio::task::yield_now().await;
         }
     };
@@ -51,15 +51,15 @@ async fn missed_frames_come_once_and_in_order() {
 
 #[tokio::test]
 async fn more_frames_than_fit_into_the_queue_are_replayed() {
-    let bed = Bed::limited(|limits| limits.queue_frames = 16).await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
+    let test_app = TestApp::limited(|limits| limits.queue_frames = 16).await;
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
     let room = room(&container);
-    let epoch = bed.connect(&ada).await.join(&room).await["epoch"].clone();
+    let epoch = test_app.connect(&ada).await.join(&room).await["epoch"].clone();
     for number in 1..=90 {
-        bed.announce(&container, &number.to_string()).await;
+        test_app.announce(&container, &number.to_string()).await;
     }
-    let mut socket = bed.connect(&ada).await;
+    let mut socket = test_app.connect(&ada).await;
     let answer = resume(&mut socket, &room, &epoch, 0).await;
     assert_eq!(answer["recovered"], json!(true));
     for number in 1..=90 {
@@ -69,15 +69,15 @@ async fn more_frames_than_fit_into_the_queue_are_replayed() {
 }
 
 #[tokio::test]
-async fn a_position_that_is_not_good_is_told_why() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
+async fn a_refused_position_has_a_reason() {
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
     let room = room(&container);
-    let epoch = bed.connect(&ada).await.join(&room).await["epoch"].clone();
+    let epoch = test_app.connect(&ada).await.join(&room).await["epoch"].clone();
     // The channel keeps 100 frames.
     for number in 0..105 {
-        bed.announce(&container, &number.to_string()).await;
+        test_app.announce(&container, &number.to_string()).await;
     }
     let other = json!("0123456789abcdef");
     for (epoch, offset, reason) in [
@@ -85,7 +85,7 @@ async fn a_position_that_is_not_good_is_told_why() {
         (&epoch, 1, "history_unavailable"),
         (&epoch, 106, "offset_ahead"),
     ] {
-        let mut socket = bed.connect(&ada).await;
+        let mut socket = test_app.connect(&ada).await;
         let answer = resume(&mut socket, &room, epoch, offset).await;
         assert_eq!(
             (&answer["recovered"], &answer["reason"]),
@@ -97,12 +97,12 @@ async fn a_position_that_is_not_good_is_told_why() {
 
 #[tokio::test]
 async fn several_rooms_are_recovered_by_one_frame() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let mut socket = bed.connect(&bob).await;
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let mut socket = test_app.connect(&bob).await;
     let mut rooms = Vec::new();
     for number in 0..3 {
-        let container = bed.container(&ada, "public").await;
+        let container = test_app.container(&ada, "public").await;
         let epoch = socket.join(&room(&container)).await["epoch"].clone();
         rooms.push((
             container,
@@ -115,7 +115,7 @@ async fn several_rooms_are_recovered_by_one_frame() {
     }
     drop(socket);
     for (container, _) in &rooms {
-        bed.announce(container, "missed").await;
+        test_app.announce(container, "missed").await;
     }
     let path = format!("/containers/{}", rooms[2].0);
     let done = ada
@@ -124,7 +124,7 @@ async fn several_rooms_are_recovered_by_one_frame() {
         .await
         .unwrap();
     assert_eq!(done.status(), 200);
-    let mut socket = bed.connect(&bob).await;
+    let mut socket = test_app.connect(&bob).await;
     let positions: Vec<Json> = rooms
         .iter()
         .map(|(id, epoch)| json!({ "room": room(id), "epoch": epoch, "offset": 0 }))
@@ -156,19 +156,19 @@ async fn several_rooms_are_recovered_by_one_frame() {
 }
 
 #[tokio::test]
-async fn a_client_that_lost_its_rights_replays_nothing() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "public").await;
+async fn a_client_that_lost_its_rights_gets_no_replay() {
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "public").await;
     let room = room(&container);
-    let epoch = bed.connect(&bob).await.join(&room).await["epoch"].clone();
-    bed.announce(&container, "missed").await;
+    let epoch = test_app.connect(&bob).await.join(&room).await["epoch"].clone();
+    test_app.announce(&container, "missed").await;
     let path = format!("/containers/{container}");
     ada.http
         .patch(&path, json!({ "visibility": "private" }))
         .await
         .unwrap();
-    let mut socket = bed.connect(&bob).await;
+    let mut socket = test_app.connect(&bob).await;
     let since = json!({ "epoch": epoch, "offset": 0 });
     socket
         .send(json!({ "action": "subscribe", "room": room, "since": since }))
@@ -180,41 +180,41 @@ async fn a_client_that_lost_its_rights_replays_nothing() {
 
 #[tokio::test]
 async fn a_restart_with_the_memory_engine_changes_the_epoch() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
     let room = room(&container);
-    let mut socket = bed.connect(&ada).await;
+    let mut socket = test_app.connect(&ada).await;
     let epoch = socket.join(&room).await["epoch"].clone();
-    bed.announce(&container, "before").await;
+    test_app.announce(&container, "before").await;
     socket.until("announcement").await;
-    let (bed, closed) = tokio::join!(bed.restart(), socket.closed());
+    let (test_app, closed) = tokio::join!(test_app.restart(), socket.closed());
     assert_eq!(closed, (1012, "restart".to_owned()));
-    let mut socket = bed.connect(&ada).await;
+    let mut socket = test_app.connect(&ada).await;
     let answer = resume(&mut socket, &room, &epoch, 1).await;
     assert_eq!(answer["reason"], "epoch_changed");
 }
 
 #[tokio::test]
 async fn a_user_in_two_tabs_is_present_once() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "public").await;
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "public").await;
     let room = room(&container);
-    let mut witness = bed.member(&bob, &room).await;
-    let one = bed.member(&ada, &room).await;
+    let mut witness = test_app.member(&bob, &room).await;
+    let one = test_app.member(&ada, &room).await;
     assert_eq!(
         witness.until("presence_join").await["userId"],
         json!(ada.id)
     );
-    let mut two = bed.connect(&ada).await;
+    let mut two = test_app.connect(&ada).await;
     let users = two.join(&room).await["presence"].clone();
     assert_eq!(
         (&users["count"], &users["truncated"]),
         (&json!(2), &json!(false))
     );
     drop(one);
-    bed.connections_are(2).await;
+    test_app.wait_for_connections(2).await;
     assert!(
         witness.pending().await.is_empty(),
         "the other tab is still there"

@@ -1,28 +1,28 @@
-//! RFC 6455 by raw bytes over TCP: frames, messages, and the end of a connection.
+//! Tests of RFC 6455 with raw bytes over TCP: frames, messages, and the end of a connection.
 
 use serde_json::json;
 
-use crate::bed::{Bed, User};
 use crate::raw::{BINARY, CLOSE, FIN, PING, PONG, Raw, TEXT, frame, head};
+use crate::test_app::{TestApp, User};
 
 const PROTOCOL: (u16, &str) = (1002, "protocol");
 const UTF8: (u16, &str) = (1007, "invalid UTF-8");
 const TOO_LARGE: (u16, &str) = (1009, "Message too large");
 
-/// An app for many connections of one user.
-async fn bed() -> (Bed, User) {
-    let bed = Bed::limited(|limits| {
+/// Starts an app for many connections of one user.
+async fn test_app() -> (TestApp, User) {
+    let test_app = TestApp::limited(|limits| {
         limits.handshakes_per_minute = 100_000;
         limits.connections_per_user = 1_000;
     })
     .await;
-    let ada = bed.user("ada").await;
-    (bed, ada)
+    let ada = test_app.user("ada").await;
+    (test_app, ada)
 }
 
 impl Raw {
     /// Waits for the close frame of the server, answers it, and waits for the end of the stream.
-    async fn ends(mut self, name: &str) -> (u16, String) {
+    async fn finish_close(mut self, name: &str) -> (u16, String) {
         let closed = self.closed().await;
         let closed = closed.unwrap_or_else(|| panic!("{name}: no close frame"));
         self.bytes(&frame(FIN | CLOSE, &closed.0.to_be_bytes()))
@@ -31,7 +31,7 @@ impl Raw {
         closed
     }
 
-    /// Asserts that the connection still answers a `ping` with this reference.
+    /// Asserts that the next frame is the answer to a `ping` with this reference.
     async fn answers(&mut self, reference: &str, name: &str) {
         let pong = self.json().await;
         let expected = json!({ "event": "pong", "ref": reference });
@@ -39,19 +39,19 @@ impl Raw {
     }
 }
 
-/// A connection whose first frame was read.
-async fn connected(bed: &Bed, user: &User) -> Raw {
-    let mut raw = Raw::open(bed.app.address(), &user.token).await;
+/// Opens a connection and reads its first frame.
+async fn connected(test_app: &TestApp, user: &User) -> Raw {
+    let mut raw = Raw::open(test_app.app.address(), &user.token).await;
     assert_eq!(raw.json().await["event"], "connected");
     raw
 }
 
-/// The text of a `ping` with a reference.
+/// Returns the text of a `ping` with a reference.
 fn ping(reference: &str) -> String {
     format!(r#"{{"action":"ping","ref":"{reference}"}}"#)
 }
 
-/// The frames of a message in parts.
+/// Returns the frames of a fragmented message.
 fn fragments<'a>(first: u8, parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut parts = parts.into_iter().peekable();
     let (mut opcode, mut bytes) = (first, Vec::new());
@@ -63,7 +63,7 @@ fn fragments<'a>(first: u8, parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8
     bytes
 }
 
-/// A frame whose length is written as these bytes.
+/// Returns a frame whose length is encoded as these bytes.
 fn with_length(length: &[u8], text: &[u8]) -> Vec<u8> {
     [&[FIN | TEXT], length, &[0; 4], text].concat()
 }
@@ -73,8 +73,8 @@ fn close(code: u16, reason: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn messages_are_read_however_they_are_cut() {
-    let (bed, ada) = bed().await;
+async fn messages_are_read_from_any_fragments_and_packets() {
+    let (test_app, ada) = test_app().await;
     let text = ping("é€😀");
     let text = text.as_bytes();
     let mut between = frame(TEXT, &text[..9]);
@@ -109,17 +109,21 @@ async fn messages_are_read_however_they_are_cut() {
         .collect();
     cases.extend(splits.into_iter().map(|bytes| ("a cut character", bytes)));
     for (name, bytes) in cases {
-        let mut raw = connected(&bed, &ada).await;
+        let mut raw = connected(&test_app, &ada).await;
         raw.bytes(&bytes).await;
         if name.starts_with("control") {
             assert_eq!(raw.next().await, Some((FIN | PONG, vec![])), "{name}");
         }
         raw.answers("é€😀", name).await;
         raw.bytes(&close(1000, b"")).await;
-        assert_eq!(raw.ends(name).await, (1000, String::new()), "{name}");
+        assert_eq!(
+            raw.finish_close(name).await,
+            (1000, String::new()),
+            "{name}"
+        );
     }
-    // One connection reads all forms of lengths, and packets of one byte.
-    let mut raw = connected(&bed, &ada).await;
+    // A single connection reads all forms of lengths, and packets of one byte.
+    let mut raw = connected(&test_app, &ada).await;
     for length in [125, 126, 127, 65_535, 65_536] {
         raw.bytes(&frame(FIN | TEXT, &padded.as_bytes()[..length]))
             .await;
@@ -136,8 +140,8 @@ async fn messages_are_read_however_they_are_cut() {
 }
 
 #[tokio::test]
-async fn frames_against_the_standard_end_the_connection() {
-    let (bed, ada) = bed().await;
+async fn frames_that_violate_the_protocol_end_the_connection() {
+    let (test_app, ada) = test_app().await;
     let mut unmasked = frame(FIN | TEXT, b"ping");
     unmasked[1] &= 0x7f;
     let reserved = |bit: u8, opcode: u8| frame(FIN | bit | opcode, b"");
@@ -182,8 +186,16 @@ async fn frames_against_the_standard_end_the_connection() {
             frame(FIN | PING, &vec![0; 65_536]),
             PROTOCOL,
         ),
-        ("a continuation of nothing", frame(FIN, b"x"), PROTOCOL),
-        ("a fragment of nothing", frame(0, b"x"), PROTOCOL),
+        (
+            "a continuation without a first fragment",
+            frame(FIN, b"x"),
+            PROTOCOL,
+        ),
+        (
+            "a fragmented continuation without a first fragment",
+            frame(0, b"x"),
+            PROTOCOL,
+        ),
         (
             "a continuation after a message",
             after(frame(FIN | PING, b""), frame(FIN, b"x")),
@@ -219,11 +231,11 @@ async fn frames_against_the_standard_end_the_connection() {
             PROTOCOL,
         ));
     }
-    // Codes that nobody may send, and codes that nobody has defined.
+    // Codes that RFC 6455 forbids, and codes that are not defined.
     for code in [
         0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 9999, 65_535,
     ] {
-        // The library that reads frames answers with its own text.
+        // The WebSocket library answers with its own text.
         let violation = (1002, "Protocol violation");
         cases.push(("a close code", close(code, b""), violation));
     }
@@ -232,12 +244,12 @@ async fn frames_against_the_standard_end_the_connection() {
     cases.push(("empty binary", frame(FIN | BINARY, b""), binary));
     let parts = fragments(BINARY, [&b"pi"[..], b"ng"]);
     cases.push(("binary in fragments", parts, binary));
-    ends(&bed, &ada, cases).await;
+    assert_closes(&test_app, &ada, cases).await;
 }
 
 #[tokio::test]
 async fn text_that_is_not_utf8_ends_the_connection() {
-    let (bed, ada) = bed().await;
+    let (test_app, ada) = test_app().await;
     let mut cases = Vec::new();
     for bytes in [
         &b"\xff"[..],
@@ -259,7 +271,7 @@ async fn text_that_is_not_utf8_ends_the_connection() {
         let single = fragments(TEXT, bytes.chunks(1));
         cases.push(("frames of one byte", single, UTF8));
     }
-    // Nobody waits for the rest of the message.
+    // The server does not wait for the rest of the message.
     for bytes in [&b"\xff"[..], b"\xc3ping", b"\xed\xa0"] {
         cases.push(("the first fragment", frame(TEXT, bytes), UTF8));
         let mut late = frame(TEXT, b"ping");
@@ -272,12 +284,12 @@ async fn text_that_is_not_utf8_ends_the_connection() {
     for reason in [&b"\xff"[..], b"\xed\xa0\x80", b"caf\xc3"] {
         cases.push(("the reason of a close frame", close(1000, reason), UTF8));
     }
-    ends(&bed, &ada, cases).await;
+    assert_closes(&test_app, &ada, cases).await;
 }
 
 #[tokio::test]
 async fn lengths_above_the_limit_end_the_connection() {
-    let (bed, ada) = bed().await;
+    let (test_app, ada) = test_app().await;
     let large = vec![b' '; 65_537];
     let half = vec![b' '; 40_000];
     let length = |first: u8, rest: u8| {
@@ -287,7 +299,7 @@ async fn lengths_above_the_limit_end_the_connection() {
     };
     let cases = vec![
         ("one byte too many", frame(FIN | TEXT, &large), TOO_LARGE),
-        // The head is enough: nobody waits for the rest.
+        // The header is enough: the server does not wait for the rest.
         (
             "the head",
             [head(FIN | TEXT, 65_537), vec![0; 4]].concat(),
@@ -317,28 +329,32 @@ async fn lengths_above_the_limit_end_the_connection() {
             TOO_LARGE,
         ),
     ];
-    ends(&bed, &ada, cases).await;
+    assert_closes(&test_app, &ada, cases).await;
 }
 
-/// Sends the bytes of each case on a connection of its own, and asserts how the server closes it.
-async fn ends(bed: &Bed, user: &User, cases: Vec<(&str, Vec<u8>, (u16, &str))>) {
+/// Sends the bytes of each case on a new connection, and asserts the close code and reason.
+async fn assert_closes(test_app: &TestApp, user: &User, cases: Vec<(&str, Vec<u8>, (u16, &str))>) {
     for (name, bytes, (code, reason)) in cases {
         let start = &bytes[..bytes.len().min(24)];
         let name = format!("{name}: {start:02x?}");
-        let mut raw = connected(bed, user).await;
+        let mut raw = connected(test_app, user).await;
         raw.bytes(&bytes).await;
-        assert_eq!(raw.ends(&name).await, (code, reason.to_owned()), "{name}");
+        assert_eq!(
+            raw.finish_close(&name).await,
+            (code, reason.to_owned()),
+            "{name}"
+        );
     }
-    bed.connections_are(0).await;
+    test_app.wait_for_connections(0).await;
 }
 
 #[tokio::test]
-async fn a_close_frame_is_repeated_and_nothing_is_read_after_it() {
-    let (bed, ada) = bed().await;
+async fn a_close_frame_is_echoed_and_later_bytes_are_ignored() {
+    let (test_app, ada) = test_app().await;
     for code in [
         1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999,
     ] {
-        let mut raw = connected(&bed, &ada).await;
+        let mut raw = connected(&test_app, &ada).await;
         raw.bytes(&close(code, "bye é".as_bytes())).await;
         let echo = raw.next().await.expect("a close frame");
         let payload = [&code.to_be_bytes(), "bye é".as_bytes()].concat();
@@ -346,18 +362,18 @@ async fn a_close_frame_is_repeated_and_nothing_is_read_after_it() {
         assert_eq!(raw.next().await, None, "{code}");
     }
     let longest = [b'r'; 123];
-    let mut raw = connected(&bed, &ada).await;
+    let mut raw = connected(&test_app, &ada).await;
     raw.bytes(&close(1000, &longest)).await;
     assert_eq!(raw.next().await.expect("a close frame").1[2..], longest);
-    let mut raw = connected(&bed, &ada).await;
+    let mut raw = connected(&test_app, &ada).await;
     raw.bytes(&frame(FIN | CLOSE, b"")).await;
     assert_eq!(raw.next().await, Some((FIN | CLOSE, vec![])));
     assert_eq!(raw.next().await, None);
-    // A close frame may stand between fragments. What follows it has no effect and no answer.
+    // A close frame may arrive between fragments. The bytes after it have no effect and no answer.
     for before in [vec![], frame(TEXT, b"pi")] {
-        let container = bed.container(&ada, "public").await;
-        let mut raw = connected(&bed, &ada).await;
-        let join = json!({ "action": "subscribe", "room": crate::bed::room(&container) });
+        let container = test_app.container(&ada, "public").await;
+        let mut raw = connected(&test_app, &ada).await;
+        let join = json!({ "action": "subscribe", "room": crate::test_app::room(&container) });
         let mut bytes = before;
         bytes.extend(close(1000, b"done"));
         bytes.extend(frame(FIN | TEXT, join.to_string().as_bytes()));
@@ -370,14 +386,14 @@ async fn a_close_frame_is_repeated_and_nothing_is_read_after_it() {
         );
         assert_eq!(raw.next().await, None);
     }
-    bed.connections_are(0).await;
-    assert_eq!(bed.closes(), [], "the client has closed all of them");
+    test_app.wait_for_connections(0).await;
+    assert_eq!(test_app.closes(), [], "the client has closed all of them");
 }
 
 #[tokio::test]
-async fn text_that_is_no_frame_has_an_answer() {
-    let (bed, ada) = bed().await;
-    let mut raw = connected(&bed, &ada).await;
+async fn text_that_is_not_a_valid_frame_has_an_answer() {
+    let (test_app, ada) = test_app().await;
+    let mut raw = connected(&test_app, &ada).await;
     for text in [
         r#"{"action":"ping","ref":"\ud800"}"#,
         r#"{"action":"ping","ref":"\udc00\ud800"}"#,

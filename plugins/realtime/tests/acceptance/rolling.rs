@@ -1,4 +1,4 @@
-//! A rolling restart: two nodes are restarted one after the other, while records change.
+//! Tests of a rolling restart: two nodes are restarted one after the other while records change.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,17 +8,18 @@ use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-use crate::bed::{Bed, room};
 use crate::cluster::Cluster;
 use crate::nodes::commit;
 use crate::socket::Socket;
+use crate::test_app::{TestApp, room};
 
 const CLIENTS: usize = 200;
-/// The changes during each restart. The history of the room has place for all of them, so that no
-/// client is told to start afresh.
+/// The number of changes during each restart. The history of the room holds all of them, so no
+/// client gets a reset.
 const CHANGES: usize = 40;
+/// The time between two changes, and between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(25);
-/// The time over which a node that stops spreads the end of its connections.
+/// The time over which a stopping node spreads the end of its connections.
 const DRAIN: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,11 +32,11 @@ async fn each_client_gets_each_change_once_and_in_order_with_redis() {
     each_client_gets_each_change_once_and_in_order(Cluster::with_redis()).await;
 }
 
-/// Where the nodes are now.
+/// The current addresses of the nodes.
 type Addresses = Arc<[Mutex<SocketAddr>; 2]>;
 
-/// A client that goes to the other node whenever its connection ends, and continues where it was.
-/// It returns what it was told, up to `last`.
+/// Runs a client that connects to the other node when its connection ends, and resumes after its
+/// position. It returns the received texts up to `last`.
 async fn follow(
     nodes: Addresses,
     mut at: usize,
@@ -43,7 +44,7 @@ async fn follow(
     joined: mpsc::Sender<()>,
 ) -> Vec<String> {
     let bearer = format!("Bearer {token}");
-    let (mut position, mut told) = (None::<(Json, u64)>, Vec::new());
+    let (mut position, mut received) = (None::<(Json, u64)>, Vec::new());
     loop {
         let address = *nodes[at].lock();
         at = 1 - at;
@@ -61,7 +62,7 @@ async fn follow(
                 Ok(frame) => frame,
                 Err(close) => {
                     let code = close.map(|close| u16::from(close.code));
-                    assert_eq!(code, Some(1012), "a restart is told");
+                    assert_eq!(code, Some(1012), "the close code reports the restart");
                     break;
                 }
             };
@@ -78,9 +79,9 @@ async fn follow(
                 "announcement" => {
                     let (_, at) = position.as_mut().unwrap();
                     *at = offset.unwrap();
-                    told.push(frame["payload"]["text"].as_str().unwrap().to_owned());
+                    received.push(frame["payload"]["text"].as_str().unwrap().to_owned());
                     if frame["payload"]["text"] == "last" {
-                        return told;
+                        return received;
                     }
                 }
                 "connected" | "draining" | "presence_join" | "presence_leave" => {}
@@ -92,8 +93,8 @@ async fn follow(
 
 async fn each_client_gets_each_change_once_and_in_order(cluster: Cluster) {
     let start = async || cluster.node_with(DRAIN).await;
-    let mut nodes: [Option<Bed>; 2] = [Some(start().await), Some(start().await)];
-    let address = |node: &Option<Bed>| node.as_ref().unwrap().app.address();
+    let mut nodes: [Option<TestApp>; 2] = [Some(start().await), Some(start().await)];
+    let address = |node: &Option<TestApp>| node.as_ref().unwrap().app.address();
     let addresses: Addresses = Arc::new([
         Mutex::new(address(&nodes[0])),
         Mutex::new(address(&nodes[1])),

@@ -1,18 +1,18 @@
-//! Rooms: which callers get which events.
+//! Tests of rooms: the events that each caller gets.
 
 use linchpin::prelude::*;
 use linchpin_realtime::channel;
 use serde_json::json;
 
-use crate::bed::{Bed, Container, ContainerLive, created, room};
+use crate::test_app::{Container, ContainerLive, TestApp, created, room};
 
-/// Sends a frame to a room from code, after everything that was committed before.
+/// Publishes a frame to a room from code, after all earlier commits.
 ///
-/// Events of one stream are appended in the order of their commits, so a member that has got this
-/// frame has got all earlier ones.
-async fn mark(bed: &Bed, container: &str) {
+/// Events of one stream are appended in the order of their commits, so a member that has received
+/// this frame has received all earlier ones.
+async fn mark(test_app: &TestApp, container: &str) {
     let cx = Cx::system("a test");
-    let rooms = bed.rooms();
+    let rooms = test_app.rooms();
     cx.transaction(async |cx| {
         let text = "mark".to_owned();
         rooms
@@ -24,8 +24,8 @@ async fn mark(bed: &Bed, container: &str) {
     .unwrap();
 }
 
-/// The events that a member gets until the next mark.
-async fn heard(socket: &mut crate::socket::Socket) -> Vec<String> {
+/// Returns the events that a member gets until the next mark.
+async fn events_until_mark(socket: &mut crate::socket::Socket) -> Vec<String> {
     let mut events = Vec::new();
     loop {
         let frame = socket.next().await;
@@ -40,15 +40,15 @@ async fn heard(socket: &mut crate::socket::Socket) -> Vec<String> {
 
 #[tokio::test]
 async fn a_record_created_over_http_reaches_the_members_of_its_room() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "public").await;
-    let elsewhere = bed.container(&ada, "public").await;
-    let mut member = bed.member(&bob, &room(&container)).await;
-    let mut stranger = bed.member(&bob, &room(&elsewhere)).await;
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "public").await;
+    let elsewhere = test_app.container(&ada, "public").await;
+    let mut member = test_app.member(&bob, &room(&container)).await;
+    let mut stranger = test_app.member(&bob, &room(&elsewhere)).await;
 
-    let thread = bed.draft(&ada, &container).await;
-    bed.publish(&ada, &thread).await;
+    let thread = test_app.draft(&ada, &container).await;
+    test_app.publish(&ada, &thread).await;
     let frame = member.until("threads.publish").await;
     assert_eq!(frame["room"], room(&container));
     assert_eq!(frame["payload"]["id"], thread);
@@ -61,35 +61,38 @@ async fn a_record_created_over_http_reaches_the_members_of_its_room() {
         "a private field: {frame}"
     );
 
-    mark(&bed, &elsewhere).await;
-    assert!(heard(&mut stranger).await.is_empty(), "another room");
-    bed.app.stop().await.unwrap();
+    mark(&test_app, &elsewhere).await;
+    assert!(
+        events_until_mark(&mut stranger).await.is_empty(),
+        "another room"
+    );
+    test_app.app.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_draft_reaches_only_its_owner() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "public").await;
-    let mut owner = bed.member(&ada, &room(&container)).await;
-    let mut other = bed.member(&bob, &room(&container)).await;
-    let thread = bed.draft(&ada, &container).await;
-    bed.publish(&ada, &thread).await;
-    mark(&bed, &container).await;
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "public").await;
+    let mut owner = test_app.member(&ada, &room(&container)).await;
+    let mut other = test_app.member(&bob, &room(&container)).await;
+    let thread = test_app.draft(&ada, &container).await;
+    test_app.publish(&ada, &thread).await;
+    mark(&test_app, &container).await;
     assert_eq!(
-        heard(&mut owner).await,
+        events_until_mark(&mut owner).await,
         ["threads.created", "threads.publish"]
     );
-    assert_eq!(heard(&mut other).await, ["threads.publish"]);
+    assert_eq!(events_until_mark(&mut other).await, ["threads.publish"]);
 }
 
 #[tokio::test]
 async fn a_transaction_that_is_rolled_back_sends_nothing() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
-    let mut member = bed.member(&ada, &room(&container)).await;
-    let rooms = bed.rooms();
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
+    let mut member = test_app.member(&ada, &room(&container)).await;
+    let rooms = test_app.rooms();
     let failed = Cx::system("a test")
         .transaction(async |cx| {
             let text = "never".to_owned();
@@ -123,9 +126,9 @@ enum Unlisted {
 
 #[tokio::test]
 async fn a_channel_that_is_not_listed_cannot_be_published_to() {
-    let bed = Bed::start().await;
+    let test_app = TestApp::start().await;
     let text = "lost".to_owned();
-    let room = bed.rooms().room::<Unlisted>("c1");
+    let room = test_app.rooms().room::<Unlisted>("c1");
     let published = room
         .publish(&Cx::system("a test"), Unlisted::Announcement { text })
         .await;
@@ -136,11 +139,11 @@ async fn a_channel_that_is_not_listed_cannot_be_published_to() {
 
 #[tokio::test]
 async fn a_room_is_joined_once_and_left() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let container = bed.container(&ada, "public").await;
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let container = test_app.container(&ada, "public").await;
     let room = room(&container);
-    let mut socket = bed.connect(&ada).await;
+    let mut socket = test_app.connect(&ada).await;
     socket
         .send(json!({ "action": "subscribe", "room": room, "ref": "1" }))
         .await;
@@ -152,25 +155,29 @@ async fn a_room_is_joined_once_and_left() {
     assert_eq!(first["epoch"].as_str().map(str::len), Some(16));
     assert_eq!(socket.join(&room).await["already"], true);
 
-    bed.draft(&ada, &container).await;
-    mark(&bed, &container).await;
-    assert_eq!(heard(&mut socket).await, ["threads.created"], "once");
-    let mut other = bed.member(&ada, &room).await;
+    test_app.draft(&ada, &container).await;
+    mark(&test_app, &container).await;
+    assert_eq!(
+        events_until_mark(&mut socket).await,
+        ["threads.created"],
+        "the event arrives only once"
+    );
+    let mut other = test_app.member(&ada, &room).await;
     socket
         .send(json!({ "action": "unsubscribe", "room": room }))
         .await;
     socket.until("unsubscribed").await;
-    mark(&bed, &container).await;
-    heard(&mut other).await;
+    mark(&test_app, &container).await;
+    events_until_mark(&mut other).await;
     assert!(socket.pending().await.is_empty());
 }
 
 #[tokio::test]
-async fn a_hidden_container_and_a_missing_one_are_the_same() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "private").await;
-    let mut socket = bed.connect(&bob).await;
+async fn a_hidden_container_and_a_missing_one_have_the_same_refusal() {
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "private").await;
+    let mut socket = test_app.connect(&bob).await;
     for name in [room(&container), room("missing")] {
         socket
             .send(json!({ "action": "subscribe", "room": name }))
@@ -178,15 +185,15 @@ async fn a_hidden_container_and_a_missing_one_are_the_same() {
         let denied = json!({ "event": "subscribe_denied", "room": name, "code": "not_found" });
         assert_eq!(socket.next().await, denied);
     }
-    bed.member(&ada, &room(&container)).await;
+    test_app.member(&ada, &room(&container)).await;
 }
 
 #[tokio::test]
 async fn a_collection_has_a_stream_for_each_owner() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let mut of_ada = bed.member(&ada, "tasks:live").await;
-    let mut of_bob = bed.member(&bob, "tasks:live").await;
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let mut ada_socket = test_app.member(&ada, "tasks:live").await;
+    let mut bob_socket = test_app.member(&bob, "tasks:live").await;
     for title in ["one", "two"] {
         created(
             ada.http
@@ -202,11 +209,11 @@ async fn a_collection_has_a_stream_for_each_owner() {
             .unwrap(),
     );
     for (offset, title) in [(1, "one"), (2, "two")] {
-        let frame = of_ada.next().await;
+        let frame = ada_socket.next().await;
         assert_eq!(frame["payload"]["title"], title);
         assert_eq!(frame["offset"], offset);
     }
-    let frame = of_bob.next().await;
+    let frame = bob_socket.next().await;
     assert_eq!(
         (frame["payload"]["title"].as_str(), &frame["offset"]),
         (Some("three"), &json!(1))
@@ -214,12 +221,12 @@ async fn a_collection_has_a_stream_for_each_owner() {
 }
 
 #[tokio::test]
-async fn a_container_that_leaves_sight_ends_the_room() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "public").await;
-    let mut owner = bed.member(&ada, &room(&container)).await;
-    let mut other = bed.member(&bob, &room(&container)).await;
+async fn a_container_that_becomes_invisible_ends_the_room() {
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "public").await;
+    let mut owner = test_app.member(&ada, &room(&container)).await;
+    let mut other = test_app.member(&bob, &room(&container)).await;
     let path = format!("/containers/{container}");
     let done = ada
         .http
@@ -232,30 +239,30 @@ async fn a_container_that_leaves_sight_ends_the_room() {
         (&ended["room"], &ended["code"]),
         (&json!(room(&container)), &json!("not_found"))
     );
-    bed.draft(&ada, &container).await;
-    mark(&bed, &container).await;
+    test_app.draft(&ada, &container).await;
+    mark(&test_app, &container).await;
     assert_eq!(
-        heard(&mut owner).await,
+        events_until_mark(&mut owner).await,
         ["containers.updated", "threads.created"]
     );
     assert!(other.pending().await.is_empty());
 }
 
 #[tokio::test]
-async fn a_record_that_leaves_sight_is_hidden() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let container = bed.container(&ada, "public").await;
-    let elsewhere = bed.container(&ada, "public").await;
-    let mut other = bed.member(&bob, &room(&container)).await;
-    let thread = bed.draft(&ada, &container).await;
-    bed.publish(&ada, &thread).await;
+async fn a_record_that_becomes_invisible_is_hidden() {
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let container = test_app.container(&ada, "public").await;
+    let elsewhere = test_app.container(&ada, "public").await;
+    let mut other = test_app.member(&bob, &room(&container)).await;
+    let thread = test_app.draft(&ada, &container).await;
+    test_app.publish(&ada, &thread).await;
     other.until("threads.publish").await;
     let path = format!("/threads/{thread}");
     for change in [
         json!({ "status": "draft" }),
         json!({ "status": "published" }),
-        // To another room.
+        // The thread moves to another room.
         json!({ "containerId": elsewhere }),
     ] {
         let done = ada.http.patch(&path, change).await.unwrap();

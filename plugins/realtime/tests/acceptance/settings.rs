@@ -1,11 +1,11 @@
-//! Mistakes that stop the start.
+//! Tests of configuration errors that prevent the start.
 
 use linchpin::prelude::*;
 use linchpin::{App, Config};
 use linchpin_realtime::channel::Declared;
 use linchpin_realtime::{Endpoint, EngineChoice, Realtime, RealtimeConfig, channel, sse};
 
-use crate::bed::{self, Container, Thread};
+use crate::test_app::{self, Container, Thread};
 
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ sse! {
 
 static NOTICES_PACKAGE: Package = package!(name = "notices", entities = [entity(Notice)]);
 
-/// The message of an app that cannot start.
+/// Returns the error message of an app that cannot start.
 async fn refused(plugin: Realtime) -> String {
     let config = Config::new()
         .port(0)
@@ -62,16 +62,16 @@ fn text(error: &Error) -> String {
 }
 
 #[tokio::test]
-async fn events_whose_gate_leads_elsewhere_stop_the_start() {
-    let told = refused(Realtime::new(Declared::default().channel::<ThreadLive>())).await;
+async fn a_channel_with_events_of_another_gate_is_a_start_up_error() {
+    let message = refused(Realtime::new(Declared::default().channel::<ThreadLive>())).await;
     let part = "forwards events of `Thread` itself, whose gate `container_id -> Container` leads \
                 to another record than the room's: forward them by a channel of `Container`, with \
                 `by = container_id`";
-    assert!(told.contains(part), "{told}");
+    assert!(message.contains(part), "{message}");
 }
 
 #[tokio::test]
-async fn contradictions_are_all_named_together() {
+async fn all_configuration_problems_are_reported_together() {
     let declared = Declared::default().channel::<NoticeLive>().sse(NOTICES);
     let plugin = Realtime::new(declared)
         .endpoint(Endpoint::new("/__sse/notices"))
@@ -80,7 +80,7 @@ async fn contradictions_are_all_named_together() {
             config.cluster = true;
             config.limits.rooms = 0;
         });
-    let told = refused(plugin).await;
+    let message = refused(plugin).await;
     for part in [
         "plugin `realtime` cannot start: 5 problems",
         "realtime.limits.rooms: must be 1 to 1000, not 0",
@@ -90,36 +90,36 @@ async fn contradictions_are_all_named_together() {
         "WebSocket endpoint `/__sse/notices` and SSE endpoint `NOTICES`",
         "several nodes need an engine that they share, and `realtime.engine` is `memory`",
     ] {
-        assert!(told.contains(part), "{part}\n---\n{told}");
+        assert!(message.contains(part), "{part}\n---\n{message}");
     }
 }
 
 #[tokio::test]
 async fn an_endpoint_and_a_route_cannot_share_a_path() {
-    let told =
+    let message =
         refused(Realtime::new(Declared::default()).endpoint(Endpoint::new("/notices"))).await;
     let part = "/notices` and WebSocket endpoint `/notices` share the path `/notices`";
-    assert!(told.contains(part), "{told}");
+    assert!(message.contains(part), "{message}");
 }
 
 #[tokio::test]
 async fn a_channel_of_an_entity_outside_the_app_is_refused() {
-    let told = refused(Realtime::new(bed::declared())).await;
+    let message = refused(Realtime::new(test_app::declared())).await;
     assert!(
-        told.contains("names entity `Container`, which no package of the app lists"),
-        "{told}"
+        message.contains("uses entity `Container`, but no package of the app lists it"),
+        "{message}"
     );
-    let told = refused(Realtime::new(
+    let message = refused(Realtime::new(
         Declared::default()
             .channel::<Twice>()
-            .channel::<bed::ContainerLive>(),
+            .channel::<test_app::ContainerLive>(),
     ))
     .await;
-    assert!(told.contains("are both called `live`"), "{told}");
+    assert!(message.contains("have the same name `live`"), "{message}");
 }
 
 #[tokio::test]
-async fn users_need_a_plugin_that_knows_them() {
+async fn an_endpoint_for_users_needs_an_authentication_plugin() {
     let config = Config::new()
         .port(0)
         .database("memory:")
@@ -129,18 +129,22 @@ async fn users_need_a_plugin_that_knows_them() {
         .package(&NOTICES_PACKAGE)
         .start()
         .await;
-    let told = text(&started.expect_err("a start-up error"));
+    let message = text(&started.expect_err("a start-up error"));
     let cause =
         "plugin `realtime` cannot start: realtime.endpoints: the callers of `/__ws` are users";
-    assert!(told.contains(cause), "{told}");
+    assert!(message.contains(cause), "{message}");
 }
 
 #[tokio::test]
-async fn an_engine_that_is_not_there_stops_the_start() {
-    let nowhere = linchpin_realtime::engine::RedisEngineOptions::new("redis://127.0.0.1:1");
-    let plugin = Realtime::new(Declared::default()).engine(EngineChoice::Redis(nowhere));
-    let told = refused(plugin).await;
-    assert!(told.contains("plugin `realtime` cannot start"), "{told}");
+async fn an_unreachable_engine_prevents_the_start() {
+    let unreachable_server =
+        linchpin_realtime::engine::RedisEngineOptions::new("redis://127.0.0.1:1");
+    let plugin = Realtime::new(Declared::default()).engine(EngineChoice::Redis(unreachable_server));
+    let message = refused(plugin).await;
+    assert!(
+        message.contains("plugin `realtime` cannot start"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -149,13 +153,13 @@ async fn wrong_variables_are_reported() {
         |name: &str, value: &str| (format!("LINCHPIN_REALTIME_{name}"), value.to_owned());
     let config =
         RealtimeConfig::from_vars([variable("DRAIN_SECOND", "5"), variable("CLUSTER", "yes")]);
-    let told = refused(Realtime::new(Declared::default()).config(config)).await;
+    let message = refused(Realtime::new(Declared::default()).config(config)).await;
     assert!(
-        told.contains("LINCHPIN_REALTIME_CLUSTER: must be `true` or `false`"),
-        "{told}"
+        message.contains("LINCHPIN_REALTIME_CLUSTER: must be `true` or `false`"),
+        "{message}"
     );
     assert!(
-        told.contains("LINCHPIN_REALTIME_DRAIN_SECOND: is not a setting; did you mean"),
-        "{told}"
+        message.contains("LINCHPIN_REALTIME_DRAIN_SECOND: is not a setting; did you mean"),
+        "{message}"
     );
 }

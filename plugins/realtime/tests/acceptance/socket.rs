@@ -1,4 +1,4 @@
-//! A client of the protocol.
+//! A client of the WebSocket protocol.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use tokio_tungstenite::tungstenite::{Error, protocol::CloseFrame};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 /// The longest wait for a frame. It only ends tests that fail.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RECEIVE_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub struct Socket(pub WebSocketStream<MaybeTlsStream<TcpStream>>);
 
-/// The answer to a handshake that was refused.
+/// The answer to a refused handshake.
 #[derive(Debug)]
 pub struct Refused {
     pub status: u16,
@@ -53,7 +53,7 @@ impl Socket {
         }
     }
 
-    /// Opens a connection; `None` if the server does not answer or refuses it.
+    /// Opens a connection. Returns `None` if the server does not answer or refuses it.
     pub async fn attempt(address: SocketAddr, headers: &[(&str, &str)]) -> Option<Self> {
         let opened = connect_async(request(address, "/__ws", headers)).await;
         opened.ok().map(|(socket, _)| Self(socket))
@@ -67,7 +67,7 @@ impl Socket {
         self.0.send(Message::text(text)).await.unwrap();
     }
 
-    /// The next frame.
+    /// Returns the next frame.
     pub async fn next(&mut self) -> Json {
         match self.message().await {
             Ok(frame) => frame,
@@ -75,9 +75,12 @@ impl Socket {
         }
     }
 
+    /// Returns the next frame, or the close frame if the connection has ended.
     pub async fn message(&mut self) -> Result<Json, Option<CloseFrame>> {
         loop {
-            let message = timeout(PATIENCE, self.0.next()).await.expect("a frame");
+            let message = timeout(RECEIVE_TIMEOUT, self.0.next())
+                .await
+                .expect("a frame");
             match message {
                 Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
                 Some(Ok(Message::Close(frame))) => return Err(frame),
@@ -87,7 +90,7 @@ impl Socket {
         }
     }
 
-    /// The next frame of this event; others before it are passed over.
+    /// Returns the next frame of this event, and skips other frames before it.
     pub async fn until(&mut self, event: &str) -> Json {
         loop {
             let frame = self.next().await;
@@ -97,7 +100,7 @@ impl Socket {
         }
     }
 
-    /// The code and reason with which the server closes the connection.
+    /// Returns the code and reason with which the server closes the connection.
     pub async fn closed(&mut self) -> (u16, String) {
         loop {
             if let Err(close) = self.message().await {
@@ -107,7 +110,7 @@ impl Socket {
         }
     }
 
-    /// Joins a room; returns the answer.
+    /// Joins a room. Returns the answer.
     pub async fn join(&mut self, room: &str) -> Json {
         self.send(json!({ "action": "subscribe", "room": room }))
             .await;
@@ -116,10 +119,10 @@ impl Socket {
         answer
     }
 
-    /// Everything that is on its way: the frames before the answer to a frame sent now.
+    /// Returns all frames that arrive before the answer to a frame that is sent now.
     ///
-    /// Frames of one connection are executed in their order, but events of commits arrive by their
-    /// own way: call [`crate::bed`] functions that wait for them before.
+    /// Events of commits are not part of this order. First call a function of [`crate::test_app`]
+    /// that waits for them.
     pub async fn pending(&mut self) -> Vec<Json> {
         let room = "x";
         self.send(json!({ "action": "unsubscribe", "room": room, "ref": "pending" }))
@@ -135,7 +138,7 @@ impl Socket {
     }
 }
 
-/// The request of a handshake.
+/// Returns the request of a handshake.
 fn request(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Request<()> {
     let request = format!("ws://{address}{path}").into_client_request();
     let mut request = request.unwrap();

@@ -1,4 +1,4 @@
-//! The conformance suite on every engine.
+//! Runs the conformance suite on every engine.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 #[cfg(any(feature = "nats", feature = "redis"))]
@@ -13,6 +13,9 @@ mod nats_double;
 #[cfg(feature = "nats")]
 #[path = "../support/nats.rs"]
 mod nats_server;
+#[cfg(all(any(feature = "nats", feature = "redis"), not(feature = "postgres")))]
+#[path = "../../../../runtime/tests/support/ports.rs"]
+mod ports;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -23,3 +26,6 @@ mod redis_server;
 #[cfg(feature = "postgres")]
 #[path = "../../../../runtime/tests/support/postgres.rs"]
 mod server;
+
+#[cfg(all(any(feature = "nats", feature = "redis"), feature = "postgres"))]
+use server::ports;

@@ -1,4 +1,4 @@
-//! The memory engine.
+//! Tests of the memory engine.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Harness for Memory {
 linchpin_realtime::engine_conformance!(Memory::default());
 
 #[tokio::test]
-async fn epochs_change_at_a_restart() {
+async fn a_restart_changes_all_epochs() {
     let stream = Stream::new("a", History::default());
     let start = || MemoryEngine::new(Arc::new(Timestamp::system_now));
     let (before, after) = (start(), start());

@@ -1,4 +1,4 @@
-//! The NATS engine, on servers that the tests start.
+//! Tests of the NATS engine, with servers that the tests start.
 
 #[path = "nats/clusters.rs"]
 mod clusters;
@@ -44,22 +44,27 @@ impl Nats {
         async_nats::connect(url).await.expect("a connection")
     }
 
-    /// A request to `JetStream`, as an operator sends it.
+    /// Sends a request to `JetStream`, as an operator would.
     async fn ask(&self, request: &str, body: Value) -> Value {
+        self.try_ask(request, body).await.expect("an answer")
+    }
+
+    /// As [`Nats::ask`]. `None` if the server does not answer.
+    async fn try_ask(&self, request: &str, body: Value) -> Option<Value> {
         let client = self.client().await;
         let answer = client
             .request(format!("$JS.API.STREAM.{request}"), body.to_string().into())
             .await
-            .expect("an answer");
-        serde_json::from_slice(&answer.payload).expect("JSON")
+            .ok()?;
+        Some(serde_json::from_slice(&answer.payload).expect("JSON"))
     }
 
-    /// The numbers and texts of the messages of a subject.
+    /// Returns the numbers and texts of the messages of a subject.
     async fn messages(&self, subject: &str) -> Vec<(u64, Vec<u8>)> {
         let (mut all, mut next) = (Vec::new(), 1);
         loop {
-            let which = json!({ "seq": next, "next_by_subj": subject });
-            let found = self.ask("MSG.GET.linchpin_frames", which).await;
+            let query = json!({ "seq": next, "next_by_subj": subject });
+            let found = self.ask("MSG.GET.linchpin_frames", query).await;
             let Some(seq) = found["message"]["seq"].as_u64() else {
                 return all;
             };
@@ -77,7 +82,7 @@ fn base64(text: &str) -> Vec<u8> {
         .expect("base64")
 }
 
-/// The text before a frame.
+/// Returns the JSON that precedes the frame in a message.
 fn head(text: &[u8]) -> Value {
     let end = text.iter().position(|byte| *byte == b'\n').expect("a line");
     serde_json::from_slice(&text[1..end]).expect("JSON")
@@ -99,15 +104,15 @@ impl Harness for Nats {
 
     fn lose_stream<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let which = json!({ "filter": subject(stream) });
-            self.ask("PURGE.linchpin_frames", which).await;
+            let query = json!({ "filter": subject(stream) });
+            self.ask("PURGE.linchpin_frames", query).await;
         })
     }
 
     fn lose_frames<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let which = json!({ "filter": subject(stream), "keep": 1 });
-            self.ask("PURGE.linchpin_frames", which).await;
+            let query = json!({ "filter": subject(stream), "keep": 1 });
+            self.ask("PURGE.linchpin_frames", query).await;
         })
     }
 
@@ -149,9 +154,9 @@ fn append(stream: &Stream, event: &str, fence: Option<u64>) -> Append {
     }
 }
 
-/// Appends an event, again and again until the server is back.
+/// Appends an event. It retries until the server is available again.
 async fn until_back(engine: &dyn Engine, stream: &Stream, event: &str) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_mins(1);
     while let Err(error) = engine.append(&[append(stream, event, None)]).await {
         assert!(error.is_unavailable(), "{error:?}");
         assert!(Instant::now() < until, "{error:?}");
@@ -160,12 +165,12 @@ async fn until_back(engine: &dyn Engine, stream: &Stream, event: &str) {
 }
 
 async fn next(live: &mut Subscription) -> Delivery {
-    let next = tokio::time::timeout(Duration::from_secs(20), live.next());
+    let next = tokio::time::timeout(Duration::from_mins(1), live.next());
     next.await.expect("in time").expect("the engine is open")
 }
 
 impl Nats {
-    /// A node that checks streams at an interval.
+    /// Starts a node that checks the streams every 10 ms.
     async fn checking(&self, clock: &TestClock) -> NatsEngine {
         let options = NatsEngineOptions {
             check: Duration::from_millis(10),

@@ -1,4 +1,4 @@
-//! The Postgres engine, on a server that the tests start (or `LINCHPIN_TEST_POSTGRES`).
+//! Tests of the Postgres engine, with a server that the tests start (or `LINCHPIN_TEST_POSTGRES`).
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use parking_lot::Mutex;
 
 use super::server;
 
-/// A schema on the server of all tests, or a server of its own.
+/// A schema on the server that the tests share, or on a separate server.
 struct Postgres {
     url: String,
-    own: Option<Mutex<server::Server>>,
+    separate: Option<Mutex<server::Server>>,
 }
 
 fn shared() -> Postgres {
     Postgres {
         url: server::fresh_url(),
-        own: None,
+        separate: None,
     }
 }
 
-fn own() -> Postgres {
+fn separate() -> Postgres {
     let server = server::Server::start();
     Postgres {
         url: server::fresh_schema(&server.url()),
-        own: Some(Mutex::new(server)),
+        separate: Some(Mutex::new(server)),
     }
 }
 
@@ -38,7 +38,7 @@ impl Postgres {
     }
 
     fn server(&self) -> &Mutex<server::Server> {
-        self.own.as_ref().expect("a server of its own")
+        self.separate.as_ref().expect("a separate server")
     }
 }
 
@@ -84,7 +84,7 @@ impl Harness for Postgres {
     }
 
     fn cut(&self) -> BoxFuture<'_, ()> {
-        // Only of this schema: other tests run at the same time.
+        // Cut only connections of this schema, because other tests run at the same time.
         self.sql(
             "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a \
              WHERE a.query LIKE '%LISTEN \"linchpin_realtime_' || 'linchpin_realtime_streams'::regclass::oid || '\"%'"
@@ -101,7 +101,7 @@ impl Harness for Postgres {
     }
 }
 
-linchpin_realtime::engine_conformance!(@suite shared(), own());
+linchpin_realtime::engine_conformance!(@suite shared(), separate());
 
 #[tokio::test]
 async fn tables_of_another_version_are_refused_and_a_wrong_address_is_reported() {
@@ -110,7 +110,7 @@ async fn tables_of_another_version_are_refused_and_a_wrong_address_is_reported()
         let options = PostgresEngineOptions::new(&url);
         PostgresEngine::new(&options, TestClock::default().clock()).unwrap()
     };
-    // Nodes may start at once.
+    // Several nodes may start at the same time.
     let (one, other) = (engine(), engine());
     let (a, b) = tokio::join!(one.start(), other.start());
     a.unwrap();
@@ -127,7 +127,7 @@ async fn tables_of_another_version_are_refused_and_a_wrong_address_is_reported()
 }
 
 #[tokio::test]
-async fn apps_in_two_schemas_do_not_hear_each_other() {
+async fn apps_in_two_schemas_receive_only_their_own_events() {
     let time = TestClock::default();
     let (here, there) = (shared(), shared());
     let (a, b) = (
@@ -146,7 +146,7 @@ async fn apps_in_two_schemas_do_not_hear_each_other() {
 }
 
 #[tokio::test]
-async fn all_outdated_rows_are_removed_however_many_there_are() {
+async fn any_number_of_outdated_rows_is_removed() {
     let postgres = shared();
     let clock = TestClock::default();
     let options = PostgresEngineOptions::new(&postgres.url);
@@ -170,19 +170,20 @@ async fn all_outdated_rows_are_removed_however_many_there_are() {
 
 /// A backup reads the tables in one long transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_waits_for_no_reader() {
+async fn a_renewal_does_not_wait_for_a_reader() {
     let postgres = shared();
     let options = PostgresEngineOptions::new(&postgres.url);
     let engine = PostgresEngine::new(&options, TestClock::default().clock()).unwrap();
     engine.start().await.unwrap();
     let stream = Stream::new("boards:1:live", History::default());
     let before = engine.top(&stream).await.unwrap();
-    // More than one statement renews.
+    // More streams than one statement renews.
     let fill = "INSERT INTO linchpin_realtime_streams (name, epoch, position, expires) \
          SELECT 'filled:' || n, 'sixteen letters.', 0, 9000000000000000 FROM generate_series(1, 12000) AS n";
     server::execute(&postgres.url, fill).unwrap();
     let url = postgres.url.clone();
-    // Longer than a statement of the engine may take; the end of the test cuts it.
+    // The transaction takes longer than the engine's time limit for a statement. The end of the
+    // test cancels it.
     let backup = "BEGIN; SELECT count(*) FROM linchpin_realtime_streams; SELECT pg_sleep(9)";
     std::thread::spawn(move || server::execute(&url, backup));
     let reads = "DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_stat_activity \

@@ -1,4 +1,4 @@
-//! The Redis engine, on servers that the tests start: single ones, and one that is a cluster.
+//! Tests of the Redis engine, with servers that the tests start: single servers and a cluster.
 
 #[path = "redis/damage.rs"]
 mod damage;
@@ -15,7 +15,7 @@ use linchpin_realtime::engine::{
 
 use super::redis_server::{Redis, cluster, masters, single};
 
-/// The key of a part of a stream.
+/// Returns the key of a part of a stream.
 fn key(stream: &str, part: &str) -> String {
     let name = stream
         .replace('%', "%25")
@@ -97,7 +97,7 @@ mod on_a_cluster {
 }
 
 #[tokio::test]
-async fn a_restarted_server_that_has_forgotten_the_functions_gets_them_again() {
+async fn a_restarted_server_without_the_functions_gets_them_again() {
     let redis = single();
     let engine = redis.node(TestClock::default().clock()).await;
     let stream = Stream::new("tasks:1:live", History::default());
@@ -106,9 +106,9 @@ async fn a_restarted_server_that_has_forgotten_the_functions_gets_them_again() {
     assert_eq!(engine.top(&stream).await.unwrap(), top);
 }
 
-/// Two nodes append batches to a stream while the server forgets the functions again and again.
+/// Two nodes append batches to a stream while the functions are repeatedly removed from the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_keeps_its_order_while_nodes_bring_the_functions() {
+async fn a_batch_keeps_its_order_while_nodes_load_the_functions() {
     for redis in [single(), cluster()] {
         let clock = TestClock::default();
         let (a, b) = (
@@ -126,8 +126,8 @@ async fn a_batch_keeps_its_order_while_nodes_bring_the_functions() {
                     fence: None,
                 })
             };
-            let (of_a, of_b) = (batch("a"), batch("b"));
-            let (first, second) = tokio::join!(a.append(&of_a), b.append(&of_b));
+            let (batch_a, batch_b) = (batch("a"), batch("b"));
+            let (first, second) = tokio::join!(a.append(&batch_a), b.append(&batch_b));
             for positions in [first.unwrap(), second.unwrap()] {
                 let offsets = [positions[0].offset, positions[1].offset];
                 assert!(offsets[0] < offsets[1], "{round}: {offsets:?}");
@@ -137,7 +137,7 @@ async fn a_batch_keeps_its_order_while_nodes_bring_the_functions() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_or_refuses_the_password_is_told_apart() {
+async fn unreachable_servers_and_refused_passwords_have_different_errors() {
     let redis = single();
     redis.cli(&["CONFIG", "SET", "requirepass", "right"]);
     let engine = |url: String| {
@@ -152,7 +152,7 @@ async fn a_server_that_cannot_be_reached_or_refuses_the_password_is_told_apart()
     assert!(!format!("{refused:?}{down:?}{nowhere:?}").contains("secret"));
 }
 
-/// The streams of all masters of a cluster, each of which owns two ranges of slots.
+/// The cluster has two masters. Each owns two ranges of slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_covers_all_masters_of_a_cluster() {
     let redis = masters();

@@ -1,4 +1,4 @@
-//! A client of streams that shows every byte of them.
+//! A client of streams that returns all received text.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The longest wait for a block. It is never reached unless the test fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RECEIVE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A response that is read while the server writes it.
 pub struct Events {
     socket: TcpStream,
-    /// Bytes of the response that were not decoded yet.
+    /// Bytes of the response that are not decoded yet.
     raw: Vec<u8>,
     /// Decoded text that was not returned yet.
     text: String,
@@ -23,7 +23,7 @@ pub struct Events {
     ended: bool,
 }
 
-/// An event as a browser fires it.
+/// An event in the form in which a browser fires it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fired {
     pub event: String,
@@ -52,7 +52,12 @@ impl Events {
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            head.push(timeout(PATIENCE, socket.read_u8()).await.unwrap().unwrap());
+            head.push(
+                timeout(RECEIVE_TIMEOUT, socket.read_u8())
+                    .await
+                    .unwrap()
+                    .unwrap(),
+            );
         }
         let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -66,7 +71,7 @@ impl Events {
         }
     }
 
-    /// The value of a header; empty if there is none.
+    /// Returns the value of a header; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         let line = self.head.lines().find_map(|line| {
             let (own, value) = line.split_once(": ")?;
@@ -75,10 +80,10 @@ impl Events {
         line.unwrap_or("")
     }
 
-    /// The next block with its empty line; empty at the end of the response.
+    /// Returns the next block with its empty line; empty at the end of the response.
     pub async fn block(&mut self) -> String {
-        let next = timeout(PATIENCE, self.read_block()).await;
-        next.unwrap_or_else(|_| panic!("no block came; unread: {:?}", self.text))
+        let next = timeout(RECEIVE_TIMEOUT, self.read_block()).await;
+        next.unwrap_or_else(|_| panic!("no block arrived; unread: {:?}", self.text))
     }
 
     async fn read_block(&mut self) -> String {
@@ -95,7 +100,7 @@ impl Events {
         }
     }
 
-    /// The next event; comments are passed over. `None` at the end of the response.
+    /// Returns the next event, and skips comments. Returns `None` at the end of the response.
     pub async fn event(&mut self) -> Option<Fired> {
         loop {
             let block = self.block().await;
@@ -118,7 +123,7 @@ impl Events {
         }
     }
 
-    /// Reads the rest of a response with a length.
+    /// Reads the rest of a response with a content length.
     pub async fn rest(mut self) -> String {
         let length = self.header("content-length").parse().unwrap();
         let mut body = vec![0; length];

@@ -1,10 +1,10 @@
-//! Clients of SSE endpoints of a whole app over real sockets: SQLite, the memory engine, and
-//! accounts of linchpin-auth.
-#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)] // in a test, stopping is the report
+//! Tests with clients of SSE endpoints of a complete app over real sockets. The app uses SQLite,
+//! the memory engine, and accounts of linchpin-auth.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)] // in a test, a panic reports the failure
 
-mod bed;
 mod client;
 mod peer;
 mod refusals;
 mod stalls;
 mod streams;
+mod test_app;

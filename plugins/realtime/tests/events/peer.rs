@@ -1,4 +1,4 @@
-//! The npm package `eventsource`, which follows the standard of browsers, against a server.
+//! Tests with the npm package `eventsource`, which behaves as the `EventSource` of browsers.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::bed::{Bed, User};
+use crate::test_app::{TestApp, User};
 
 /// The folder of the client, where `cargo xtask test` installs it.
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/eventsource");
@@ -23,10 +23,10 @@ const CREATED: [&str; 2] = [
     "community:notification.created",
 ];
 
-/// Passes connections on to the app, and cuts them on command.
+/// A proxy that forwards connections to the app. A test can cut them.
 struct Proxy {
     address: SocketAddr,
-    passing: Arc<Mutex<JoinSet<()>>>,
+    forwarding: Arc<Mutex<JoinSet<()>>>,
     _accept: JoinSet<()>,
 }
 
@@ -34,32 +34,32 @@ impl Proxy {
     async fn to(app: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let passing = Arc::<Mutex<JoinSet<()>>>::default();
+        let forwarding = Arc::<Mutex<JoinSet<()>>>::default();
         let mut accept = JoinSet::new();
-        let all = Arc::clone(&passing);
+        let all = Arc::clone(&forwarding);
         accept.spawn(async move {
             loop {
                 let (mut client, _) = listener.accept().await.unwrap();
                 let mut server = TcpStream::connect(app).await.unwrap();
                 all.lock().await.spawn(async move {
-                    // Either side may be cut.
+                    // Either side may end the connection.
                     drop(copy_bidirectional(&mut client, &mut server).await);
                 });
             }
         });
         Self {
             address,
-            passing,
+            forwarding,
             _accept: accept,
         }
     }
 
     async fn cut(&self) {
-        self.passing.lock().await.shutdown().await;
+        self.forwarding.lock().await.shutdown().await;
     }
 }
 
-/// A running client. It ends with the value.
+/// A running client. Dropping the value ends it.
 struct Source {
     _child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -75,7 +75,7 @@ impl Source {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .expect("node: cargo xtask test says how it is installed");
+            .expect("node is missing: `cargo xtask test` prints how to install it");
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self {
             _child: child,
@@ -83,10 +83,10 @@ impl Source {
         }
     }
 
-    /// The next thing that happens in the client.
+    /// Returns the next line that the client prints.
     async fn next(&mut self) -> Json {
-        let line = timeout(Duration::from_secs(30), self.lines.next_line()).await;
-        let line = line.expect("the client tells nothing").unwrap();
+        let line = timeout(Duration::from_mins(1), self.lines.next_line()).await;
+        let line = line.expect("the client prints a line in time").unwrap();
         serde_json::from_str(&line.expect("the client has ended")).unwrap()
     }
 
@@ -99,36 +99,36 @@ impl Source {
 
 #[tokio::test]
 async fn listeners_of_every_name_fire_once_and_only_for_own_records() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let mut source = Source::open(bed.address(), &ada);
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let mut source = Source::open(test_app.address(), &ada);
     source.opened().await;
-    bed.notify(&bob, "for bob").await;
-    let first = bed.notify(&ada, "line\u{2028}one 😀\nline two").await;
-    let second = bed.notify(&ada, "second").await;
+    test_app.notify(&bob, "for bob").await;
+    let first = test_app.notify(&ada, "line\u{2028}one 😀\nline two").await;
+    let second = test_app.notify(&ada, "second").await;
     for record in [first, second] {
         for name in [CREATED[1], CREATED[0]] {
             let fired = source.next().await;
             assert_eq!((&fired["event"], &fired["data"]), (&json!(name), &record));
         }
     }
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_client_resumes_by_itself_after_its_connection_was_cut() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let proxy = Proxy::to(bed.address()).await;
+async fn a_client_resumes_automatically_after_its_connection_was_cut() {
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let proxy = Proxy::to(test_app.address()).await;
     let mut source = Source::open(proxy.address, &ada);
     source.opened().await;
-    bed.notify(&ada, "before").await;
+    test_app.notify(&ada, "before").await;
     source.next().await;
     let last = source.next().await["id"].clone();
     proxy.cut().await;
     assert_eq!(source.next().await, json!({ "closed": false }));
     for text in ["1", "2", "3"] {
-        bed.notify(&ada, text).await;
+        test_app.notify(&ada, text).await;
     }
     let request = source.next().await;
     assert_eq!(request, json!({ "request": last, "status": 200 }));
@@ -142,14 +142,14 @@ async fn a_client_resumes_by_itself_after_its_connection_was_cut() {
             );
         }
     }
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_client_whose_session_ends_stops_after_one_refusal() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let mut source = Source::open(bed.address(), &ada);
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let mut source = Source::open(test_app.address(), &ada);
     source.opened().await;
     ada.http.post("/auth/logout", ()).await.unwrap();
     let closed = source.next().await;
@@ -161,5 +161,5 @@ async fn a_client_whose_session_ends_stops_after_one_refusal() {
     assert_eq!(source.next().await, json!({ "closed": false }));
     assert_eq!(source.next().await["status"], 401);
     assert_eq!(source.next().await, json!({ "closed": true }));
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
 }

@@ -1,19 +1,19 @@
-//! Requests that become no stream, and the ends of streams.
+//! Tests of refused requests, and of the end of streams.
 
 use serde_json::{Value as Json, json};
 
-use crate::bed::Bed;
 use crate::client::Events;
+use crate::test_app::TestApp;
 
 const PATH: &str = "/__sse/notifications";
 
 #[tokio::test]
-async fn a_request_that_is_no_request_for_events_is_refused() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
+async fn a_request_that_does_not_accept_events_is_refused() {
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
     let bearer = format!("Bearer {}", ada.token);
     let cookie = format!("__Host-token={}", ada.token);
-    let own = format!("http://{}", bed.address());
+    let own = format!("http://{}", test_app.address());
     let (by_token, by_cookie) = (
         ("authorization", bearer.as_str()),
         ("cookie", cookie.as_str()),
@@ -57,7 +57,7 @@ async fn a_request_that_is_no_request_for_events_is_refused() {
         ),
         ("GET", "/__sse/other", vec![by_token], 404, "not_found"),
     ] {
-        let refused = Events::request(bed.address(), method, path, &headers).await;
+        let refused = Events::request(test_app.address(), method, path, &headers).await;
         assert_eq!(refused.status, status, "{method} {path} {headers:?}");
         assert!(
             refused
@@ -73,22 +73,22 @@ async fn a_request_that_is_no_request_for_events_is_refused() {
         vec![by_cookie],
         vec![by_cookie, ("origin", own.as_str())],
     ] {
-        let open = Events::open(bed.address(), PATH, &headers).await;
+        let open = Events::open(test_app.address(), PATH, &headers).await;
         assert_eq!(open.status, 200, "{headers:?}");
     }
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_response_is_neither_stored_nor_collected_on_its_way() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
+async fn response_headers_forbid_proxies_to_store_or_buffer_a_stream() {
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
     let bearer = format!("Bearer {}", ada.token);
     let headers = [
         ("authorization", bearer.as_str()),
         ("accept-encoding", "gzip, br"),
     ];
-    let mut open = Events::open(bed.address(), PATH, &headers).await;
+    let mut open = Events::open(test_app.address(), PATH, &headers).await;
     for (name, value) in [
         ("content-type", "text/event-stream; charset=utf-8"),
         ("cache-control", "no-store, no-transform"),
@@ -103,37 +103,41 @@ async fn a_response_is_neither_stored_nor_collected_on_its_way() {
             .await
             .starts_with(": connected\nretry: 3000\nid: ")
     );
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn the_ninth_stream_of_a_user_is_refused_until_one_ends() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
     let mut open = Vec::new();
     for _ in 0..8 {
-        open.push(bed.open(&ada, PATH).await.0);
+        open.push(test_app.open(&ada, PATH).await.0);
     }
     let bearer = format!("Bearer {}", ada.token);
     let headers = [("authorization", bearer.as_str())];
-    let ninth = Events::open(bed.address(), PATH, &headers).await;
+    let ninth = Events::open(test_app.address(), PATH, &headers).await;
     assert_eq!((ninth.status, ninth.header("retry-after")), (429, "5"));
-    bed.open(&bob, PATH).await;
-    bed.open(&ada, "/__sse/boards").await;
-    // The server learns that a client has left when it writes.
+    test_app.open(&bob, PATH).await;
+    test_app.open(&ada, "/__sse/boards").await;
+    // The server detects only during a write to the client that the client has left.
     drop(open.pop());
     loop {
-        bed.notify(&ada, "one").await;
-        if Events::open(bed.address(), PATH, &headers).await.status == 200 {
+        test_app.notify(&ada, "one").await;
+        if Events::open(test_app.address(), PATH, &headers)
+            .await
+            .status
+            == 200
+        {
             break;
         }
     }
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn an_address_has_so_many_anonymous_streams() {
-    let bed = Bed::with(
+async fn anonymous_streams_per_address_are_limited() {
+    let test_app = TestApp::with(
         |plugin| plugin.configure(|config| config.limits.connections_per_address = 3),
         |auth| auth,
     )
@@ -141,66 +145,75 @@ async fn an_address_has_so_many_anonymous_streams() {
     let path = "/__sse/notices";
     let mut open = Vec::new();
     for _ in 0..3 {
-        let events = Events::open(bed.address(), path, &[]).await;
+        let events = Events::open(test_app.address(), path, &[]).await;
         assert_eq!(events.status, 200);
         open.push(events);
     }
-    let refused = Events::open(bed.address(), path, &[]).await;
+    let refused = Events::open(test_app.address(), path, &[]).await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, "5"));
-    // A user has places of its own.
-    let ada = bed.user("ada").await;
-    bed.open(&ada, path).await;
-    bed.app.stop().await.unwrap();
+    // Streams of a user are counted separately.
+    let ada = test_app.user("ada").await;
+    test_app.open(&ada, path).await;
+    test_app.app.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn the_end_of_a_session_ends_its_streams_and_the_next_request_is_refused() {
-    let bed = Bed::start().await;
-    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
-    let (mut of_ada, _) = bed.open(&ada, PATH).await;
-    let (mut of_bob, _) = bed.open(&bob, PATH).await;
+    let test_app = TestApp::start().await;
+    let (ada, bob) = (test_app.user("ada").await, test_app.user("bob").await);
+    let (mut ada_events, _) = test_app.open(&ada, PATH).await;
+    let (mut bob_events, _) = test_app.open(&bob, PATH).await;
     let ended = ada.http.post("/auth/logout", ()).await.unwrap();
     assert_eq!(ended.status(), 200, "{:?}", ended.text());
     assert_eq!(
-        of_ada.block().await,
+        ada_events.block().await,
         "event: linchpin:close\ndata: {\"code\":4401,\"reason\":\"session_ended\"}\n\n"
     );
-    assert_eq!(of_ada.block().await, "");
+    assert_eq!(ada_events.block().await, "");
     let bearer = format!("Bearer {}", ada.token);
-    let again = Events::open(bed.address(), PATH, &[("authorization", &bearer)]).await;
+    let again = Events::open(test_app.address(), PATH, &[("authorization", &bearer)]).await;
     assert_eq!(again.status, 401);
-    bed.notify(&bob, "still here").await;
-    assert!(of_bob.event().await.unwrap().data.contains("still here"));
-    bed.app.stop().await.unwrap();
+    test_app.notify(&bob, "still here").await;
+    assert!(
+        bob_events
+            .event()
+            .await
+            .unwrap()
+            .data
+            .contains("still here")
+    );
+    test_app.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_role_that_is_taken_ends_the_stream_that_needs_it() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    bed.auth
+async fn removing_a_role_ends_the_stream_that_needs_it() {
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    test_app
+        .auth
         .set_roles(&ada.id, vec!["member".to_owned(), "moderator".to_owned()])
         .await
         .unwrap();
-    let ada = bed.session(&ada.id).await;
-    let (mut events, _) = bed.open(&ada, "/__sse/moderation").await;
-    bed.auth
+    let ada = test_app.session(&ada.id).await;
+    let (mut events, _) = test_app.open(&ada, "/__sse/moderation").await;
+    test_app
+        .auth
         .set_roles(&ada.id, vec!["member".to_owned()])
         .await
         .unwrap();
     let closed = events.event().await.unwrap();
     assert_eq!(closed.event, "linchpin:close");
     assert_eq!(events.event().await, None);
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_stop_ends_every_stream_and_tells_when_to_come_back() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
-    let (mut events, _) = bed.open(&ada, PATH).await;
-    bed.notify(&ada, "before").await;
-    let stop = tokio::spawn(bed.app.stop());
+async fn a_stop_ends_every_stream_and_sends_the_retry_time() {
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
+    let (mut events, _) = test_app.open(&ada, PATH).await;
+    test_app.notify(&ada, "before").await;
+    let stop = tokio::spawn(test_app.app.stop());
     let mut last = String::new();
     loop {
         let block = events.block().await;
@@ -214,9 +227,9 @@ async fn a_stop_ends_every_stream_and_tells_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn endpoints_are_in_the_document() {
-    let bed = Bed::start().await;
-    let ada = bed.user("ada").await;
+async fn the_openapi_document_lists_the_endpoints() {
+    let test_app = TestApp::start().await;
+    let ada = test_app.user("ada").await;
     let document: Json = ada.http.get("/openapi.json").await.unwrap().json().unwrap();
     let route = &document["paths"][PATH]["get"];
     assert_eq!(route["x-linchpin-kind"], "stream");
@@ -233,5 +246,5 @@ async fn endpoints_are_in_the_document() {
         document["paths"]["/__sse/notices"]["get"]["security"],
         json!([])
     );
-    bed.app.stop().await.unwrap();
+    test_app.app.stop().await.unwrap();
 }

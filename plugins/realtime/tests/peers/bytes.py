@@ -1,4 +1,4 @@
-"""A WebSocket client on the protocol library wsproto, which does no input or output by itself.
+"""A WebSocket client on the protocol library wsproto, which performs no I/O itself.
 Arguments: the URL and a token.
 
 It sends each line of its input as a frame, and writes one line of JSON for each frame that it gets,
@@ -32,7 +32,7 @@ class Client:
         parts = urlsplit(url)
         self.link = socket.create_connection((parts.hostname, parts.port))
         self.protocol = WSConnection(ConnectionType.CLIENT)
-        self.turn = threading.Lock()
+        self.lock = threading.Lock()
         self.parts = []
         self.send(
             Request(
@@ -45,7 +45,7 @@ class Client:
         )
 
     def send(self, event):
-        with self.turn:
+        with self.lock:
             self.link.sendall(self.protocol.send(event))
 
     def send_lines(self):
@@ -53,7 +53,7 @@ class Client:
             self.send(TextMessage(line.rstrip("\n")))
 
     def take(self, event):
-        """Returns whether the connection goes on."""
+        """Returns whether the connection stays open."""
         match event:
             case RejectConnection():
                 say({"status": event.status_code})
@@ -77,7 +77,7 @@ class Client:
 
     def run(self):
         while data := self.link.recv(4096):
-            with self.turn:
+            with self.lock:
                 self.protocol.receive_data(data)
                 events = list(self.protocol.events())
             if not all([self.take(event) for event in events]):

@@ -11,7 +11,7 @@ const say = (line) => console.log(JSON.stringify(line));
 
 const session = connect(process.argv[2]);
 session.on("error", (error) => say({ error: error.message }));
-// The settings of the server say whether it opens WebSockets.
+// The settings of the server contain whether it accepts WebSockets over HTTP/2.
 await once(session, "remoteSettings");
 for await (const line of createInterface({ input: process.stdin })) {
   const { id, headers, body } = JSON.parse(line);

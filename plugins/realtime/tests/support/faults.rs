@@ -1,4 +1,4 @@
-//! A recorder of the faults that an engine counts.
+//! A recorder of the faults that an engine reports.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 pub struct Faults(Mutex<HashMap<String, Arc<AtomicU64>>>);
 
 impl Faults {
-    /// The number of faults with a reason.
-    pub fn of(&self, reason: &str) -> u64 {
+    /// Returns the number of faults with a reason.
+    pub fn count(&self, reason: &str) -> u64 {
         let all = self.0.lock();
         all.get(reason)
             .map_or(0, |count| count.load(Ordering::Relaxed))

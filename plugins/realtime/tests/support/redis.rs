@@ -1,14 +1,15 @@
-//! Redis servers that tests start: single ones, and one that is a cluster.
+//! Redis servers that tests start: single servers, and a cluster.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-/// A server, which ends with its test.
+use crate::ports::free_port;
+
+/// A running server. Dropping the value ends it.
 pub struct Redis {
     pub port: u16,
     folder: TempDir,
@@ -28,7 +29,7 @@ pub fn cluster() -> Redis {
     redis
 }
 
-/// A cluster of two masters. Each owns two ranges of slots.
+/// Starts a cluster of two masters. Each owns two ranges of slots.
 #[allow(dead_code)] // not every test needs a cluster
 pub fn masters() -> [Redis; 2] {
     let all = [Redis::start(true), Redis::start(true)];
@@ -43,24 +44,16 @@ pub fn masters() -> [Redis; 2] {
     all
 }
 
-/// The program: Redis, or Valkey if `LINCHPIN_TEST_REDIS` names it.
+/// Returns the server program: Redis, or Valkey if `LINCHPIN_TEST_REDIS` names it.
 fn program() -> String {
     std::env::var("LINCHPIN_TEST_REDIS").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-/// A port for a server. Ports that the system gives to clients are not used: a connection could take
-/// the port between this call and the start of the server. The bus of a cluster listens on the port
-/// plus 10 000.
-pub fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+/// Returns a free port for a server. The bus of a cluster listens on the port plus 10,000.
+fn free_port_with_bus() -> u16 {
     loop {
-        // Processes that run at the same time begin at different ports.
-        let next = std::process::id()
-            .wrapping_mul(131)
-            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = 11_000 + u16::try_from(next % 9_000).expect("less than 9 000");
-        if is_free(port) && is_free(port + 10_000) {
+        let port = free_port();
+        if TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
             return port;
         }
     }
@@ -70,7 +63,7 @@ impl Redis {
     fn start(cluster: bool) -> Self {
         loop {
             let redis = Self {
-                port: free_port(),
+                port: free_port_with_bus(),
                 folder: tempfile::tempdir().expect("a folder"),
                 cluster,
                 server: Mutex::default(),
@@ -81,9 +74,9 @@ impl Redis {
         }
     }
 
-    /// Waits until the cluster says this of itself.
+    /// Waits until the state of the cluster contains this text.
     fn wait_for(&self, state: &str) {
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_mins(1);
         while !self.cli(&["CLUSTER", "INFO"]).contains(state) {
             assert!(Instant::now() < until, "the cluster is not ready");
             std::thread::sleep(Duration::from_millis(20));
@@ -95,12 +88,14 @@ impl Redis {
         assert!(self.try_up(), "another program has taken the port");
     }
 
-    /// Starts the server; returns whether it runs. It ends at once if another program has its port.
+    /// Starts the server. Returns whether it runs. It ends at once if another program uses its
+    /// port.
     fn try_up(&self) -> bool {
         let mut command = Command::new(program());
         command
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
-            // The data of a killed process stays in the files without a write to the disk.
+            // A sync is not necessary: the system keeps what a killed process has written to its
+            // files.
             .args(["--appendonly", "yes", "--appendfsync", "no", "--save", ""])
             .args(["--cluster-enabled", if self.cluster { "yes" } else { "no" }])
             .current_dir(self.folder.path())
@@ -109,9 +104,9 @@ impl Redis {
         let mut server = command.spawn().expect(
             "Redis is not installed: `apt-get install redis-server`, or name a server program in LINCHPIN_TEST_REDIS",
         );
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_mins(1);
         loop {
-            // Another server may answer on this port after ours has ended.
+            // After our server has ended, another one may answer on this port.
             let answers = self
                 .try_cli(&["PING"])
                 .is_some_and(|pong| pong.trim() == "PONG");
@@ -136,11 +131,11 @@ impl Redis {
         assert!(TcpStream::connect(("127.0.0.1", self.port)).is_err());
     }
 
-    pub fn try_cli(&self, words: &[&str]) -> Option<String> {
+    pub fn try_cli(&self, arguments: &[&str]) -> Option<String> {
         let mut command = Command::new("redis-cli");
         let out = command
             .args(["-p", &self.port.to_string()])
-            .args(words)
+            .args(arguments)
             .output();
         let out = out.expect("redis-cli");
         out.status
@@ -148,10 +143,10 @@ impl Redis {
             .then(|| String::from_utf8(out.stdout).expect("text"))
     }
 
-    pub fn cli(&self, words: &[&str]) -> String {
-        let said = self.try_cli(words).expect("an answer");
-        assert!(!said.contains("ERR"), "{words:?}: {said}");
-        said
+    pub fn cli(&self, arguments: &[&str]) -> String {
+        let output = self.try_cli(arguments).expect("an answer");
+        assert!(!output.contains("ERR"), "{arguments:?}: {output}");
+        output
     }
 }
 

@@ -1,4 +1,4 @@
-//! One request: its headers, its signature, and what came of it.
+//! One request: its headers, its signature, and its result.
 
 use std::time::{Duration, Instant};
 
@@ -10,35 +10,38 @@ use crate::entity::{ErrorKind, WebhookEndpoint};
 use crate::secrets::Secrets;
 use crate::signature::{sign, sign_compat};
 
-/// The most characters of a response's body that are kept.
-const MOST_BODY: usize = 4_096;
-/// The most headers of a response that are kept, and the most bytes of each.
-const MOST_HEADERS: usize = 20;
-const MOST_HEADER: usize = 256;
-/// The longest time for which an answer may hold an endpoint.
-const MOST_HOLD: Duration = Duration::from_hours(24);
+/// The maximum number of characters of a response body that are stored.
+const MAX_BODY: usize = 4_096;
+/// The maximum number of response headers that are stored, and the maximum length of each in bytes.
+const MAX_HEADERS: usize = 20;
+const MAX_HEADER_LENGTH: usize = 256;
+/// The maximum pause that a response can request with `retry-after`.
+const MAX_HOLD: Duration = Duration::from_hours(24);
 
-/// The header of the answer that ends a delivery.
+/// The response header that ends a delivery.
 const CONTROL: &str = "webhook-delivery";
 
 /// The content of a request.
 pub(crate) struct Content<'a> {
+    /// The id of the message.
     pub(crate) message: &'a str,
     pub(crate) event: &'a str,
     pub(crate) event_id: &'a str,
     pub(crate) occurred_at: Timestamp,
     pub(crate) body: &'a str,
     pub(crate) truncated: bool,
+    /// The id of the delivery.
     pub(crate) delivery: &'a str,
+    /// The number of the attempt, from 1.
     pub(crate) number: i64,
     pub(crate) is_test: bool,
 }
 
-/// Makes requests.
+/// Sends requests to endpoints.
 pub(crate) struct Sender {
     pub(crate) client: SafeClient,
     pub(crate) compat_headers: bool,
-    /// Whether attempts show the address of the connection.
+    /// Whether the IP address of the connection is stored with an attempt.
     pub(crate) show_addresses: bool,
 }
 
@@ -48,20 +51,20 @@ pub(crate) struct Attempt {
     pub(crate) started_at: Timestamp,
     pub(crate) duration: Duration,
     pub(crate) url: String,
-    /// The address of the connection, if it is shown.
+    /// The IP address of the connection, if `show_addresses` is set.
     pub(crate) address: Option<String>,
     pub(crate) status: Option<u16>,
     pub(crate) error: Option<(ErrorKind, String)>,
     pub(crate) headers: Json,
     pub(crate) body: Option<String>,
-    /// The time until which the answer asks for no further attempt.
+    /// The pause that the response requests with `retry-after`.
     pub(crate) hold: Option<Duration>,
-    /// Whether the answer ends the delivery.
+    /// Whether the response ends the delivery.
     pub(crate) aborts: bool,
 }
 
 impl Attempt {
-    /// Whether the endpoint has taken the message.
+    /// Whether the endpoint has accepted the message (2xx).
     pub(crate) fn is_success(&self) -> bool {
         self.error.is_none()
     }
@@ -72,12 +75,12 @@ impl Attempt {
 }
 
 impl Sender {
-    /// The client, to check addresses.
+    /// The HTTP client, which also checks addresses.
     pub(crate) fn client(&self) -> &SafeClient {
         &self.client
     }
 
-    /// Sends a message to an endpoint, once.
+    /// Makes one attempt to send a message to an endpoint.
     pub(crate) async fn send(
         &self,
         endpoint: &WebhookEndpoint,
@@ -127,7 +130,8 @@ impl Sender {
         let mut request = Outgoing::post(endpoint.url.as_str(), content.body.to_owned())
             .timeout(timeout_of(endpoint))
             .header("accept-encoding", "identity")?;
-        // The endpoint's own headers; names of ours were refused when they were written.
+        // The further headers of the endpoint. Names that the sender uses were refused when the
+        // endpoint was written.
         for (name, value) in own_headers(endpoint) {
             request = request.header(name, value)?;
         }
@@ -157,7 +161,7 @@ impl Sender {
     }
 }
 
-/// The time for one attempt.
+/// The time limit of one attempt.
 pub(crate) fn timeout_of(endpoint: &WebhookEndpoint) -> Duration {
     Duration::from_millis(endpoint.delivery_timeout_ms.unsigned_abs())
 }
@@ -215,23 +219,24 @@ impl Attempt {
     }
 }
 
-/// The wait that `Retry-After` asks for, at most a day.
+/// The pause in `Retry-After`, at most 24 hours.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let wait = linchpin_safe_client::retry_after(text, now.millis())?;
-    Some(wait.min(MOST_HOLD))
+    Some(wait.min(MAX_HOLD))
 }
 
+/// The headers to store: the first ones, without cookies.
 fn kept_headers(reply: &Reply) -> Json {
     let mut kept = Map::new();
     for (name, value) in &reply.headers {
         if name == http::header::SET_COOKIE || kept.contains_key(name.as_str()) {
             continue;
         }
-        if kept.len() == MOST_HEADERS {
+        if kept.len() == MAX_HEADERS {
             break;
         }
         let bytes = value.as_bytes();
-        let bytes = bytes.get(..MOST_HEADER).unwrap_or(bytes);
+        let bytes = bytes.get(..MAX_HEADER_LENGTH).unwrap_or(bytes);
         kept.insert(
             name.as_str().to_owned(),
             String::from_utf8_lossy(bytes).into(),
@@ -243,7 +248,7 @@ fn kept_headers(reply: &Reply) -> Json {
 /// The first characters of a body. NUL is replaced, because Postgres stores no text with it.
 fn kept_body(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
-    let kept = text.chars().take(MOST_BODY);
+    let kept = text.chars().take(MAX_BODY);
     kept.map(|c| {
         if c == '\0' {
             char::REPLACEMENT_CHARACTER
@@ -279,9 +284,9 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_body_is_short_text_without_nul() {
+    fn a_stored_response_body_is_short_text_without_nul() {
         let kept = kept_body(&[b"a\0\xff".as_slice(), &[b'x'; 9_000]].concat());
-        assert_eq!(kept.chars().count(), MOST_BODY);
+        assert_eq!(kept.chars().count(), MAX_BODY);
         assert!(kept.starts_with("a\u{fffd}\u{fffd}x"));
     }
 }

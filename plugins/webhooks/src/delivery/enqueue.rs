@@ -1,12 +1,12 @@
-//! Writing messages and their deliveries.
+//! Writes messages and their deliveries.
 
 use std::sync::Arc;
 
 use linchpin::{Cx, Field, FieldEnum, Result, Timestamp, Uuid};
 use serde_json::{Value as Json, json};
 
-use super::flight::{Records, of_tenant};
 use super::outcome::later;
+use super::records::{Records, of_tenant};
 use super::worker::Workers;
 use crate::catalogue::{DEAD, DISABLED, wants};
 use crate::entity::{
@@ -29,7 +29,7 @@ pub(crate) struct NewMessage {
 }
 
 impl Records {
-    /// Writes a message, and a delivery for each endpoint. Those of paused endpoints are held.
+    /// Writes a message, and a delivery for each endpoint. Deliveries to paused endpoints are held.
     pub(crate) async fn enqueue(
         &self,
         cx: &Cx,
@@ -49,8 +49,8 @@ impl Records {
             expires_at: Some(later(cx.now(), config.retention)),
         };
         let tenant = message.tenant_id.as_deref();
-        let within = of_tenant(cx, webhook_message::tenant_id, tenant);
-        let message = self.messages.create(&within, record).await?;
+        let tenant_cx = of_tenant(cx, webhook_message::tenant_id, tenant);
+        let message = self.messages.create(&tenant_cx, record).await?;
         for endpoint in endpoints {
             self.deliver(cx, &message, endpoint, (Trigger::Schedule, config))
                 .await?;
@@ -86,14 +86,14 @@ impl Records {
             expires_at: message.expires_at,
         };
         let tenant = endpoint.tenant_id.as_deref();
-        let within = of_tenant(cx, webhook_delivery::tenant_id, tenant);
-        self.deliveries.create(&within, record).await.map(drop)
+        let tenant_cx = of_tenant(cx, webhook_delivery::tenant_id, tenant);
+        self.deliveries.create(&tenant_cx, record).await.map(drop)
     }
 }
 
 impl Workers {
-    /// Sends an event to the other endpoints of a tenant: a delivery is dead. A dead delivery of
-    /// such an event causes no further event.
+    /// Sends the event `webhooks.delivery.dead` to the other endpoints of a tenant. If a delivery
+    /// of such an event is dead, no further event is sent.
     pub(crate) async fn announce_dead(
         &self,
         cx: &Cx,
@@ -114,7 +114,7 @@ impl Workers {
         self.announce(cx, endpoint, DEAD, &data).await
     }
 
-    /// Sends an event to the other endpoints of a tenant: an endpoint was disabled.
+    /// Sends the event `webhooks.endpoint.disabled` to the other endpoints of a tenant.
     pub(crate) async fn announce_disabled(
         &self,
         cx: &Cx,

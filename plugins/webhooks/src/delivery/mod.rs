@@ -2,8 +2,8 @@
 
 mod attempt;
 mod enqueue;
-mod flight;
 mod outcome;
+mod records;
 mod results;
 mod serving;
 mod slots;
@@ -12,7 +12,7 @@ mod worker;
 
 pub(crate) use attempt::{Attempt, Content, Sender};
 pub(crate) use enqueue::NewMessage;
-pub(crate) use flight::{CHUNK, Records, of_endpoint, of_tenant};
 pub(crate) use outcome::{Next, later};
+pub(crate) use records::{CHUNK, Records, of_endpoint, of_tenant};
 pub(crate) use slots::Slots;
 pub(crate) use worker::Workers;

@@ -1,4 +1,4 @@
-//! What follows from an attempt, for its delivery and its endpoint.
+//! The outcome of an attempt for its delivery and its endpoint.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use crate::entity::{
 };
 use crate::plugin::WebhooksConfig;
 
-/// The failed attempts, and the time since the first of them, before an endpoint is disabled.
-const FAILURES: i64 = 10;
-/// Attempts in a row to a forbidden address before an endpoint is disabled.
-const BLOCKED: i64 = 3;
+/// An endpoint is disabled after this number of failures, if it has also failed for
+/// `disable_after`.
+const MAX_FAILURES: i64 = 10;
+/// An endpoint is disabled after this number of consecutive attempts to a forbidden address.
+const MAX_BLOCKED: i64 = 3;
 
 /// The next state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub(crate) struct Next {
     pub(crate) retry_at: Option<Timestamp>,
 }
 
-/// The next state of a delivery after an attempt, which is number `number`.
+/// The next state of a delivery after attempt `number`.
 pub(crate) fn next(
     config: &WebhooksConfig,
     delivery: &WebhookDelivery,
@@ -55,7 +56,7 @@ pub(crate) fn next(
     if delivery.is_test || number >= delivery.max_attempts {
         return dead(DeliveryReason::Exhausted);
     }
-    let Some(pause) = pause_before(&config.schedule, number, &delivery.id) else {
+    let Some(pause) = pause_after(&config.schedule, number, &delivery.id) else {
         return dead(DeliveryReason::Exhausted);
     };
     let pause = pause.max(attempt.hold.unwrap_or_default());
@@ -66,19 +67,20 @@ pub(crate) fn next(
     }
 }
 
-/// The pause after attempt `number`, up to a fifth longer. The part that is added depends on the
-/// delivery and the number, so that deliveries which failed together are not tried together.
-pub(crate) fn pause_before(schedule: &[Duration], number: i64, delivery: &str) -> Option<Duration> {
+/// The pause after attempt `number`, lengthened by up to 20 %. The added part depends on the
+/// delivery and the number, so that deliveries that failed together are not repeated together.
+pub(crate) fn pause_after(schedule: &[Duration], number: i64, delivery: &str) -> Option<Duration> {
     let at = usize::try_from(number - 1).ok()?;
     let pause = *schedule.get(at)?;
     Some(pause.mul_f64(1.0 + 0.2 * spread(delivery, number)))
 }
 
-/// Changes the facts of an endpoint after an attempt; returns why it must be disabled, if it must.
+/// Updates the failure counters of an endpoint after an attempt. Returns the reason if the endpoint
+/// must be disabled.
 ///
-/// An attempt that does not `count` is a replay. It neither fails nor heals the endpoint, because
-/// a manager may repeat one bad delivery many times. A wait that it asks for and a 410 are obeyed.
-pub(crate) fn note(
+/// A replay does not count: it changes no counters, because a manager may repeat one failing
+/// delivery many times. Its `retry-after` and a 410 are still obeyed. `counts` is false for it.
+pub(crate) fn count_attempt(
     config: &WebhooksConfig,
     endpoint: &mut WebhookEndpoint,
     (attempt, counts): (&Attempt, bool),
@@ -113,12 +115,13 @@ pub(crate) fn note(
     if attempt.status == Some(410) {
         return Some(DisabledReason::Gone);
     }
-    if endpoint.blocked_in_a_row >= BLOCKED {
+    if endpoint.blocked_in_a_row >= MAX_BLOCKED {
         return Some(DisabledReason::BlockedAddress);
     }
     let failing = now.millis().saturating_sub(since.millis());
-    let long = failing >= millis(config.disable_after);
-    (long && endpoint.consecutive_failures >= FAILURES).then_some(DisabledReason::Failing)
+    let failing_long = failing >= millis(config.disable_after);
+    (failing_long && endpoint.consecutive_failures >= MAX_FAILURES)
+        .then_some(DisabledReason::Failing)
 }
 
 fn millis(time: Duration) -> i64 {
@@ -130,13 +133,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_those_of_the_schedule_and_at_most_a_fifth_longer() {
+    fn pauses_follow_the_schedule_and_are_at_most_a_fifth_longer() {
         let schedule = WebhooksConfig::default().schedule;
         let mut parts = Vec::new();
         for delivery in 0..200 {
             for (at, pause) in schedule.iter().enumerate() {
                 let number = i64::try_from(at).unwrap() + 1;
-                let found = pause_before(&schedule, number, &delivery.to_string()).unwrap();
+                let found = pause_after(&schedule, number, &delivery.to_string()).unwrap();
                 assert!(
                     found >= *pause && found <= pause.mul_f64(1.2),
                     "{pause:?} {found:?}"
@@ -146,6 +149,6 @@ mod tests {
         }
         let mean = parts.iter().sum::<f64>() / parts.len() as f64;
         assert!((1.08..1.12).contains(&mean), "{mean}");
-        assert_eq!(pause_before(&schedule, 8, "x"), None);
+        assert_eq!(pause_after(&schedule, 8, "x"), None);
     }
 }

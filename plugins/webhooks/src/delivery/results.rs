@@ -1,20 +1,20 @@
-//! Writing the results of attempts.
+//! Writes the results of attempts.
 
 use linchpin::{Cx, Result, Timestamp};
 
 use super::outcome::{self, later};
-use super::serving::Flight;
-use super::worker::{ATTEMPTS_KEPT, Workers};
+use super::serving::FinishedAttempt;
+use super::worker::{ATTEMPT_RETENTION, Workers};
 use crate::entity::{DeliveryStatus, DisabledReason, EndpointStatus, ErrorKind, WebhookEndpoint};
 use crate::metrics;
 
 impl Workers {
-    /// Writes the result of an attempt, and the attempt.
+    /// Writes the result of an attempt to its delivery, and a record of the attempt.
     pub(super) async fn settle_one(
         &self,
         cx: &Cx,
         endpoint: &WebhookEndpoint,
-        Flight { delivery, attempt }: &Flight,
+        FinishedAttempt { delivery, attempt }: &FinishedAttempt,
         now: Timestamp,
     ) -> Result<()> {
         let number = delivery.attempts + 1;
@@ -23,12 +23,18 @@ impl Workers {
             .records
             .settle(cx, delivery, attempt, (number, next), now)
             .await?;
-        let kept = later(now, ATTEMPTS_KEPT);
+        let expires_at = later(now, ATTEMPT_RETENTION);
         self.records
-            .record(cx, delivery, attempt, (number, delivery.trigger), kept)
+            .record(
+                cx,
+                delivery,
+                attempt,
+                (number, delivery.trigger),
+                expires_at,
+            )
             .await?;
-        let (ended, trigger) = ((attempt.kind(), attempt.duration), delivery.trigger);
-        cx.after_commit(move || metrics::attempted(ended, trigger, next));
+        let (result, trigger) = ((attempt.kind(), attempt.duration), delivery.trigger);
+        cx.after_commit(move || metrics::attempted(result, trigger, next));
         if written && next.status == DeliveryStatus::Dead {
             self.announce_dead(cx, endpoint, delivery, next.reason)
                 .await?;
@@ -52,22 +58,22 @@ impl Workers {
         Ok(())
     }
 
-    /// Records attempts whose lease has ended: their results are not counted.
-    pub(super) async fn too_late(&self, flights: Vec<Flight>) {
+    /// Records attempts whose lease has ended. Their results are not counted.
+    pub(super) async fn too_late(&self, finished: Vec<FinishedAttempt>) {
         let (cx, now) = (self.cx(), self.now());
-        for Flight {
+        for FinishedAttempt {
             delivery,
             mut attempt,
-        } in flights
+        } in finished
         {
             metrics::too_late(delivery.trigger);
             let text = "the lease ended during the attempt".to_owned();
             attempt.error = Some((ErrorKind::LeaseLost, text));
-            let kept = later(now, ATTEMPTS_KEPT);
+            let expires_at = later(now, ATTEMPT_RETENTION);
             let number = (delivery.attempts + 1, delivery.trigger);
             if let Err(error) = self
                 .records
-                .record(&cx, &delivery, &attempt, number, kept)
+                .record(&cx, &delivery, &attempt, number, expires_at)
                 .await
             {
                 tracing::warn!(%error, delivery = delivery.id, "a late attempt was not recorded");

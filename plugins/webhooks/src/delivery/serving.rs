@@ -1,4 +1,4 @@
-//! The service of one leased endpoint: its due deliveries are sent, and their results written.
+//! Serves one leased endpoint: sends its due deliveries and writes their results.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -9,31 +9,32 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
 use super::attempt::{Attempt, Content, timeout_of};
-use super::outcome::{later, note};
+use super::outcome::{count_attempt, later};
 use super::slots::Slot;
 use super::throttle::Bucket;
-use super::worker::{BEYOND, LEASE, Leased, Workers};
+use super::worker::{LEASE, LEASE_MARGIN, Leased, Workers};
 use crate::entity::{
     DisabledReason, EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint,
     WebhookEndpointPatch, WebhookMessage,
 };
 use crate::secrets::Secrets;
 
-/// The pauses before results are written again, if the store was not available or ended one of two
-/// transactions that waited for each other. What is not written is sent again after the lease.
+/// The pauses before results are written again, if the store was not available or rolled back the
+/// transaction because of a deadlock. Deliveries whose results cannot be written are sent again
+/// after the lease.
 const WRITE_PAUSES: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(500),
     Duration::from_secs(2),
     Duration::from_secs(5),
 ];
-/// The time after which an endpoint is served again whose service had an error.
-const AFTER_ERROR: Duration = Duration::from_secs(1);
-/// How many rounds of attempts are read at once.
-const ROUNDS: usize = 4;
+/// After an error, an endpoint is served again after this time.
+const ERROR_PAUSE: Duration = Duration::from_secs(1);
+/// One read returns at most this number of deliveries for each allowed concurrent attempt.
+const DELIVERIES_PER_ATTEMPT: usize = 4;
 
-/// A delivery under way, or its result.
-pub(super) struct Flight {
+/// A delivery with its finished attempt.
+pub(super) struct FinishedAttempt {
     pub(super) delivery: WebhookDelivery,
     pub(super) attempt: Attempt,
 }
@@ -43,23 +44,23 @@ struct Serving {
     workers: Arc<Workers>,
     leased: Leased,
     secrets: Arc<Secrets>,
-    /// Due deliveries that were read and are not sent.
+    /// Due deliveries that were read but not yet sent.
     queue: VecDeque<(WebhookDelivery, WebhookMessage)>,
-    /// The ids of those that are sent.
+    /// The ids of the deliveries that are being sent.
     under_way: HashSet<String>,
-    /// Tasks, so that requests go on while results are written.
-    flights: JoinSet<Flight>,
-    /// When the rate allows the next attempt, if it does not at present.
+    /// The running attempts. They are tasks, so that they continue while results are written.
+    running: JoinSet<FinishedAttempt>,
+    /// The time at which the rate allows the next attempt; `None` if it allows one now.
     rate_free_at: Option<Timestamp>,
     /// Whether an attempt waits for a slot of the process.
     wants_slot: bool,
     slot: Option<Slot>,
 }
 
-/// Why the loop goes on.
-enum Turn {
-    /// An attempt has ended; `None` if none is under way.
-    Ended(Option<Box<std::result::Result<Flight, JoinError>>>),
+/// The event that continues the loop.
+enum NextEvent {
+    /// An attempt has ended; `None` if no attempt is running.
+    Ended(Option<Box<std::result::Result<FinishedAttempt, JoinError>>>),
     /// A slot is free.
     Slot(Slot),
     /// The rate allows an attempt again.
@@ -73,23 +74,31 @@ impl Workers {
     pub(super) async fn serve(self: Arc<Self>, leased: Leased, stopped: watch::Receiver<bool>) {
         if let Err(error) = Arc::clone(&self).send_due(leased.clone(), &stopped).await {
             let endpoint = leased.endpoint.id.as_str();
-            tracing::warn!(%error, endpoint, "deliveries of an endpoint stopped; they go on soon");
+            tracing::warn!(
+                %error,
+                endpoint,
+                "sending deliveries to an endpoint failed; it is repeated soon"
+            );
             self.release(&leased).await;
         }
     }
 
-    /// Frees an endpoint after an error, such as a connection to the store that has ended. If the
-    /// store stays away, the endpoint is free again after its lease.
+    /// Frees an endpoint after an error, such as a lost connection to the store. If the store is
+    /// not available for longer, the endpoint is free after its lease.
     async fn release(&self, leased: &Leased) {
         for pause in WRITE_PAUSES {
             tokio::time::sleep(pause).await;
-            // Not at once: the error may come again.
-            let again = later(self.now(), AFTER_ERROR);
+            // The endpoint is due after a pause, because the error may occur again.
+            let again = later(self.now(), ERROR_PAUSE);
             match self.free(leased, Some(again)).await {
                 Ok(()) => return,
                 Err(error) => {
                     let endpoint = leased.endpoint.id.as_str();
-                    tracing::debug!(%error, endpoint, "an endpoint is not free yet");
+                    tracing::debug!(
+                        %error,
+                        endpoint,
+                        "could not release the lease of an endpoint yet"
+                    );
                 }
             }
         }
@@ -110,7 +119,7 @@ impl Workers {
             secrets,
             queue: VecDeque::new(),
             under_way: HashSet::new(),
-            flights: JoinSet::new(),
+            running: JoinSet::new(),
             rate_free_at: None,
             wants_slot: false,
             slot: None,
@@ -122,8 +131,9 @@ impl Workers {
         Secrets::open(&self.keys, &endpoint.id, &endpoint.sealed).map(Arc::new)
     }
 
-    /// The most attempts at the same time. One endpoint never takes all slots of the process.
-    fn most_in_flight(&self, endpoint: &WebhookEndpoint) -> usize {
+    /// The maximum number of concurrent attempts. One endpoint takes at most half of the slots of
+    /// the process.
+    fn max_in_flight_of(&self, endpoint: &WebhookEndpoint) -> usize {
         if endpoint.ordered {
             return 1;
         }
@@ -131,13 +141,13 @@ impl Workers {
         own.min(self.config.workers.div_ceil(2)).max(1)
     }
 
-    async fn fly(
+    async fn attempt_delivery(
         self: Arc<Self>,
         endpoint: WebhookEndpoint,
         secrets: Arc<Secrets>,
         delivery: WebhookDelivery,
         (message, slot): (WebhookMessage, Slot),
-    ) -> Flight {
+    ) -> FinishedAttempt {
         let content = Content {
             message: &message.id,
             event: &message.event,
@@ -154,54 +164,54 @@ impl Workers {
             .send(&endpoint, &secrets, content, self.now())
             .await;
         drop(slot);
-        Flight { delivery, attempt }
+        FinishedAttempt { delivery, attempt }
     }
 }
 
 impl Serving {
-    /// Sends until nothing is due, or nothing may be sent for now.
+    /// Sends until no delivery is due, or none may be sent now.
     async fn run(mut self, stopped: &watch::Receiver<bool>) -> Result<()> {
         loop {
             let stopping = *stopped.borrow();
             if !stopping {
-                self.launch().await?;
+                self.start_attempts().await?;
             }
-            let first = match self.turn(stopping).await {
-                Turn::Ended(Some(first)) => *first,
-                Turn::Ended(None) => break,
-                turn @ (Turn::Slot(_) | Turn::Rate | Turn::Renewal) => {
-                    if let Turn::Slot(slot) = turn {
+            let first = match self.next_event(stopping).await {
+                NextEvent::Ended(Some(first)) => *first,
+                NextEvent::Ended(None) => break,
+                next_event @ (NextEvent::Slot(_) | NextEvent::Rate | NextEvent::Renewal) => {
+                    if let NextEvent::Slot(slot) = next_event {
                         self.slot = Some(slot);
                     }
-                    // The endpoint may have changed since the last look.
+                    // The endpoint may have changed since it was last read.
                     let cx = self.workers.cx();
                     match self.renew(&cx).await? {
                         Some(endpoint) => self.refresh(endpoint)?,
-                        None => return self.leave(Vec::new()).await,
+                        None => return self.end_without_lease(Vec::new()).await,
                     }
                     continue;
                 }
             };
             let mut done = vec![first.map_err(Error::internal)?];
-            while let Some(flight) = self.flights.try_join_next() {
-                done.push(flight.map_err(Error::internal)?);
+            while let Some(finished) = self.running.try_join_next() {
+                done.push(finished.map_err(Error::internal)?);
             }
-            for flight in &done {
-                self.under_way.remove(&flight.delivery.id);
+            for finished in &done {
+                self.under_way.remove(&finished.delivery.id);
             }
             match self.settle(&done).await? {
                 Some(endpoint) => self.refresh(endpoint)?,
-                None => return self.leave(done).await,
+                None => return self.end_without_lease(done).await,
             }
         }
         self.workers.free(&self.leased, self.rate_free_at).await
     }
 
-    /// Waits for what comes next.
-    async fn turn(&mut self, stopped: bool) -> Turn {
+    /// Waits for the next event.
+    async fn next_event(&mut self, stopped: bool) -> NextEvent {
         let wants_slot = self.wants_slot && !stopped;
-        if self.flights.is_empty() && !wants_slot {
-            return Turn::Ended(None);
+        if self.running.is_empty() && !wants_slot {
+            return NextEvent::Ended(None);
         }
         let rate = self.rate_free_at.map(|at| {
             let wait = at.millis().saturating_sub(self.workers.now().millis());
@@ -210,33 +220,33 @@ impl Serving {
         let slots = Arc::clone(&self.workers.slots);
         let tenant = self.leased.endpoint.tenant_id.as_deref();
         tokio::select! {
-            Some(first) = self.flights.join_next() => Turn::Ended(Some(Box::new(first))),
-            Some(slot) = slots.take(tenant), if wants_slot => Turn::Slot(slot),
-            () = tokio::time::sleep(rate.unwrap_or_default()), if rate.is_some() && !stopped => Turn::Rate,
-            () = tokio::time::sleep(LEASE / 3) => Turn::Renewal,
+            Some(first) = self.running.join_next() => NextEvent::Ended(Some(Box::new(first))),
+            Some(slot) = slots.take(tenant), if wants_slot => NextEvent::Slot(slot),
+            () = tokio::time::sleep(rate.unwrap_or_default()), if rate.is_some() && !stopped => NextEvent::Rate,
+            () = tokio::time::sleep(LEASE / 3) => NextEvent::Renewal,
         }
     }
 
-    /// Another worker has taken the endpoint over, or it was deleted: results are not counted, and
-    /// nothing more is sent.
-    async fn leave(mut self, mut done: Vec<Flight>) -> Result<()> {
-        while let Some(flight) = self.flights.join_next().await {
-            done.extend(flight);
+    /// Ends the service after another worker has leased the endpoint, or after it was deleted.
+    /// Results are not counted, and nothing more is sent.
+    async fn end_without_lease(mut self, mut done: Vec<FinishedAttempt>) -> Result<()> {
+        while let Some(finished) = self.running.join_next().await {
+            done.extend(finished);
         }
         self.workers.too_late(done).await;
         Ok(())
     }
 
-    /// Begins as many attempts as the endpoint allows at present.
-    async fn launch(&mut self) -> Result<()> {
+    /// Starts as many attempts as the endpoint allows now.
+    async fn start_attempts(&mut self) -> Result<()> {
         let slot = self.slot.take();
         self.wants_slot = false;
         let endpoint = &self.leased.endpoint;
         let now = self.workers.now();
         let held = endpoint.held_until.is_some_and(|until| until > now);
-        let most = self.workers.most_in_flight(endpoint);
+        let max_in_flight = self.workers.max_in_flight_of(endpoint);
         self.rate_free_at = self.rate_free_at.filter(|at| *at > now);
-        if held || self.rate_free_at.is_some() || self.under_way.len() >= most {
+        if held || self.rate_free_at.is_some() || self.under_way.len() >= max_in_flight {
             return Ok(());
         }
         if endpoint.status != EndpointStatus::Active {
@@ -244,7 +254,7 @@ impl Serving {
             return Ok(());
         }
         if self.queue.is_empty() {
-            self.queue = self.due(most).await?;
+            self.queue = self.due(max_in_flight).await?;
         }
         let endpoint = &mut self.leased.endpoint;
         let mut bucket = Bucket::new(
@@ -254,8 +264,9 @@ impl Serving {
             now,
         );
         let mut free = slot;
-        while self.under_way.len() < most && !self.queue.is_empty() {
-            // An attempt begins with a slot, so that it has the present address and secrets.
+        while self.under_way.len() < max_in_flight && !self.queue.is_empty() {
+            // An attempt starts only after it has a slot, so that it uses the current URL and
+            // secrets.
             let try_take = || self.workers.slots.try_take(endpoint.tenant_id.as_deref());
             let Some(slot) = free.take().or_else(try_take) else {
                 self.wants_slot = true;
@@ -270,30 +281,38 @@ impl Serving {
             };
             self.under_way.insert(delivery.id.clone());
             let (workers, secrets) = (Arc::clone(&self.workers), Arc::clone(&self.secrets));
-            let flight = workers.fly(endpoint.clone(), secrets, delivery, (message, slot));
-            self.flights.spawn(flight);
+            let attempt =
+                workers.attempt_delivery(endpoint.clone(), secrets, delivery, (message, slot));
+            self.running.spawn(attempt);
         }
         let (allowance, at) = bucket.stored();
         (endpoint.allowance, endpoint.allowance_at) = (allowance, Some(at));
         Ok(())
     }
 
-    /// Due deliveries that are not under way, with their messages.
-    async fn due(&self, most: usize) -> Result<VecDeque<(WebhookDelivery, WebhookMessage)>> {
+    /// Due deliveries that are not being sent, with their messages.
+    async fn due(
+        &self,
+        max_in_flight: usize,
+    ) -> Result<VecDeque<(WebhookDelivery, WebhookMessage)>> {
         let (cx, records) = (self.workers.cx(), &self.workers.records);
         let endpoint = &self.leased.endpoint;
-        // The next one of an ordered endpoint depends on the result of the one before it.
-        let wanted = if endpoint.ordered { 1 } else { most * ROUNDS };
+        // The next delivery of an ordered endpoint depends on the result of the one before it.
+        let limit = if endpoint.ordered {
+            1
+        } else {
+            max_in_flight * DELIVERIES_PER_ATTEMPT
+        };
         let mut due = records
             .due(
                 &cx,
                 endpoint,
                 self.workers.now(),
-                wanted + self.under_way.len(),
+                limit + self.under_way.len(),
             )
             .await?;
         due.retain(|delivery| !self.under_way.contains(&delivery.id));
-        due.truncate(wanted);
+        due.truncate(limit);
         if due.is_empty() {
             return Ok(VecDeque::new());
         }
@@ -309,7 +328,7 @@ impl Serving {
         Ok(with_message)
     }
 
-    /// Takes over what was changed in the settings of the endpoint.
+    /// Applies changed settings of the endpoint.
     fn refresh(&mut self, endpoint: WebhookEndpoint) -> Result<()> {
         if endpoint.sealed != self.leased.endpoint.sealed {
             self.secrets = self.workers.secrets(&endpoint)?;
@@ -318,7 +337,8 @@ impl Serving {
             self.queue.clear();
         }
         let known = &self.leased.endpoint;
-        // Attempts that are under way have taken of the rate, which is stored with their results.
+        // The allowance in memory is newer: running attempts have used it, and it is stored with
+        // their results.
         self.leased.endpoint = WebhookEndpoint {
             allowance: known.allowance,
             allowance_at: known.allowance_at,
@@ -327,8 +347,8 @@ impl Serving {
         Ok(())
     }
 
-    /// Extends the lease. Returns the present record; `None` if the lease was lost or the endpoint
-    /// deleted.
+    /// Extends the lease. Returns the current record, or `None` if the lease was lost or the
+    /// endpoint was deleted.
     async fn renew(&self, cx: &Cx) -> Result<Option<WebhookEndpoint>> {
         let (endpoint, token) = (&self.leased.endpoint, &self.leased.token);
         let (id, until) = (endpoint.id.as_str(), self.leased_until());
@@ -337,17 +357,17 @@ impl Serving {
         Ok(renewed.await?.pop())
     }
 
-    /// Extends the lease and stores what the attempts say of the endpoint in its record. Returns the
-    /// present record, as [`renew`](Self::renew), and why it must be disabled, if it must.
-    async fn note(
+    /// Extends the lease and updates the failure counters of the endpoint. Returns the current
+    /// record, like [`renew`](Self::renew), and the reason if the endpoint must be disabled.
+    async fn update_endpoint(
         &self,
         cx: &Cx,
-        done: &[Flight],
+        done: &[FinishedAttempt],
         now: Timestamp,
     ) -> Result<Option<(WebhookEndpoint, Option<DisabledReason>)>> {
         let (known, workers) = (&self.leased.endpoint, &self.workers);
         let endpoints = &workers.records.endpoints;
-        let all_succeeded = done.iter().all(|Flight { delivery, attempt }| {
+        let all_succeeded = done.iter().all(|FinishedAttempt { delivery, attempt }| {
             attempt.is_success() && delivery.trigger != Trigger::Replay
         });
         if all_succeeded && let Some(at) = known.allowance_at {
@@ -356,14 +376,14 @@ impl Serving {
             let succeeded = endpoints.succeed(cx, id, token, until, allowance, at);
             return Ok(succeeded.await?.pop().map(|endpoint| (endpoint, None)));
         }
-        // What a manager has reset meanwhile is not written again.
+        // The record is read again, so that counters that a manager has reset are not overwritten.
         let Some(mut endpoint) = self.renew(cx).await? else {
             return Ok(None);
         };
         let mut disabled = None;
-        for Flight { delivery, attempt } in done {
+        for FinishedAttempt { delivery, attempt } in done {
             let counts = delivery.trigger != Trigger::Replay;
-            let reason = note(&workers.config, &mut endpoint, (attempt, counts), now);
+            let reason = count_attempt(&workers.config, &mut endpoint, (attempt, counts), now);
             disabled = reason.or(disabled);
         }
         let patch = WebhookEndpointPatch {
@@ -377,17 +397,18 @@ impl Serving {
             allowance_at: Some(known.allowance_at),
             ..WebhookEndpointPatch::default()
         };
-        let noted = endpoints.update(cx, endpoint.id.as_str(), patch, None);
-        Ok(Some((noted.await?, disabled)))
+        let updated = endpoints.update(cx, endpoint.id.as_str(), patch, None);
+        Ok(Some((updated.await?, disabled)))
     }
 
     fn leased_until(&self) -> Timestamp {
-        let lease = LEASE.max(timeout_of(&self.leased.endpoint) + BEYOND);
+        let lease = LEASE.max(timeout_of(&self.leased.endpoint) + LEASE_MARGIN);
         later(self.workers.now(), lease)
     }
 
-    /// Writes results, unless the lease was lost. Returns the present record, if it was not.
-    async fn settle(&self, done: &[Flight]) -> Result<Option<WebhookEndpoint>> {
+    /// Writes results. Returns the current record, or `None` if the lease was lost; then nothing is
+    /// written.
+    async fn settle(&self, done: &[FinishedAttempt]) -> Result<Option<WebhookEndpoint>> {
         for pause in WRITE_PAUSES {
             match self.settle_once(done).await {
                 Err(error) if error.code() == Code::Unavailable => {
@@ -401,15 +422,15 @@ impl Serving {
         self.settle_once(done).await
     }
 
-    async fn settle_once(&self, done: &[Flight]) -> Result<Option<WebhookEndpoint>> {
+    async fn settle_once(&self, done: &[FinishedAttempt]) -> Result<Option<WebhookEndpoint>> {
         let (workers, now) = (&self.workers, self.workers.now());
         let cx = workers.cx();
         let settled = cx.transaction(async |cx| {
-            let Some((mut endpoint, disabled)) = self.note(cx, done, now).await? else {
+            let Some((mut endpoint, disabled)) = self.update_endpoint(cx, done, now).await? else {
                 return Ok(None);
             };
-            for flight in done {
-                workers.settle_one(cx, &endpoint, flight, now).await?;
+            for finished in done {
+                workers.settle_one(cx, &endpoint, finished, now).await?;
             }
             if let Some(reason) = disabled {
                 workers.disable(cx, &mut endpoint, reason).await?;

@@ -1,8 +1,8 @@
-//! The share of a process that one tenant may take: of the attempts at the same time, and of the
-//! endpoints that are served at the same time.
+//! Limits the share of one tenant in a process: of the concurrent attempts, and of the endpoints
+//! that are served concurrently.
 //!
-//! A tenant may have many endpoints that answer slowly or not at all. Deliveries of the others go on
-//! beside them. Endpoints of the app itself have no tenant and share nothing.
+//! A tenant may have many endpoints that answer slowly or not at all. They must not delay the
+//! deliveries of other tenants. Endpoints of the app itself have no tenant and no such limit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The fewest endpoints that a process serves at the same time. It leases up to eight at once, so
-/// the share of a tenant may be exceeded by seven.
-const FEWEST_SERVED: usize = 32;
+/// The minimum of [`Slots::max_served`]. A process leases up to eight endpoints at once, so a
+/// tenant may exceed its share by seven.
+const MIN_SERVED: usize = 32;
 
-/// The attempts and endpoints under way in this process.
+/// The running attempts and the served endpoints of this process.
 pub(crate) struct Slots {
     all: Arc<Semaphore>,
-    /// The most attempts at the same time.
-    most: usize,
+    /// The maximum number of concurrent attempts.
+    max_attempts: usize,
     tenants: Mutex<HashMap<String, Tenant>>,
 }
 
-/// What a tenant has under way.
+/// The running attempts and the served endpoints of a tenant.
 struct Tenant {
     attempts: Arc<Semaphore>,
     served: usize,
 }
 
-/// The right to make one attempt.
+/// The permit for one attempt.
 pub(super) struct Slot {
     _of_process: OwnedSemaphorePermit,
     _of_tenant: Option<OwnedSemaphorePermit>,
@@ -41,34 +41,35 @@ pub(super) struct Served {
 }
 
 impl Slots {
-    /// So many attempts at the same time. A tenant takes at most half of them.
-    pub(crate) fn new(most: usize) -> Self {
+    /// Creates slots for at most `max_attempts` concurrent attempts. A tenant takes at most half of
+    /// them.
+    pub(crate) fn new(max_attempts: usize) -> Self {
         Self {
-            all: Arc::new(Semaphore::new(most)),
-            most,
+            all: Arc::new(Semaphore::new(max_attempts)),
+            max_attempts,
             tenants: Mutex::default(),
         }
     }
 
-    /// The most endpoints that are served at the same time.
-    pub(super) fn most_served(&self) -> usize {
-        self.most.max(FEWEST_SERVED)
+    /// The maximum number of endpoints that are served concurrently.
+    pub(super) fn max_served(&self) -> usize {
+        self.max_attempts.max(MIN_SERVED)
     }
 
-    fn of<T>(&self, tenant: &str, read: impl FnOnce(&mut Tenant) -> T) -> T {
+    fn with_tenant<T>(&self, tenant: &str, read: impl FnOnce(&mut Tenant) -> T) -> T {
         let mut tenants = self.tenants.lock();
         let known = tenants.entry(tenant.to_owned()).or_insert_with(|| Tenant {
-            attempts: Arc::new(Semaphore::new(self.most.div_ceil(2))),
+            attempts: Arc::new(Semaphore::new(self.max_attempts.div_ceil(2))),
             served: 0,
         });
         read(known)
     }
 
     fn attempts(&self, tenant: &str) -> Arc<Semaphore> {
-        self.of(tenant, |tenant| Arc::clone(&tenant.attempts))
+        self.with_tenant(tenant, |tenant| Arc::clone(&tenant.attempts))
     }
 
-    /// A slot, if one is free.
+    /// Takes a slot, if one is free.
     pub(super) fn try_take(&self, tenant: Option<&str>) -> Option<Slot> {
         let of_tenant = match tenant {
             None => None,
@@ -80,9 +81,10 @@ impl Slots {
         })
     }
 
-    /// Waits for a slot. `None` means that the process ends.
+    /// Waits for a slot. Returns `None` only if a semaphore is closed, which does not happen.
     pub(super) async fn take(&self, tenant: Option<&str>) -> Option<Slot> {
-        // A slot of the process is not held while the tenant waits for its own.
+        // The permit of the tenant is taken first, so that no slot of the process is held while the
+        // tenant waits.
         let of_tenant = match tenant {
             None => None,
             Some(tenant) => Some(self.attempts(tenant).acquire_owned().await.ok()?),
@@ -93,10 +95,10 @@ impl Slots {
         })
     }
 
-    /// Notes that an endpoint is served.
+    /// Counts an endpoint as served until the result is dropped.
     pub(super) fn serve(self: &Arc<Self>, tenant: Option<&str>) -> Served {
         if let Some(tenant) = tenant {
-            self.of(tenant, |tenant| tenant.served += 1);
+            self.with_tenant(tenant, |tenant| tenant.served += 1);
         }
         Served {
             slots: Arc::clone(self),
@@ -104,9 +106,9 @@ impl Slots {
         }
     }
 
-    /// The tenants of which no further endpoint is served at present.
+    /// The tenants that have reached their share of served endpoints.
     pub(super) fn full(&self) -> Vec<String> {
-        let share = self.most_served() / 2;
+        let share = self.max_served() / 2;
         let tenants = self.tenants.lock();
         let full = tenants.iter().filter(|(_, tenant)| tenant.served >= share);
         full.map(|(name, _)| name.clone()).collect()
@@ -119,7 +121,8 @@ impl Drop for Served {
         let mut tenants = self.slots.tenants.lock();
         if let Some(known) = tenants.get_mut(tenant) {
             known.served = known.served.saturating_sub(1);
-            // Attempts end before the service of their endpoint, so nothing of the tenant is left.
+            // Attempts end before the service of their endpoint, so the tenant has no running
+            // attempts now.
             if known.served == 0 {
                 tenants.remove(tenant);
             }

@@ -1,12 +1,12 @@
-//! The rate of attempts of an endpoint: a token bucket in its record, so that it holds over all
-//! processes.
+//! The rate of attempts of an endpoint: a token bucket in its record, so that the limit applies to
+//! all processes together.
 
 use linchpin::Timestamp;
 
 /// One attempt, in thousandths.
 const ONE: i64 = 1_000;
 
-/// A bucket that holds the attempts of one second at most.
+/// A token bucket with at most the attempts of one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
     per_second: i64,
@@ -40,7 +40,7 @@ impl Bucket {
     }
 
     fn refilled(self, now: Timestamp) -> Self {
-        // A clock that went back gives nothing.
+        // If the clock was set back, nothing is added.
         let passed = now.millis().saturating_sub(self.at.millis()).max(0);
         let gained = passed.saturating_mul(self.per_second);
         Self {
@@ -63,7 +63,7 @@ impl Bucket {
         allowed
     }
 
-    /// The time at which the rate allows an attempt.
+    /// The time at which the rate allows the next attempt.
     pub(crate) fn free_at(&self) -> Timestamp {
         let missing = (ONE - self.allowance).max(0);
         let millis = (missing + self.per_second - 1) / self.per_second;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_holds_the_rate_after_a_first_burst() {
+    fn the_rate_limit_applies_to_every_second_after_the_first_burst() {
         let mut bucket = Bucket::new(5, 0, None, at(0));
         let mut sent = Vec::new();
         for now in 0..3_000 {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_bucket_goes_on() {
+    fn a_stored_rate_bucket_continues() {
         let mut bucket = Bucket::new(5, 0, None, at(0));
         while bucket.take(at(0)) {}
         let (allowance, stored) = bucket.stored();
@@ -109,7 +109,7 @@ mod tests {
         assert!(again.take(at(200)));
         assert!(
             !again.take(at(-5_000)),
-            "a clock that goes back gives nothing"
+            "a clock that is set back adds nothing"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! Workers: they lease endpoints with due deliveries, and send these.
+//! Workers: they lease endpoints with due deliveries, and send the deliveries.
 //!
-//! One worker at a time sends to an endpoint. So the rate, the order and the number of attempts at
-//! the same time hold over all processes, and a slow endpoint takes no time from the others.
+//! Only one worker at a time sends to an endpoint. So the rate, the order and the number of
+//! concurrent attempts apply to all processes together, and a slow endpoint does not delay others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use linchpin_worker::Source;
 use tokio::sync::{Notify, watch};
 
 use super::attempt::Sender;
-use super::flight::Records;
 use super::outcome::later;
+use super::records::Records;
 use super::slots::{Served, Slots};
 use crate::entity::WebhookEndpoint;
 use crate::plugin::WebhooksConfig;
 
-/// How long a worker leads an endpoint without a sign of life.
+/// The lease time of an endpoint. A worker that does not extend its lease loses the endpoint.
 pub(super) const LEASE: Duration = Duration::from_mins(1);
-/// The time that a lease must last beyond the longest attempt.
-pub(super) const BEYOND: Duration = Duration::from_secs(15);
-/// How long attempts are kept.
-pub(super) const ATTEMPTS_KEPT: Duration = Duration::from_hours(30 * 24);
+/// A lease lasts at least this much longer than the time limit of an attempt.
+pub(super) const LEASE_MARGIN: Duration = Duration::from_secs(15);
+/// Records of attempts are kept for this long: 30 days.
+pub(super) const ATTEMPT_RETENTION: Duration = Duration::from_hours(30 * 24);
 
 /// The parts that all workers of a process share.
 pub(crate) struct Workers {
@@ -33,7 +33,7 @@ pub(crate) struct Workers {
     pub(crate) keys: Arc<DataKeys>,
     pub(crate) config: WebhooksConfig,
     pub(crate) clock: Clock,
-    /// Attempts and endpoints of this process at the same time.
+    /// The limits of concurrent attempts and endpoints of this process.
     pub(crate) slots: Arc<Slots>,
     /// Wakes the worker after new deliveries.
     pub(crate) wake: Arc<Notify>,
@@ -44,7 +44,7 @@ pub(crate) struct Workers {
 pub(crate) struct Leased {
     pub(super) endpoint: WebhookEndpoint,
     pub(super) token: String,
-    /// Counts the endpoint until the service has ended.
+    /// Counts the endpoint as served until it is dropped.
     _served: Arc<Served>,
 }
 
@@ -56,10 +56,10 @@ impl Source for Workers {
     }
 
     fn at_once(&self) -> usize {
-        self.slots.most_served()
+        self.slots.max_served()
     }
 
-    fn claim(&self) -> BoxFuture<'_, Result<Vec<Leased>>> {
+    fn claim(&self, _: usize) -> BoxFuture<'_, Result<Vec<Leased>>> {
         Box::pin(self.lease())
     }
 
@@ -108,7 +108,8 @@ impl Workers {
         self.cx()
             .transaction(async |cx| {
                 let (id, token) = (endpoint.id.clone(), leased.token.clone());
-                // The row is locked from here on, so new deliveries make it due after this commit.
+                // This update locks the row. A new delivery can set the due time only after this
+                // commit.
                 if self.records.endpoints.free(cx, id, token).await? == 0 {
                     return Ok(());
                 }
@@ -125,7 +126,7 @@ impl Workers {
             .await
     }
 
-    /// Leaves an endpoint whose secrets cannot be read. It is tried again after a minute.
+    /// Skips an endpoint whose secrets cannot be decrypted. It is due again after a minute.
     pub(super) async fn skip(&self, leased: &Leased, error: &Error) -> Result<()> {
         tracing::error!(%error, endpoint = leased.endpoint.id, "the secrets of an endpoint cannot be decrypted, so nothing is sent to it");
         let again = later(self.now(), LEASE);

@@ -4,7 +4,8 @@ use linchpin::prelude::*;
 
 /// A message of another service whose signature was valid. It is kept for 7 days.
 ///
-/// Its creation is the event `webhooks.inbound.created`, which is stored in the same transaction.
+/// Creating a message emits the event `webhooks.inbound.created`, which is stored in the same
+/// transaction.
 #[entity(
     namespace = "webhooks",
     path = "inbound",

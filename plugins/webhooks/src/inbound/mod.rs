@@ -1,4 +1,5 @@
-//! Events that other services send: their signatures, and the route that receives them.
+//! Receives events of other services: verifies their signatures, stores them, and passes them to
+//! the app.
 
 mod entity;
 mod plugin;

@@ -14,14 +14,15 @@ use super::verify::Verifier;
 
 /// Webhooks that other services send to `POST /webhooks/inbound/{provider}`.
 ///
-/// A message is stored before the sender gets `200 {"received":true}`. A message whose id is known
-/// from the last 7 days gets `{"received":true,"duplicate":true}` and is not processed again.
-/// Requests need no credential besides the signature; cookies are not read.
+/// A message is stored before the sender gets `200 {"received":true}`. A message with an id that
+/// was received within the last 7 days gets `{"received":true,"duplicate":true}` and is not
+/// processed again. Requests need no credential except the signature; cookies are not read.
 ///
 /// The function of a provider gets each message at least once, after the response. If it fails, it
-/// is called again after growing pauses, 20 times in all. Code may also listen:
-/// `adapters.events().listen("webhooks.inbound.<provider>")` gets messages within the process that
-/// delivers them, and `App::on_event::<InboundMessage, _, _>` keeps its position over restarts.
+/// is called again after growing pauses, at most 20 times in total. Code can also subscribe to the
+/// events: `adapters.events().listen("webhooks.inbound.<provider>")` gets messages within the
+/// process that delivers them, and `App::on_event::<InboundMessage, _, _>` keeps its position over
+/// restarts.
 ///
 /// ```no_run
 /// use linchpin::prelude::*;
@@ -62,20 +63,20 @@ impl fmt::Debug for Inbound {
 }
 
 impl Inbound {
-    /// Without providers.
+    /// Creates the plugin without providers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a provider. Names have 1 to 64 of the characters `a-z`, `0-9`, `-` and `_`. A second
-    /// provider of one name is a start-up error.
+    /// Adds a provider. Names have 1 to 64 of the characters `a-z`, `0-9`, `-` and `_`. Two
+    /// providers with the same name are a start-up error.
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>, verifier: Verifier) -> Self {
         self.providers.push((name.into(), verifier, None));
         self
     }
 
-    /// Adds a provider with a function that gets its messages.
+    /// Adds a provider with a function that is called with each message.
     #[must_use]
     pub fn handled<F, Fut>(mut self, name: impl Into<String>, verifier: Verifier, run: F) -> Self
     where
@@ -87,7 +88,7 @@ impl Inbound {
         self
     }
 
-    /// All mistakes in the providers.
+    /// Checks all providers.
     fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut seen = BTreeMap::new();

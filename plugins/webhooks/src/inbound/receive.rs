@@ -18,10 +18,10 @@ use linchpin::{Code, Cx, Embedded, Error, Result, Timestamp};
 use super::entity::{InboundMessage, InboundMessageCreate};
 use super::verify::{INVALID, Verifier, verify};
 
-/// The most calls of one address to one provider in a window of 60 seconds.
-const CALLS: RateLimit = RateLimit::new(100, 60_000);
-/// How long messages are kept.
-const KEPT: Duration = Duration::from_hours(7 * 24);
+/// The maximum number of calls of one IP address to one provider in 60 seconds.
+const RATE_LIMIT: RateLimit = RateLimit::new(100, 60_000);
+/// Messages are kept for this long: 7 days.
+const RETENTION: Duration = Duration::from_hours(7 * 24);
 
 /// A message of another service is stored.
 #[derive(Embedded)]
@@ -31,7 +31,7 @@ pub(super) struct Receipt {
     duplicate: Option<bool>,
 }
 
-/// Senders have no credential besides the signature, and may have parameters in their URL.
+/// Requests need no credential except the signature. Their URL may have any query parameters.
 static RECEIVE: Route<RawBody> = Route::post("receive", "inbound/{provider}")
     .of("webhooks")
     .doc(
@@ -76,7 +76,7 @@ impl Receiver {
         Reply::sparse(200, &receipt)
     }
 
-    /// Counts a call of an address to a provider.
+    /// Counts a call of an IP address to a provider.
     async fn count(&self, provider: &str, from: Option<IpAddr>, now: Timestamp) -> Result<()> {
         let rates = self
             .rates
@@ -89,7 +89,7 @@ impl Receiver {
             tenant: None,
             caller: address.map_or(Caller::Unknown, Caller::Address),
         };
-        let verdict = match rates.count(&key, CALLS, now) {
+        let verdict = match rates.count(&key, RATE_LIMIT, now) {
             RateReply::Ready(verdict) => verdict,
             RateReply::Later(verdict) => verdict.await,
         };
@@ -120,12 +120,12 @@ async fn store(call: &PluginCall, provider: &str, message_id: String, body: &[u8
         body: text.map_or_else(|| STANDARD.encode(body), str::to_owned),
         is_base64: text.is_none(),
         received_at: cx.now(),
-        expires_at: Some(crate::delivery::later(cx.now(), KEPT)),
+        expires_at: Some(crate::delivery::later(cx.now(), RETENTION)),
     };
     let Err(error) = messages.create(&cx, record).await else {
         return Ok(true);
     };
-    // Of two requests at the same time, one finds the record of the other.
+    // Of two concurrent requests with the same message, the second finds the record of the first.
     if error.code() == Code::Conflict {
         let known = messages.get(&cx, id.as_str()).await;
         if known.map_err(Error::unavailable)?.is_some() {

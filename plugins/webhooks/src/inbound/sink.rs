@@ -77,7 +77,7 @@ impl EventSink for Sink {
             for (done, event) in batch.iter().enumerate() {
                 batch.done(done);
                 if event.name == CREATED {
-                    self.pass_on(event).await?;
+                    self.call_handler(event).await?;
                 }
             }
             Ok(())
@@ -90,12 +90,12 @@ impl EventSink for Sink {
 }
 
 impl Sink {
-    async fn pass_on(&self, event: &EntityEvent) -> Result<()> {
+    async fn call_handler(&self, event: &EntityEvent) -> Result<()> {
         let Some(id) = event.record_id.as_deref() else {
             return Ok(());
         };
         let cx = Cx::system("a received webhook");
-        // The event of a long message does not contain the body.
+        // The record is read, because the event of a long message does not contain the body.
         let Some(message) = self.adapters.get::<InboundMessage>()?.get(&cx, id).await? else {
             tracing::warn!("a received webhook expired before its function succeeded");
             return Ok(());

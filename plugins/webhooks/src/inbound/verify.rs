@@ -1,4 +1,4 @@
-//! Verifies the signatures of received webhooks, over the bytes as received.
+//! Verifies the signatures of received webhooks. They are computed over the bytes as received.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use zeroize::Zeroizing;
 
 use crate::signature::SigningSecret;
 
-/// The tolerance of Standard Webhooks in seconds, for clocks that are ahead or behind.
+/// The allowed difference between the timestamp and the clock in Standard Webhooks, in seconds.
 const TOLERANCE: u64 = 300;
-/// The most signatures of one request that are compared.
-const MOST_SIGNATURES: usize = 64;
-/// The most bytes of a message id.
-const MOST_ID: usize = 256;
+/// The maximum number of signatures of a request that are compared.
+const MAX_SIGNATURES: usize = 64;
+/// The maximum length of a message id, in bytes.
+const MAX_ID_LENGTH: usize = 256;
 
-/// The check of the signatures of one sender.
+/// The rules for the signatures of one sender.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,10 +48,11 @@ const MOST_ID: usize = 256;
 #[derive(Clone, Debug)]
 pub enum Verifier {
     /// Standard Webhooks: the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`, or
-    /// the same with `svix-`. One valid `v1` signature by one of the secrets is enough; other
-    /// versions are skipped. The timestamp may be 300 seconds away from the present.
+    /// the same with `svix-`. One valid `v1` signature by one of the secrets is enough; signatures
+    /// of other versions are ignored. The timestamp may differ from the clock by at most 300
+    /// seconds.
     StandardWebhooks {
-        /// The secrets, such as the present and the former one.
+        /// The secrets, such as the current and the former one.
         secrets: Vec<SigningSecret>,
     },
     /// A header of the form `t=<seconds>,v1=<hex>`, as Stripe sends: HMAC-SHA256 over
@@ -59,23 +60,23 @@ pub enum Verifier {
     HmacTimestamped {
         /// The name of the header.
         header: HeaderName,
-        /// The secrets, such as the present and the former one.
+        /// The secrets, such as the current and the former one.
         secrets: Vec<SharedSecret>,
-        /// The longest time between the timestamp and the present, in both directions.
+        /// The maximum difference between the timestamp and the clock, in both directions.
         tolerance: Duration,
     },
-    /// A header with the HMAC of the body, as GitHub sends. The sender's time is unknown, so an old
-    /// request is refused only as a duplicate.
+    /// A header with the HMAC of the body, as GitHub sends. It has no timestamp, so an old request
+    /// is recognized only as a duplicate.
     Hmac {
         /// The name of the header.
         header: HeaderName,
         /// The hash function.
         algorithm: Algorithm,
-        /// The form of the value.
+        /// The encoding of the value.
         encoding: Encoding,
         /// The text before the value, such as `sha256=`; may be empty.
         prefix: String,
-        /// The secrets, such as the present and the former one.
+        /// The secrets, such as the current and the former one.
         secrets: Vec<SharedSecret>,
     },
     /// A function of the app; see [`Verifier::own`].
@@ -107,7 +108,7 @@ pub enum Encoding {
 pub struct SharedSecret(Zeroizing<Vec<u8>>);
 
 impl SharedSecret {
-    /// The secret with these bytes, or with the UTF-8 bytes of a text.
+    /// Creates a secret from these bytes, or from the UTF-8 bytes of a text.
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
         Self(Zeroizing::new(bytes.as_ref().to_vec()))
     }
@@ -131,7 +132,7 @@ pub struct Verified {
 /// The error of a request without a valid signature.
 pub(super) const INVALID: Code = Code::Other(400, "invalid_signature");
 
-/// The signature is missing, wrong or stale. The sender does not learn which.
+/// The signature is missing, wrong or stale. The response does not distinguish these cases.
 ///
 /// It converts to the error 400 `invalid_signature`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -157,7 +158,7 @@ impl fmt::Debug for OwnVerifier {
 }
 
 impl Verifier {
-    /// A verifier that calls a function with the headers and the body. The function compares
+    /// A verifier that calls a function with the headers and the body. The function must compare
     /// secrets in constant time.
     pub fn own(
         check: impl Fn(&HeaderMap, &[u8]) -> Result<Verified, InvalidSignature> + Send + Sync + 'static,
@@ -165,7 +166,8 @@ impl Verifier {
         Self::Own(OwnVerifier(Arc::new(check)))
     }
 
-    /// Whether it has no secret, so that it refuses every request.
+    /// Whether the verifier has no secret, or an empty one. Without a secret it would refuse every
+    /// request, and anyone can sign with an empty one.
     pub(super) fn lacks_secret(&self) -> bool {
         match self {
             Self::StandardWebhooks { secrets } => secrets.is_empty(),
@@ -214,7 +216,7 @@ pub fn verify(
             secrets,
             tolerance,
         } => timestamped(
-            one(headers, header.as_str())?,
+            single_header(headers, header.as_str())?,
             body,
             secrets,
             *tolerance,
@@ -227,14 +229,14 @@ pub fn verify(
             prefix,
             secrets,
         } => {
-            let value = one(headers, header.as_str())?;
+            let value = single_header(headers, header.as_str())?;
             let text = value.strip_prefix(&**prefix).ok_or(InvalidSignature)?;
-            let passed = encoding.decode(text).ok_or(InvalidSignature)?;
+            let given = encoding.decode(text).ok_or(InvalidSignature)?;
             let tags = secrets
                 .iter()
                 .map(|secret| tag(algorithm.hmac(), &secret.0, &[body]));
-            any_matches(&tags.collect::<Vec<_>>(), &[passed])?;
-            Ok(of_body(body))
+            any_matches(&tags.collect::<Vec<_>>(), &[given])?;
+            Ok(verified_by_body(body))
         }
         Verifier::Own(OwnVerifier(check)) => {
             let verified = check(headers, body)?;
@@ -254,25 +256,28 @@ fn standard(
     const SVIX: [&str; 3] = ["svix-id", "svix-timestamp", "svix-signature"];
     let standard = NAMES.iter().any(|name| headers.contains_key(*name));
     let [id, timestamp, signatures] = if standard { NAMES } else { SVIX };
-    let (id, timestamp) = (one(headers, id)?, one(headers, timestamp)?);
-    let signatures = one(headers, signatures)?;
+    let (id, timestamp) = (
+        single_header(headers, id)?,
+        single_header(headers, timestamp)?,
+    );
+    let signatures = single_header(headers, signatures)?;
     check_id(id)?;
-    is_recent(timestamp, TOLERANCE, now)?;
-    let passed: Vec<Vec<u8>> = signatures
+    check_recent(timestamp, TOLERANCE, now)?;
+    let given: Vec<Vec<u8>> = signatures
         .split(' ')
         .filter_map(|entry| entry.strip_prefix("v1,"))
-        .take(MOST_SIGNATURES)
+        .take(MAX_SIGNATURES)
         .filter_map(|text| STANDARD.decode(text).ok())
         .collect();
-    if passed.is_empty() {
+    if given.is_empty() {
         return Err(InvalidSignature);
     }
-    // One HMAC for each secret, however many signatures the request has.
+    // One HMAC is computed for each secret, whatever the number of signatures in the request.
     let head = format!("{id}.{timestamp}.");
     let tags = secrets
         .iter()
         .map(|secret| tag(hmac::HMAC_SHA256, secret.key(), &[head.as_bytes(), body]));
-    any_matches(&tags.collect::<Vec<_>>(), &passed)?;
+    any_matches(&tags.collect::<Vec<_>>(), &given)?;
     Ok(Verified {
         message_id: id.to_owned(),
     })
@@ -294,25 +299,25 @@ fn timestamped(
     let (Some((_, timestamp)), None) = (times.next(), times.next()) else {
         return Err(InvalidSignature);
     };
-    is_recent(timestamp, tolerance.as_secs(), now)?;
-    let passed: Vec<Vec<u8>> = pairs()
+    check_recent(timestamp, tolerance.as_secs(), now)?;
+    let given: Vec<Vec<u8>> = pairs()
         .filter(|(name, _)| *name == "v1")
-        .take(MOST_SIGNATURES)
+        .take(MAX_SIGNATURES)
         .filter_map(|(_, text)| Encoding::Hex.decode(text))
         .collect();
-    if passed.is_empty() {
+    if given.is_empty() {
         return Err(InvalidSignature);
     }
     let head = format!("{timestamp}.");
     let tags = secrets
         .iter()
         .map(|secret| tag(hmac::HMAC_SHA256, &secret.0, &[head.as_bytes(), body]));
-    any_matches(&tags.collect::<Vec<_>>(), &passed)?;
-    Ok(of_body(body))
+    any_matches(&tags.collect::<Vec<_>>(), &given)?;
+    Ok(verified_by_body(body))
 }
 
 /// The value of a header that occurs once.
-fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, InvalidSignature> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, InvalidSignature> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().map_err(|_| InvalidSignature),
@@ -321,13 +326,14 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, InvalidSignatu
 }
 
 fn check_id(id: &str) -> Result<(), InvalidSignature> {
-    let valid = (1..=MOST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+    let valid =
+        (1..=MAX_ID_LENGTH).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
     if valid { Ok(()) } else { Err(InvalidSignature) }
 }
 
-/// Checks that a time in Unix seconds is at most `tolerance` seconds away from the present.
-fn is_recent(timestamp: &str, tolerance: u64, now: Timestamp) -> Result<(), InvalidSignature> {
-    // `parse` alone would also take a sign.
+/// Checks that a time in Unix seconds differs from now by at most `tolerance` seconds.
+fn check_recent(timestamp: &str, tolerance: u64, now: Timestamp) -> Result<(), InvalidSignature> {
+    // `parse` would also accept a sign.
     let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
     let seconds: i64 = timestamp.parse().map_err(|_| InvalidSignature)?;
     let now = now.millis().div_euclid(1_000);
@@ -339,10 +345,10 @@ fn is_recent(timestamp: &str, tolerance: u64, now: Timestamp) -> Result<(), Inva
 }
 
 /// Compares every signature with every valid one, each in constant time.
-fn any_matches(tags: &[hmac::Tag], passed: &[Vec<u8>]) -> Result<(), InvalidSignature> {
+fn any_matches(tags: &[hmac::Tag], given: &[Vec<u8>]) -> Result<(), InvalidSignature> {
     let mut matches = false;
     for tag in tags {
-        for signature in passed {
+        for signature in given {
             matches |= verify_slices_are_equal(tag.as_ref(), signature).is_ok();
         }
     }
@@ -361,7 +367,7 @@ fn tag(algorithm: hmac::Algorithm, key: &[u8], parts: &[&[u8]]) -> hmac::Tag {
     mac.sign()
 }
 
-fn of_body(body: &[u8]) -> Verified {
+fn verified_by_body(body: &[u8]) -> Verified {
     let hash = digest::digest(&digest::SHA256, body);
     let digits = hash.as_ref().iter().map(|byte| format!("{byte:02x}"));
     Verified {

@@ -32,7 +32,7 @@ fn secrets(count: usize) -> Vec<SigningSecret> {
 }
 
 #[test]
-fn standard_webhooks_take_any_secret_and_refuse_changes() {
+fn standard_webhooks_accept_any_configured_secret_and_refuse_changed_bodies() {
     let all = secrets(3);
     let verifier = Verifier::StandardWebhooks {
         secrets: all.clone(),
@@ -71,7 +71,7 @@ fn standard_webhooks_take_any_secret_and_refuse_changes() {
             ("svix-signature", &signature),
         ]);
         assert!(verify(&svix, BODY, &verifier, at(AT)).is_ok());
-        // Two values: nobody knows which one was signed.
+        // A request with two values is refused, because it is unknown which one was signed.
         let mut twice = good.clone();
         twice.append("webhook-id", "m1".parse().unwrap());
         assert!(verify(&twice, BODY, &verifier, at(AT)).is_err());
@@ -92,27 +92,27 @@ fn only_the_first_signatures_are_compared() {
 }
 
 #[test]
-fn the_compatibility_form_is_timestamped() {
+fn the_compatibility_header_has_a_timestamp() {
     let all = secrets(2);
     let value = sign_compat(&[&all[0], &all[1]], AT, BODY);
-    let of = |secret: &SigningSecret, tolerance| Verifier::HmacTimestamped {
+    let verifier_of = |secret: &SigningSecret, tolerance| Verifier::HmacTimestamped {
         header: HeaderName::from_static("x-webhook-signature"),
         secrets: vec![SharedSecret::new(secret.text())],
         tolerance: Duration::from_secs(tolerance),
     };
     let good = headers(&[("x-webhook-signature", &value)]);
     for secret in &all {
-        assert!(verify(&good, BODY, &of(secret, 10), at(AT + 10)).is_ok());
-        assert!(verify(&good, BODY, &of(secret, 10), at(AT - 11)).is_err());
-        assert!(verify(&good, b"{}", &of(secret, 10), at(AT)).is_err());
+        assert!(verify(&good, BODY, &verifier_of(secret, 10), at(AT + 10)).is_ok());
+        assert!(verify(&good, BODY, &verifier_of(secret, 10), at(AT - 11)).is_err());
+        assert!(verify(&good, b"{}", &verifier_of(secret, 10), at(AT)).is_err());
     }
     let twice = headers(&[("x-webhook-signature", &format!("t=1,{value}"))]);
-    assert!(verify(&twice, BODY, &of(&all[0], 10), at(AT)).is_err());
-    assert!(verify(&good, BODY, &of(&secrets(1)[0], 10), at(AT)).is_err());
+    assert!(verify(&twice, BODY, &verifier_of(&all[0], 10), at(AT)).is_err());
+    assert!(verify(&good, BODY, &verifier_of(&secrets(1)[0], 10), at(AT)).is_err());
 }
 
 #[test]
-fn plain_hmacs_are_compared_in_each_form() {
+fn plain_hmacs_are_verified_in_each_encoding() {
     // The example in GitHub's documentation, and RFC 2202 and RFC 4231, case 2.
     let cases = [
         (
@@ -156,10 +156,10 @@ fn plain_hmacs_are_compared_in_each_form() {
             prefix: prefix.to_owned(),
             secrets: vec![SharedSecret::new("former"), SharedSecret::new(secret)],
         };
-        let of = |value: &str| headers(&[("x-signature", value)]);
-        let verified = verify(&of(value), body.as_bytes(), &verifier, at(0)).unwrap();
-        assert_eq!(verified, of_body(body.as_bytes()));
-        assert!(verify(&of(value), b"other", &verifier, at(0)).is_err());
+        let with_signature = |value: &str| headers(&[("x-signature", value)]);
+        let verified = verify(&with_signature(value), body.as_bytes(), &verifier, at(0)).unwrap();
+        assert_eq!(verified, verified_by_body(body.as_bytes()));
+        assert!(verify(&with_signature(value), b"other", &verifier, at(0)).is_err());
         for wrong in [
             "",
             "sha256=",
@@ -167,23 +167,23 @@ fn plain_hmacs_are_compared_in_each_form() {
             &value[..value.len() - 2],
             "sha256=zz",
         ] {
-            assert!(verify(&of(wrong), body.as_bytes(), &verifier, at(0)).is_err());
+            assert!(verify(&with_signature(wrong), body.as_bytes(), &verifier, at(0)).is_err());
         }
     }
 }
 
 #[test]
-fn own_functions_must_name_a_usable_id() {
-    let of = |id: &'static str| {
+fn own_functions_must_return_a_valid_id() {
+    let verifier_with_id = |id: &'static str| {
         Verifier::own(move |_, _| {
             Ok(Verified {
                 message_id: id.to_owned(),
             })
         })
     };
-    assert!(verify(&HeaderMap::new(), b"", &of("id"), at(0)).is_ok());
-    assert!(verify(&HeaderMap::new(), b"", &of(""), at(0)).is_err());
-    assert!(verify(&HeaderMap::new(), b"", &of("a b"), at(0)).is_err());
+    assert!(verify(&HeaderMap::new(), b"", &verifier_with_id("id"), at(0)).is_ok());
+    assert!(verify(&HeaderMap::new(), b"", &verifier_with_id(""), at(0)).is_err());
+    assert!(verify(&HeaderMap::new(), b"", &verifier_with_id("a b"), at(0)).is_err());
 }
 
 #[test]

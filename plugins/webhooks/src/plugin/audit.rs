@@ -1,4 +1,4 @@
-//! The audit entries of what managers do with endpoints and deliveries.
+//! Audit entries for the actions of managers on endpoints and deliveries.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ pub(super) struct Target<'a> {
     pub(super) tenant: Option<&'a str>,
 }
 
-/// The caller without the audit of single records: each action writes one entry of its own.
+/// The context of the caller without the automatic audit of records: each action writes one
+/// explicit entry.
 pub(super) fn caller(call: &PluginCall) -> Result<Cx> {
     let actor = call.cx.get_actor().ok_or_else(Error::unauthorized)?;
     let request = Arc::from(call.cx.request_id());

@@ -1,4 +1,4 @@
-//! Checks of an endpoint when it is written.
+//! Checks the values of an endpoint before it is written.
 
 use linchpin::{Problem, Result};
 use linchpin_safe_client::{Failure, SafeClient};
@@ -6,10 +6,11 @@ use serde_json::Value as Json;
 
 use crate::catalogue::Catalogue;
 
-/// The most headers of an endpoint, and the most characters of a name and a value.
-const MOST_HEADERS: usize = 10;
-const MOST_NAME: usize = 64;
-const MOST_VALUE: usize = 1_024;
+/// The maximum number of headers of an endpoint, and the maximum length of a name and a value in
+/// characters.
+const MAX_HEADERS: usize = 10;
+const MAX_NAME_LENGTH: usize = 64;
+const MAX_VALUE_LENGTH: usize = 1_024;
 
 /// Headers that the sender or the connection sets.
 const RESERVED: [&str; 14] = [
@@ -29,12 +30,12 @@ const RESERVED: [&str; 14] = [
     "http2-settings",
 ];
 
-/// Checks the address: its form, its host, and every address to which the name leads.
+/// Checks the URL: its syntax, its host, and every IP address of the host name.
 pub(super) async fn url(client: &SafeClient, url: &str) -> Option<Problem> {
     let text = match client.check(url).await {
         Ok(()) => return None,
         Err(Failure::Refused(refusal)) => refusal.to_string(),
-        Err(_) => "names a host that cannot be resolved".to_owned(),
+        Err(_) => "has a host name that cannot be resolved".to_owned(),
     };
     Some(Problem::new("url", "check", text))
 }
@@ -65,7 +66,7 @@ pub(super) fn headers(headers: &Json) -> Vec<Problem> {
             "must be an object of names and values",
         )];
     };
-    if members.len() > MOST_HEADERS {
+    if members.len() > MAX_HEADERS {
         return vec![Problem::new(
             "headers",
             "max_items",
@@ -75,18 +76,20 @@ pub(super) fn headers(headers: &Json) -> Vec<Problem> {
     let mistake = |(name, value): (&String, &Json)| {
         let wrong = |code, text| Some(Problem::new(format!("headers.{name}"), code, text));
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        if name.is_empty() || name.len() > MOST_NAME || !name.bytes().all(legal) {
+        if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.bytes().all(legal) {
             return wrong("format", "must be 1 to 64 letters, digits and dashes");
         }
         let lower = name.to_ascii_lowercase();
-        let of_ours = ["content-", "webhook-", "x-webhook-"];
-        if RESERVED.contains(&&*lower) || of_ours.iter().any(|prefix| lower.starts_with(prefix)) {
-            return wrong("not_allowed", "is a header that the sender sets");
+        let own_prefixes = ["content-", "webhook-", "x-webhook-"];
+        if RESERVED.contains(&&*lower)
+            || own_prefixes.iter().any(|prefix| lower.starts_with(prefix))
+        {
+            return wrong("not_allowed", "is set by the sender: choose another header");
         }
         let visible = |byte: u8| (0x20..0x7f).contains(&byte);
         match value.as_str() {
             None => wrong("type", "must be a string"),
-            Some(text) if text.len() > MOST_VALUE || !text.bytes().all(visible) => {
+            Some(text) if text.len() > MAX_VALUE_LENGTH || !text.bytes().all(visible) => {
                 wrong("format", "must be at most 1024 visible ASCII characters")
             }
             Some(_) => None,
@@ -95,7 +98,7 @@ pub(super) fn headers(headers: &Json) -> Vec<Problem> {
     members.iter().filter_map(mistake).collect()
 }
 
-/// An error with these problems, if there are any.
+/// Returns an error if there are problems.
 pub(super) fn refuse(problems: Vec<Problem>) -> Result<()> {
     if problems.is_empty() {
         Ok(())

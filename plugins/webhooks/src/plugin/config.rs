@@ -18,10 +18,9 @@ pub struct WebhooksConfig {
     pub allow_http: bool,
     /// `allow_private`: whether `allow_cidrs` is allowed in production. The default is `false`.
     pub allow_private: bool,
-    /// `allow_cidrs`: networks that endpoints may be in although they are not public. None by
-    /// default.
+    /// `allow_cidrs`: private networks in which endpoints may be. The default is none.
     pub allow_cidrs: Vec<IpNet>,
-    /// `show_addresses`: whether attempts show the address of the connection. The default is
+    /// `show_addresses`: whether attempts show the IP address of the connection. The default is
     /// `false`.
     pub show_addresses: bool,
     /// `app_sees_tenants`: whether an endpoint without a tenant gets the events of all tenants. The
@@ -29,23 +28,23 @@ pub struct WebhooksConfig {
     pub app_sees_tenants: bool,
     /// `compat_headers`: whether requests have the headers `x-webhook-*`. The default is `true`.
     pub compat_headers: bool,
-    /// `schedule`: the pauses between two attempts. By default 5 s, 5 min, 30 min, 2 h, 5 h, 10 h
-    /// and 10 h, so there are eight attempts.
+    /// `schedule`: the pauses between attempts. The default is 5 s, 5 min, 30 min, 2 h, 5 h, 10 h
+    /// and 10 h: eight attempts.
     pub schedule: Vec<Duration>,
-    /// `disable_after`: an endpoint that fails for so long without one success is disabled. The
+    /// `disable_after`: an endpoint that fails for this long without a success is disabled. The
     /// default is 5 days.
     pub disable_after: Duration,
-    /// `workers`: the most attempts of this process at the same time. One endpoint, and all endpoints
-    /// of one tenant together, take at most half of them. The default is 32.
+    /// `workers`: the maximum number of concurrent attempts of this process. One endpoint, and all
+    /// endpoints of one tenant together, take at most half of them. The default is 32.
     pub workers: usize,
     /// `retention`: how long messages and deliveries are kept. The default is 90 days.
     pub retention: Duration,
-    /// The root certificates that endpoints are checked against. The default is those of the
-    /// system.
+    /// The trusted root certificates for connections to endpoints. The default is those of the
+    /// operating system.
     pub roots: Roots,
-    /// Mistakes in the variables of the environment.
+    /// Invalid environment variables.
     pub(super) problems: Vec<Problem>,
-    /// Whether the variables of the environment were read.
+    /// Whether the environment variables were read.
     pub(super) of_environment: bool,
 }
 
@@ -72,14 +71,14 @@ impl Default for WebhooksConfig {
 }
 
 impl WebhooksConfig {
-    /// The settings of the environment: `LINCHPIN_WEBHOOKS_MANAGEMENT_ROLE` is
-    /// `webhooks.management_role`. Lists are separated by commas, times are seconds. Mistakes are
-    /// errors at start-up.
+    /// Reads the settings from environment variables: `LINCHPIN_WEBHOOKS_MANAGEMENT_ROLE` is
+    /// `webhooks.management_role`. Lists are separated by commas, times are in seconds. Invalid
+    /// values are errors at start-up.
     pub fn from_env() -> Self {
         super::env::read(std::env::vars_os())
     }
 
-    /// The mistakes of the settings, each with its key.
+    /// Checks the settings. Each problem names its setting.
     pub(super) fn check(&self, production: bool) -> Vec<Problem> {
         let mut problems = self.problems.clone();
         let mut wrong = |key: &str, text: &str| {
@@ -91,7 +90,8 @@ impl WebhooksConfig {
         if production && !self.allow_cidrs.is_empty() && !self.allow_private {
             wrong(
                 "allow_cidrs",
-                "opens private networks to customers: remove it, or set `webhooks.allow_private`",
+                "allows customers to reach private networks: remove it, or set \
+                 `webhooks.allow_private`",
             );
         }
         if self.schedule.len() > 30 || self.schedule.iter().any(|pause| pause.as_secs() > 7 * DAY) {
@@ -100,12 +100,12 @@ impl WebhooksConfig {
         if !(1..=1_000).contains(&self.workers) {
             wrong("workers", "must be 1 to 1000");
         }
-        let most = Duration::from_secs(3_650 * DAY);
+        let max_time = Duration::from_secs(3_650 * DAY);
         for (key, time) in [
             ("disable_after", self.disable_after),
             ("retention", self.retention),
         ] {
-            if !(Duration::from_secs(HOUR)..=most).contains(&time) {
+            if !(Duration::from_secs(HOUR)..=max_time).contains(&time) {
                 wrong(key, "must be 1 hour to 10 years");
             }
         }

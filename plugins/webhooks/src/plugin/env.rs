@@ -53,7 +53,7 @@ const READERS: &[(&str, Reader<WebhooksConfig>)] = &[
     }),
 ];
 
-/// The settings of these variables.
+/// Reads the settings from these variables.
 pub(super) fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> WebhooksConfig {
     let mut config = WebhooksConfig {
         of_environment: true,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_reported_at_once() {
+    fn all_invalid_settings_are_reported_at_once() {
         let config = of(&[
             ("ALLOW_HTP", "true"),
             ("ALLOW_CIDRS", "10.0.0.0/8,everything"),

@@ -1,4 +1,4 @@
-//! The plugin: it reads the settings, registers the consumer of events and starts the worker.
+//! The plugin: it checks the settings, registers the consumer of events and starts the worker.
 
 mod audit;
 mod checks;
@@ -35,24 +35,25 @@ use crate::intake::{CONSUMER, Intake};
 
 /// The name of the plugin.
 pub(crate) const PLUGIN: &str = "webhooks";
-/// The longest time for which a stop waits for attempts: the longest attempt, and its result.
-const PATIENCE: Duration = Duration::from_secs(35);
+/// At shutdown, the plugin waits at most this long for running attempts: the longest attempt (30 s)
+/// and the write of its result.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(35);
 /// The guard of the routes that manage endpoints.
 pub(crate) const MANAGE: &str = "manage_webhooks";
 
-/// The plugin's parts, from the set-up on.
+/// The parts of the plugin. They are empty before the set-up of the app.
 #[derive(Clone, Default)]
-pub(crate) struct Place(Arc<OnceLock<Parts>>);
+pub(crate) struct PartsCell(Arc<OnceLock<Parts>>);
 
 /// The parts that routes use.
 pub(crate) struct Parts {
     pub(crate) workers: Arc<Workers>,
     pub(crate) catalogue: Arc<Catalogue>,
-    /// Counts tests.
+    /// Counts the tests of endpoints, for their rate limit.
     rates: Arc<dyn RateStore>,
 }
 
-impl Place {
+impl PartsCell {
     pub(crate) fn parts(&self) -> Result<&Parts> {
         self.0
             .get()
@@ -60,11 +61,12 @@ impl Place {
     }
 }
 
-/// Webhooks: committed events go, signed, to the addresses of customers.
+/// Webhooks: sends signed events to the URLs of customers after their commit.
 ///
-/// Callers with `management_role` manage endpoints under `/webhooks/endpoints`; the secret of one is
-/// answered once, when it is created or rotated. An event is delivered at least once to each active
-/// endpoint that wants it. The signature follows the Standard Webhooks specification.
+/// Callers with `management_role` manage endpoints under `/webhooks/endpoints`; the secret of an
+/// endpoint is returned only once, when it is created or rotated. An event is delivered at least
+/// once to each active endpoint that subscribes to it. The signature follows the Standard Webhooks
+/// specification.
 ///
 /// Secrets are encrypted with the data keys of the app; without one the app does not start.
 ///
@@ -108,12 +110,12 @@ impl Place {
 /// | `workers`: attempts at the same time | `LINCHPIN_WEBHOOKS_WORKERS` | 32 |
 /// | `retention`: seconds for which deliveries are kept | `LINCHPIN_WEBHOOKS_RETENTION` | 90 days |
 ///
-/// Only a plugin with [`WebhooksConfig::from_env`] reads the variables.
+/// Only [`WebhooksConfig::from_env`] reads the variables.
 pub struct Webhooks {
     catalogue: Arc<Catalogue>,
     config: WebhooksConfig,
     resolver: Option<Arc<dyn Resolve>>,
-    place: Place,
+    cell: PartsCell,
     worker: Mutex<Option<Worker>>,
 }
 
@@ -127,18 +129,18 @@ impl fmt::Debug for Webhooks {
 }
 
 impl Webhooks {
-    /// The plugin with these events and the default settings.
+    /// Creates the plugin with these events and the default settings.
     pub fn new(catalogue: Catalogue) -> Self {
         Self {
             catalogue: Arc::new(catalogue),
             config: WebhooksConfig::default(),
             resolver: None,
-            place: Place::default(),
+            cell: PartsCell::default(),
             worker: Mutex::default(),
         }
     }
 
-    /// Replaces all settings, such as by [`WebhooksConfig::from_env`].
+    /// Replaces all settings, for example with those of [`WebhooksConfig::from_env`].
     #[must_use]
     pub fn config(mut self, config: WebhooksConfig) -> Self {
         self.config = config;
@@ -152,14 +154,14 @@ impl Webhooks {
         self
     }
 
-    /// Resolves the names of endpoints by other means than the operating system.
+    /// Replaces the resolver of host names. The default is that of the operating system.
     #[must_use]
     pub fn resolver(mut self, resolver: impl Resolve + 'static) -> Self {
         self.resolver = Some(Arc::new(resolver));
         self
     }
 
-    /// All contradictions of settings, declarations and the app.
+    /// Checks the settings and the catalogue against the app.
     fn problems(&self, cx: &PostCx) -> Vec<Problem> {
         let production = matches!(cx.environment(), Environment::Production);
         let mut problems = self.config.check(production);
@@ -167,13 +169,13 @@ impl Webhooks {
             let mut entities = cx.entities().iter();
             entities.any(|entry| entry.desc.storage_name == desc.storage_name)
         };
-        let mistakes = self.catalogue.mistakes(is_listed).into_iter();
+        let mistakes = self.catalogue.problems(is_listed).into_iter();
         problems.extend(mistakes.map(|text| Problem::new("webhooks", "invalid", text)));
         if cx.data_keys().is_none() {
             problems.push(Problem::new(
                 "webhooks",
                 "required",
-                "the secrets of endpoints need a key for stored data: set `LINCHPIN_DATA_KEYS`",
+                "the secrets of endpoints are encrypted with a data key: set `LINCHPIN_DATA_KEYS`",
             ));
         }
         problems
@@ -230,7 +232,7 @@ impl Webhooks {
             catalogue: Arc::clone(&self.catalogue),
             rates: Arc::clone(cx.rate_store()),
         };
-        self.place
+        self.cell
             .0
             .set(parts)
             .map_err(|_| Error::internal("the plugin was set up twice"))?;
@@ -262,11 +264,11 @@ impl Plugin for Webhooks {
     }
 
     fn routes(&self) -> Vec<PluginRoute> {
-        routes::all(&self.place)
+        routes::all(&self.cell)
     }
 
     fn overrides(&self) -> Vec<RouteOverride> {
-        overrides::all(&self.place)
+        overrides::all(&self.cell)
     }
 
     fn webhooks(&self) -> Vec<Webhook> {
@@ -279,7 +281,7 @@ impl Plugin for Webhooks {
     }
 
     fn started(&self) {
-        if let Ok(parts) = self.place.parts() {
+        if let Ok(parts) = self.cell.parts() {
             let wake = Arc::clone(&parts.workers.wake);
             *self.worker.lock() = Some(Worker::start(Arc::clone(&parts.workers), wake));
         }
@@ -296,7 +298,7 @@ impl Plugin for Webhooks {
         Box::pin(async {
             let worker = self.worker.lock().take();
             if let Some(worker) = worker {
-                worker.ended(PATIENCE).await;
+                worker.ended(SHUTDOWN_TIMEOUT).await;
             }
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! The routes of endpoints that do more than write a record.
+//! Overrides of the create, update and delete routes of endpoints.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use linchpin::resource::Outcome;
 use linchpin::{Cx, Error, Problem, Result, Route, RouteOverride, Timestamp};
 
 use super::checks;
-use super::{Parts, Place};
+use super::{Parts, PartsCell};
 use crate::delivery::later;
 use crate::entity::{DisabledReason, EndpointStatus, OwnerType, WebhookEndpoint, webhook_endpoint};
 use crate::secrets::Secrets;
 use crate::signature::SigningSecret;
 
-/// Held deliveries that are older than this stay held when their endpoint is active again.
-const RELEASED: Duration = Duration::from_hours(24);
+/// When an endpoint becomes active again, held deliveries that are older than this stay held.
+const MAX_RELEASED_AGE: Duration = Duration::from_hours(24);
 
-pub(super) fn all(place: &Place) -> Vec<RouteOverride> {
-    let [a, b, c] = [place.clone(), place.clone(), place.clone()];
+pub(super) fn all(cell: &PartsCell) -> Vec<RouteOverride> {
+    let [a, b, c] = [cell.clone(), cell.clone(), cell.clone()];
     vec![
         RouteOverride::route::<WebhookEndpoint, _, _>(Route::Create, move |call| {
             create(a.clone(), call)
@@ -52,32 +52,32 @@ async fn problems(parts: &Parts, draft: &Draft) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// The status that a client asks for, by `status` or by its short forms.
-fn asked(draft: &Draft) -> Result<std::result::Result<Option<EndpointStatus>, Problem>> {
+/// The status in the input: `status`, or its short forms `isActive` and `enabled`.
+fn requested_status(draft: &Draft) -> Result<std::result::Result<Option<EndpointStatus>, Problem>> {
     let status = draft.get(webhook_endpoint::status)?;
-    let short = [
+    let short_forms = [
         draft.get(webhook_endpoint::is_active)?.flatten(),
         draft.get(webhook_endpoint::enabled)?.flatten(),
     ];
     if status == Some(EndpointStatus::Disabled) {
-        let text = "is set by the system only: write `paused`";
+        let text = "can be set only by the system: use `paused`";
         return Ok(Err(Problem::new("status", "not_allowed", text)));
     }
-    // The default gives way to a short form.
-    let mut asked = status.filter(|_| draft.is_given(webhook_endpoint::status));
-    for active in short.into_iter().flatten() {
-        let short = if active {
+    // A short form has precedence over the default of `status`.
+    let mut requested_status = status.filter(|_| draft.is_given(webhook_endpoint::status));
+    for active in short_forms.into_iter().flatten() {
+        let status = if active {
             EndpointStatus::Active
         } else {
             EndpointStatus::Paused
         };
-        if asked.is_some_and(|known| known != short) {
+        if requested_status.is_some_and(|known| known != status) {
             let text = "contradicts `status`";
             return Ok(Err(Problem::new("isActive", "check", text)));
         }
-        asked = Some(short);
+        requested_status = Some(status);
     }
-    Ok(Ok(asked.or(status)))
+    Ok(Ok(requested_status.or(status)))
 }
 
 fn set_status(draft: &mut Draft, status: EndpointStatus) {
@@ -87,9 +87,9 @@ fn set_status(draft: &mut Draft, status: EndpointStatus) {
     draft.set(webhook_endpoint::enabled, Some(active));
 }
 
-/// Creates an endpoint, and answers its secret.
-async fn create(place: Place, mut call: OverrideCall) -> Result<Outcome> {
-    let parts = place.parts()?;
+/// Creates an endpoint. The response contains its secret.
+async fn create(cell: PartsCell, mut call: OverrideCall) -> Result<Outcome> {
+    let parts = cell.parts()?;
     let Inputs::Create(mut draft) = take(&mut call) else {
         return Err(Error::internal("a create has no record"));
     };
@@ -100,7 +100,7 @@ async fn create(place: Place, mut call: OverrideCall) -> Result<Outcome> {
         }),
         None => Ok(SigningSecret::generate()?),
     };
-    let status = asked(&draft)?.map_err(|problem| problems.push(problem));
+    let status = requested_status(&draft)?.map_err(|problem| problems.push(problem));
     checks::refuse(problems)?;
     let (Ok(secret), Ok(status)) = (secret, status) else {
         return Err(Error::internal("a problem was not reported"));
@@ -119,7 +119,7 @@ async fn create(place: Place, mut call: OverrideCall) -> Result<Outcome> {
     draft.set(webhook_endpoint::owner_id, tenant);
     let id = draft.get(webhook_endpoint::id)?.unwrap_or_default();
     draft.set(webhook_endpoint::updated_at, Some(call.cx.now()));
-    // The secret itself is never stored.
+    // The plain text of the secret is never stored.
     draft.set(webhook_endpoint::secret, None);
     draft.set(webhook_endpoint::secret_hint, secret.hint().to_owned());
     let text = secret.text().to_owned();
@@ -132,15 +132,15 @@ async fn create(place: Place, mut call: OverrideCall) -> Result<Outcome> {
 }
 
 /// Changes an endpoint; holds or releases its deliveries if its status changes.
-async fn update(place: Place, mut call: OverrideCall) -> Result<Outcome> {
-    let parts = place.parts()?;
+async fn update(cell: PartsCell, mut call: OverrideCall) -> Result<Outcome> {
+    let parts = cell.parts()?;
     let Inputs::Update(key, mut draft, version) = take(&mut call) else {
         return Err(Error::internal("an update has no changes"));
     };
     let mut problems = problems(parts, &draft).await?;
-    let status = asked(&draft)?.map_err(|problem| problems.push(problem));
+    let status = requested_status(&draft)?.map_err(|problem| problems.push(problem));
     if draft.get(webhook_endpoint::secret)?.is_some() {
-        let text = "is changed by `rotate-secret`";
+        let text = "cannot be changed here: use `rotate-secret`";
         problems.push(Problem::new("secret", "not_allowed", text));
     }
     checks::refuse(problems)?;
@@ -164,7 +164,7 @@ async fn update(place: Place, mut call: OverrideCall) -> Result<Outcome> {
         .transaction(async |cx| {
             let rows = table.update(cx, key, draft, version, form).await?;
             if let Some(status) = status {
-                follow(parts, cx, &id, status).await?;
+                hold_or_release(parts, cx, &id, status).await?;
             }
             Ok(rows)
         })
@@ -173,12 +173,12 @@ async fn update(place: Place, mut call: OverrideCall) -> Result<Outcome> {
 }
 
 /// Holds or releases the deliveries of an endpoint after a change of its status.
-async fn follow(parts: &Parts, cx: &Cx, id: &str, status: EndpointStatus) -> Result<()> {
+async fn hold_or_release(parts: &Parts, cx: &Cx, id: &str, status: EndpointStatus) -> Result<()> {
     let records = &parts.workers.records;
     if status != EndpointStatus::Active {
         return records.deliveries.hold(cx, id).await.map(drop);
     }
-    let since = earlier(cx.now(), RELEASED);
+    let since = earlier(cx.now(), MAX_RELEASED_AGE);
     records.deliveries.release(cx, id, since).await?;
     records
         .endpoints
@@ -195,8 +195,8 @@ fn earlier(at: Timestamp, by: Duration) -> Timestamp {
 }
 
 /// Deletes an endpoint, and cancels its deliveries.
-async fn delete(place: Place, mut call: OverrideCall) -> Result<Outcome> {
-    let parts = place.parts()?;
+async fn delete(cell: PartsCell, mut call: OverrideCall) -> Result<Outcome> {
+    let parts = cell.parts()?;
     let Inputs::Delete(key, version) = take(&mut call) else {
         return Err(Error::internal("a delete names no record"));
     };

@@ -7,7 +7,7 @@ use linchpin::{Code, Embedded, Error, Field, FieldEnum, Result, Timestamp};
 use serde_json::Value as Json;
 
 use super::routes::{MANAGERS, MOUNT, REFUSALS, endpoint};
-use super::{PLUGIN, Place, Workers};
+use super::{PLUGIN, PartsCell, Workers};
 use crate::entity::{
     DeliveryReason, DeliveryStatus, ErrorKind, Trigger, WebhookAttempt, WebhookDelivery,
     webhook_attempt, webhook_delivery,
@@ -25,7 +25,7 @@ const STATUS: FieldDesc = FieldDesc::new(
 );
 const EVENT: FieldDesc = FieldDesc::new("event", "event", "event", Kind::String, true);
 
-const READS: &[Code] = &[
+const READ_ERRORS: &[Code] = &[
     Code::Unauthorized,
     Code::Forbidden,
     Code::NotFound,
@@ -40,9 +40,9 @@ static DELIVERIES: Route<Nothing> =
         .guards(MANAGERS)
         .query(&[PAGE, SIZE, CURSOR, STATUS, EVENT])
         .answers(&[AnswerDesc::of::<DeliveryPage>(200, "A page.")])
-        .errors(READS);
+        .errors(READ_ERRORS);
 
-static OF_ENDPOINT: Route<Nothing> = Route::get(
+static ENDPOINT_DELIVERY: Route<Nothing> = Route::get(
     "endpoint_delivery",
     "endpoints/{endpointId}/deliveries/{id}",
 )
@@ -68,7 +68,7 @@ static ATTEMPTS: Route<Nothing> = Route::get("delivery_attempts", "deliveries/{i
     .guards(MANAGERS)
     .query(&[PAGE, SIZE, CURSOR])
     .answers(&[AnswerDesc::of::<AttemptPage>(200, "A page.")])
-    .errors(READS);
+    .errors(READ_ERRORS);
 
 /// Declares the response of a record: the fields of the entity, then those that the caller adds.
 macro_rules! response {
@@ -167,17 +167,17 @@ struct AttemptPage {
     has_more: bool,
 }
 
-pub(super) fn all(place: &Place) -> Vec<PluginRoute> {
-    let [a, b, c, d] = [place.clone(), place.clone(), place.clone(), place.clone()];
+pub(super) fn all(cell: &PartsCell) -> Vec<PluginRoute> {
+    let [a, b, c, d] = [cell.clone(), cell.clone(), cell.clone(), cell.clone()];
     vec![
         DELIVERIES.bind(MOUNT, move |call, _| deliveries(a.clone(), call)),
-        OF_ENDPOINT.bind(MOUNT, move |call, _| of_endpoint(b.clone(), call)),
+        ENDPOINT_DELIVERY.bind(MOUNT, move |call, _| endpoint_delivery(b.clone(), call)),
         DELIVERY.bind(MOUNT, move |call, _| delivery(c.clone(), call)),
         ATTEMPTS.bind(MOUNT, move |call, _| attempts(d.clone(), call)),
     ]
 }
 
-/// The query of a page, from `page`, `pageSize` and `cursor`. The entity's list checks them.
+/// The list query for `page`, `pageSize` and `cursor`. The list of the entity checks them.
 fn page<E: linchpin::Entity>(call: &PluginCall, filter: Filter) -> Result<ListQuery<E>> {
     // A negative number is refused like 0, and one that is too large like the largest.
     let number = |number: i64| u32::try_from(number.max(0)).unwrap_or(u32::MAX);
@@ -194,8 +194,8 @@ fn page<E: linchpin::Entity>(call: &PluginCall, filter: Filter) -> Result<ListQu
     Ok(query)
 }
 
-async fn deliveries(place: Place, call: PluginCall) -> Result<Reply> {
-    let workers = &place.parts()?.workers;
+async fn deliveries(cell: PartsCell, call: PluginCall) -> Result<Reply> {
+    let workers = &cell.parts()?.workers;
     let endpoint = endpoint(workers, &call).await?;
     let mut filter = webhook_delivery::endpoint_id.eq(endpoint.id);
     if let Some(status) = call.query::<DeliveryStatus>(3)? {
@@ -218,24 +218,24 @@ async fn deliveries(place: Place, call: PluginCall) -> Result<Reply> {
     Reply::json(200, &page)
 }
 
-async fn of_endpoint(place: Place, call: PluginCall) -> Result<Reply> {
-    let workers = &place.parts()?.workers;
+async fn endpoint_delivery(cell: PartsCell, call: PluginCall) -> Result<Reply> {
+    let workers = &cell.parts()?.workers;
     let endpoint = endpoint(workers, &call).await?;
-    let delivery = found(workers, &call, call.param(1)).await?;
+    let delivery = find_delivery(workers, &call, call.param(1)).await?;
     if delivery.endpoint_id != endpoint.id {
         return Err(Error::not_found());
     }
-    full(workers, &call, delivery).await
+    full_reply(workers, &call, delivery).await
 }
 
-async fn delivery(place: Place, call: PluginCall) -> Result<Reply> {
-    let workers = &place.parts()?.workers;
-    let delivery = found(workers, &call, call.param(0)).await?;
-    full(workers, &call, delivery).await
+async fn delivery(cell: PartsCell, call: PluginCall) -> Result<Reply> {
+    let workers = &cell.parts()?.workers;
+    let delivery = find_delivery(workers, &call, call.param(0)).await?;
+    full_reply(workers, &call, delivery).await
 }
 
-/// A delivery as the caller may see it.
-pub(super) async fn found(
+/// Reads a delivery; `not_found` if the caller may not see it.
+pub(super) async fn find_delivery(
     workers: &Workers,
     call: &PluginCall,
     id: &str,
@@ -245,7 +245,11 @@ pub(super) async fn found(
 }
 
 /// The response with a delivery and its payload.
-async fn full(workers: &Workers, call: &PluginCall, delivery: WebhookDelivery) -> Result<Reply> {
+async fn full_reply(
+    workers: &Workers,
+    call: &PluginCall,
+    delivery: WebhookDelivery,
+) -> Result<Reply> {
     let id = delivery.message_id.as_str();
     let message = workers.records.messages.get(&call.cx, id).await?;
     let payload = message
@@ -254,9 +258,9 @@ async fn full(workers: &Workers, call: &PluginCall, delivery: WebhookDelivery) -
     Reply::json(200, &FullDelivery::of(delivery, payload))
 }
 
-async fn attempts(place: Place, call: PluginCall) -> Result<Reply> {
-    let workers = &place.parts()?.workers;
-    let delivery = found(workers, &call, call.param(0)).await?;
+async fn attempts(cell: PartsCell, call: PluginCall) -> Result<Reply> {
+    let workers = &cell.parts()?.workers;
+    let delivery = find_delivery(workers, &call, call.param(0)).await?;
     let query = page(&call, webhook_attempt::delivery_id.eq(delivery.id))?;
     let Page {
         items,

@@ -1,4 +1,4 @@
-//! Recovery: an endpoint gets again what it missed.
+//! Recovery: sends missed messages to an endpoint again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use serde_json::json;
 
 use super::audit::{self, Target};
 use super::routes::{MANAGERS, MOUNT, endpoint};
-use super::{PLUGIN, Parts, Place};
+use super::{PLUGIN, Parts, PartsCell};
 use crate::catalogue::wants;
 use crate::delivery::{later, of_endpoint, of_tenant};
 use crate::entity::{
     DeliveryReason, DeliveryStatus, EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint,
-    WebhookEndpointPatch, WebhookMessage, webhook_delivery, webhook_message,
+    WebhookMessage, webhook_delivery, webhook_message,
 };
 
 const ACTION: &str = "recover_endpoint";
-/// How far back a recovery may reach.
-const REACH: i64 = 14 * 86_400_000;
-/// The lease of a recovery: after it another one may begin.
+/// The maximum age of recovered messages: 14 days in milliseconds.
+const MAX_AGE_MILLIS: i64 = 14 * 86_400_000;
+/// The lease of a recovery. After it has ended, another recovery may begin.
 const LEASE: Duration = Duration::from_mins(10);
-/// The messages of one transaction; a list of deliveries has at most this many.
+/// The maximum number of messages, and so of their deliveries, in one transaction.
 const CHUNK: u32 = 100;
 
 static RECOVER: Route<Recovery> = Route::post(ACTION, "endpoints/{id}/recover")
     .of(PLUGIN)
     .doc(
-        "Sends the messages of a time again that the endpoint wants and has not got, oldest \
-         first.\n\nDeliveries that are dead or cancelled are reset, and missing ones are written. \
-         409 if a recovery of the endpoint runs, or if the endpoint is disabled.",
+        "Sends the missed messages of a period again, oldest first. Only events that the endpoint \
+         subscribes to are sent.\n\nDeliveries that are dead or cancelled are reset, and missing \
+         ones are written. 409 if a recovery of the endpoint runs, or if the endpoint is disabled.",
     )
     .policy(PolicyDesc::INHERIT.audit(ACTION))
     .auth("userAuth")
@@ -67,20 +67,18 @@ struct Recovered {
     queued: i64,
 }
 
-pub(super) fn route(place: &Place) -> PluginRoute {
-    let place = place.clone();
-    RECOVER.bind(MOUNT, move |call, input| {
-        recover(place.clone(), call, input)
-    })
+pub(super) fn route(cell: &PartsCell) -> PluginRoute {
+    let cell = cell.clone();
+    RECOVER.bind(MOUNT, move |call, input| recover(cell.clone(), call, input))
 }
 
-async fn recover(place: Place, call: PluginCall, input: Recovery) -> Result<Reply> {
-    let parts = place.parts()?;
+async fn recover(cell: PartsCell, call: PluginCall, input: Recovery) -> Result<Reply> {
+    let parts = cell.parts()?;
     let endpoint = endpoint(&parts.workers, &call).await?;
     let now = call.cx.now();
     let mut problems = Vec::new();
     let statuses = statuses(input.statuses.as_deref(), &mut problems);
-    if input.since.millis() < now.millis().saturating_sub(REACH) || input.since > now {
+    if input.since.millis() < now.millis().saturating_sub(MAX_AGE_MILLIS) || input.since > now {
         problems.push(Problem::new(
             "since",
             "range",
@@ -89,20 +87,21 @@ async fn recover(place: Place, call: PluginCall, input: Recovery) -> Result<Repl
     }
     super::checks::refuse(problems)?;
     if endpoint.status == EndpointStatus::Disabled {
-        let text = "the endpoint is disabled: make it active first";
+        let text = "the endpoint is disabled: set its status to `active` first";
         return Err(Error::new(Code::Conflict, text));
     }
     let records = &parts.workers.records;
     let cx = Cx::system("a recovery of webhooks").at(now);
+    let lease_end = later(now, LEASE);
     let begun = records
         .endpoints
-        .begin_recovery(&cx, endpoint.id.as_str(), later(now, LEASE))
+        .begin_recovery(&cx, endpoint.id.as_str(), lease_end)
         .await?;
     if begun == 0 {
-        let text = "a recovery of the endpoint runs already";
+        let text = "a recovery of the endpoint is already running";
         return Err(Error::new(Code::Conflict, text));
     }
-    let span = (input.since, input.until.unwrap_or(now));
+    let period = (input.since, input.until.unwrap_or(now));
     let target = Target {
         entity: "WebhookEndpoint",
         id: &endpoint.id,
@@ -110,21 +109,17 @@ async fn recover(place: Place, call: PluginCall, input: Recovery) -> Result<Repl
     };
     let states: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
     let after = json!({
-        "since": span.0.to_string(), "until": span.1.to_string(), "statuses": states,
+        "since": period.0.to_string(), "until": period.1.to_string(), "statuses": states,
     });
     let caller = audit::caller(&call)?;
-    let noted = audit::add(&call, &caller, ACTION, target, (None, Some(after))).await;
-    let queued = match noted {
-        Ok(()) => all(parts, &cx, &endpoint, span, &statuses).await,
+    let audited = audit::add(&call, &caller, ACTION, target, (None, Some(after))).await;
+    let queued = match audited {
+        Ok(()) => recover_messages(parts, &cx, &endpoint, period, &statuses).await,
         Err(error) => Err(error),
-    };
-    let ended = WebhookEndpointPatch {
-        recovering_until: Some(None),
-        ..WebhookEndpointPatch::default()
     };
     records
         .endpoints
-        .update(&cx, endpoint.id.as_str(), ended, None)
+        .end_recovery(&cx, endpoint.id.as_str(), lease_end)
         .await?;
     let queued = i64::try_from(queued?).unwrap_or(i64::MAX);
     Reply::json(202, &Recovered { queued })
@@ -151,8 +146,8 @@ fn statuses(texts: Option<&[String]>, problems: &mut Vec<Problem>) -> Vec<Delive
     ended
 }
 
-/// Goes through the messages of a time, oldest first, a chunk in a transaction.
-async fn all(
+/// Processes the messages of a period, oldest first, one transaction for each chunk.
+async fn recover_messages(
     parts: &Parts,
     cx: &Cx,
     endpoint: &WebhookEndpoint,
@@ -203,7 +198,7 @@ async fn chunk(
     if messages.is_empty() {
         return Ok(0);
     }
-    // It may have been paused or made active since the chunk before.
+    // The status of the endpoint may have changed since the previous chunk.
     let endpoint = &records.lock(cx, &endpoint.id).await?;
     let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
     let query = ListQuery::new()
@@ -218,7 +213,7 @@ async fn chunk(
         .map(|delivery| (delivery.message_id.clone(), delivery))
         .collect();
     let active = endpoint.status == EndpointStatus::Active;
-    let again: Vec<String> = known
+    let to_reset: Vec<String> = known
         .values()
         .filter(|delivery| {
             let held = active && delivery.reason == Some(DeliveryReason::EndpointDisabled);
@@ -227,18 +222,18 @@ async fn chunk(
         .map(|delivery| delivery.message_id.clone())
         .collect();
     let tenant = endpoint.tenant_id.as_deref();
-    let within = of_tenant(cx, webhook_delivery::tenant_id, tenant);
+    let tenant_cx = of_tenant(cx, webhook_delivery::tenant_id, tenant);
     let mut queued = 0;
-    if !again.is_empty() {
+    if !to_reset.is_empty() {
         queued += records
             .deliveries
-            .reset(&within, endpoint.id.as_str(), again)
+            .reset(&tenant_cx, endpoint.id.as_str(), to_reset)
             .await?;
     }
     if !active {
         records
             .deliveries
-            .hold(&within, endpoint.id.as_str())
+            .hold(&tenant_cx, endpoint.id.as_str())
             .await?;
     }
     for message in messages

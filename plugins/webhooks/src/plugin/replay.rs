@@ -1,4 +1,4 @@
-//! Replays: an ended delivery is sent again.
+//! Replay: sends an ended delivery again.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::audit::{self, Target};
 use super::routes::{MANAGERS, MOUNT};
-use super::{PLUGIN, Place};
+use super::{PLUGIN, PartsCell};
 use crate::entity::{
     DeliveryReason, DeliveryStatus, EndpointStatus, Trigger, WebhookDelivery, WebhookDeliveryPatch,
     WebhookEndpoint,
@@ -54,18 +54,18 @@ struct Replayed {
     delivery_id: String,
 }
 
-pub(super) fn all(place: &Place) -> [PluginRoute; 2] {
-    let [a, b] = [place.clone(), place.clone()];
+pub(super) fn all(cell: &PartsCell) -> [PluginRoute; 2] {
+    let [a, b] = [cell.clone(), cell.clone()];
     [
         REPLAY.bind(MOUNT, move |call, _| replay(a.clone(), call)),
         ADMIN_REPLAY.bind(MOUNT, move |call, _| replay(b.clone(), call)),
     ]
 }
 
-async fn replay(place: Place, call: PluginCall) -> Result<Reply> {
-    let workers = &place.parts()?.workers;
+async fn replay(cell: PartsCell, call: PluginCall) -> Result<Reply> {
+    let workers = &cell.parts()?.workers;
     let records = &workers.records;
-    let delivery = super::reads::found(workers, &call, call.param(0)).await?;
+    let delivery = super::reads::find_delivery(workers, &call, call.param(0)).await?;
     let endpoint = records
         .endpoints
         .get(&call.cx, delivery.endpoint_id.as_str())
@@ -76,7 +76,7 @@ async fn replay(place: Place, call: PluginCall) -> Result<Reply> {
     audit::caller(&call)?
         .transaction(async |cx| {
             let id = delivery.id.as_str();
-            // Its status does not change before the commit.
+            // After the lock, the status of the endpoint cannot change before the commit.
             let endpoint = records.lock(cx, &endpoint.id).await?;
             refuse_replay(&delivery, &endpoint)?;
             let active = endpoint.status == EndpointStatus::Active;
@@ -94,7 +94,9 @@ async fn replay(place: Place, call: PluginCall) -> Result<Reply> {
                 .update(cx, id, patch, Some(delivery.version))
                 .await;
             changed.map_err(|error| match error.code() {
-                Code::PreconditionFailed => conflict("the delivery was changed meanwhile"),
+                Code::PreconditionFailed => {
+                    conflict("the delivery was changed at the same time: try again")
+                }
                 _ => error,
             })?;
             records
@@ -126,10 +128,12 @@ fn refuse_replay(delivery: &WebhookDelivery, endpoint: &WebhookEndpoint) -> Resu
         delivery.status,
         DeliveryStatus::Pending | DeliveryStatus::Failed
     ) {
-        return Err(conflict("the delivery is still under way"));
+        return Err(conflict("the delivery has not ended yet"));
     }
     if endpoint.status == EndpointStatus::Disabled {
-        return Err(conflict("the endpoint is disabled: make it active first"));
+        return Err(conflict(
+            "the endpoint is disabled: set its status to `active` first",
+        ));
     }
     Ok(())
 }

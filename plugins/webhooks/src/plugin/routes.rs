@@ -12,16 +12,17 @@ use linchpin::{Code, Embedded, Error, Problem, Result, Timestamp};
 use serde_json::json;
 
 use super::audit::{self, Target};
-use super::{MANAGE, PLUGIN, Place, Workers};
+use super::{MANAGE, PLUGIN, PartsCell, Workers};
 use crate::entity::{WebhookEndpoint, WebhookEndpointPatch};
 use crate::event_types::EventType;
 use crate::secrets::Secrets;
 use crate::signature::SigningSecret;
 
-/// Where the package is mounted.
+/// The path prefix of the routes.
 pub(crate) const MOUNT: &str = "/webhooks";
-/// How long deliveries are also signed with the previous secret, in seconds, by default.
-const OVERLAP: i64 = 86_400;
+/// By default, deliveries are also signed with the previous secret for this number of seconds after
+/// a rotation.
+const DEFAULT_OVERLAP: i64 = 86_400;
 const ROTATION: &str = "rotate_secret";
 
 pub(super) const MANAGERS: &[GuardDesc] = &[GuardDesc {
@@ -84,21 +85,21 @@ struct EventTypes {
     items: Vec<EventType>,
 }
 
-pub(super) fn all(place: &Place) -> Vec<PluginRoute> {
-    let [a, b, c] = [place.clone(), place.clone(), place.clone()];
+pub(super) fn all(cell: &PartsCell) -> Vec<PluginRoute> {
+    let [a, b, c] = [cell.clone(), cell.clone(), cell.clone()];
     let mut routes = vec![
         ROTATE.bind(MOUNT, move |call, input| rotate(a.clone(), call, input)),
-        super::test::route(place),
-        super::recover::route(place),
+        super::test::route(cell),
+        super::recover::route(cell),
         EVENT_TYPES.bind(MOUNT, move |_, _| ready(event_types(&b))),
         EVENT_TYPE.bind(MOUNT, move |call, _| ready(event_type(&c, call.param(0)))),
     ];
-    routes.extend(super::replay::all(place));
-    routes.extend(super::reads::all(place));
+    routes.extend(super::replay::all(cell));
+    routes.extend(super::reads::all(cell));
     routes
 }
 
-/// The endpoint that the path names, as the caller may see it.
+/// The endpoint in the path; `not_found` if the caller may not see it.
 pub(super) async fn endpoint(workers: &Workers, call: &PluginCall) -> Result<WebhookEndpoint> {
     let found = workers
         .records
@@ -108,21 +109,24 @@ pub(super) async fn endpoint(workers: &Workers, call: &PluginCall) -> Result<Web
     found.ok_or_else(Error::not_found)
 }
 
-async fn rotate(place: Place, call: PluginCall, input: Rotation) -> Result<Reply> {
-    let workers = &place.parts()?.workers;
+async fn rotate(cell: PartsCell, call: PluginCall, input: Rotation) -> Result<Reply> {
+    let workers = &cell.parts()?.workers;
     let secret = match &input.secret {
         Some(text) => SigningSecret::parse(text).map_err(|error| {
             Error::validation(vec![Problem::new("secret", "format", error.to_string())])
         })?,
         None => SigningSecret::generate()?,
     };
-    let seconds = input.overlap_seconds.unwrap_or(OVERLAP).unsigned_abs();
+    let seconds = input
+        .overlap_seconds
+        .unwrap_or(DEFAULT_OVERLAP)
+        .unsigned_abs();
     let (text, hint) = (secret.text().to_owned(), secret.hint().to_owned());
     endpoint(workers, &call).await?;
     let previous = audit::caller(&call)?
         .transaction(async |cx| {
             let (endpoints, id) = (&workers.records.endpoints, call.param(0));
-            // The row is locked from here on, so a rotation at the same time waits.
+            // This locks the row, so a concurrent rotation waits.
             let hint = WebhookEndpointPatch {
                 secret_hint: Some(hint.clone()),
                 updated_at: Some(Some(cx.now())),
@@ -155,13 +159,13 @@ async fn rotate(place: Place, call: PluginCall, input: Rotation) -> Result<Reply
     Ok(Reply::json(200, &rotated)?.header(CACHE_CONTROL, HeaderValue::from_static("no-store")))
 }
 
-fn event_types(place: &Place) -> Result<Reply> {
-    let items = place.parts()?.catalogue.event_types();
+fn event_types(cell: &PartsCell) -> Result<Reply> {
+    let items = cell.parts()?.catalogue.event_types();
     Reply::json(200, &EventTypes { items })
 }
 
-fn event_type(place: &Place, name: &str) -> Result<Reply> {
-    let all = place.parts()?.catalogue.event_types();
+fn event_type(cell: &PartsCell, name: &str) -> Result<Reply> {
+    let all = cell.parts()?.catalogue.event_types();
     let found = all.into_iter().find(|one| one.name == name);
     Reply::json(200, &found.ok_or_else(Error::not_found)?)
 }

@@ -1,4 +1,4 @@
-//! Tests: a manager sends an event to an endpoint now, once.
+//! Test: a manager sends one event to an endpoint immediately.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::audit::{self, Target};
 use super::routes::{MANAGERS, MOUNT, endpoint};
-use super::{PLUGIN, Parts, Place, Workers};
+use super::{PLUGIN, Parts, PartsCell, Workers};
 use crate::catalogue::TEST;
 use crate::delivery::{Attempt, Content, Next, later, of_tenant};
 use crate::entity::{
@@ -23,13 +23,13 @@ use crate::metrics;
 use crate::secrets::Secrets;
 
 const ACTION: &str = "test_endpoint";
-/// How long the records of a test are kept.
-const TESTS_KEPT: Duration = Duration::from_hours(24);
-/// The tests of one endpoint: 10 in a minute.
+/// The records of a test are kept for this long.
+const TEST_RETENTION: Duration = Duration::from_hours(24);
+/// The rate limit of tests: 10 per endpoint and minute.
 const LIMIT: RateLimit = RateLimit::new(10, 60_000);
 const POLICY: PolicyDesc = PolicyDesc::INHERIT.audit(ACTION);
 
-/// 502: a test got no HTTP answer.
+/// 502: the endpoint sent no HTTP response to a test.
 const TEST_FAILED: Code = Code::Other(502, "test_delivery_failed");
 
 /// The event of a test.
@@ -43,14 +43,17 @@ struct TestEvent {
 static SEND_TEST: Route<TestEvent> = Route::post(ACTION, "endpoints/{id}/test")
     .of(PLUGIN)
     .doc(
-        "Sends an event to an endpoint now, once, also if it is paused or disabled.\n\nThe data \
-         is the example of the event in the catalogue. At most 10 tests of an endpoint in a \
-         minute.",
+        "Sends one event to an endpoint immediately, even if the endpoint is paused or \
+         disabled.\n\nThe data is the example of the event in the catalogue. At most 10 tests of \
+         an endpoint in a minute.",
     )
     .policy(POLICY)
     .auth("userAuth")
     .guards(MANAGERS)
-    .answers(&[AnswerDesc::of::<Tested>(200, "The answer of the endpoint.")])
+    .answers(&[AnswerDesc::of::<Tested>(
+        200,
+        "The response of the endpoint.",
+    )])
     .errors(&[
         Code::Unauthorized,
         Code::Forbidden,
@@ -72,13 +75,13 @@ struct Tested {
     duration_ms: i64,
 }
 
-pub(super) fn route(place: &Place) -> PluginRoute {
-    let place = place.clone();
-    SEND_TEST.bind(MOUNT, move |call, input| test(place.clone(), call, input))
+pub(super) fn route(cell: &PartsCell) -> PluginRoute {
+    let cell = cell.clone();
+    SEND_TEST.bind(MOUNT, move |call, input| test(cell.clone(), call, input))
 }
 
-async fn test(place: Place, call: PluginCall, input: TestEvent) -> Result<Reply> {
-    let parts = place.parts()?;
+async fn test(cell: PartsCell, call: PluginCall, input: TestEvent) -> Result<Reply> {
+    let parts = cell.parts()?;
     let workers = &parts.workers;
     let endpoint = endpoint(workers, &call).await?;
     let event = input.event.as_deref().unwrap_or(TEST);
@@ -94,7 +97,7 @@ async fn test(place: Place, call: PluginCall, input: TestEvent) -> Result<Reply>
     let after = Some(json!({ "event": event }));
     audit::add(&call, &cx, ACTION, target, (None, after)).await?;
     let now = (workers.clock)();
-    let (delivery, message) = written(workers, &endpoint, event, &data, now).await?;
+    let (delivery, message) = write_records(workers, &endpoint, event, &data, now).await?;
     let content = Content {
         message: &message.id,
         event,
@@ -107,10 +110,10 @@ async fn test(place: Place, call: PluginCall, input: TestEvent) -> Result<Reply>
         is_test: true,
     };
     let attempt = workers.sender.send(&endpoint, &secrets, content, now).await;
-    ended(workers, &delivery, &attempt).await?;
+    write_result(workers, &delivery, &attempt).await?;
     let Some(status) = attempt.status else {
         let kind = attempt.kind().map_or("protocol", FieldEnum::as_str);
-        let text = "the endpoint gave no HTTP answer";
+        let text = "the endpoint sent no HTTP response";
         let details = vec![Problem::new("url", kind, text)];
         return Err(Error::new(TEST_FAILED, text).with_details(details));
     };
@@ -135,12 +138,12 @@ fn data(parts: &Parts, endpoint: &WebhookEndpoint, event: &str) -> Result<Json> 
         None => Err(Error::invalid(Problem::new(
             "event",
             "enum",
-            "is no event of this app",
+            "is not an event of this app",
         ))),
     }
 }
 
-/// Counts a test of an endpoint.
+/// Counts a test of an endpoint. Refuses it if there were too many.
 async fn admit(parts: &Parts, endpoint: &WebhookEndpoint, now: Timestamp) -> Result<()> {
     let key = RateKey {
         route: "webhooks.test",
@@ -161,8 +164,9 @@ async fn admit(parts: &Parts, endpoint: &WebhookEndpoint, now: Timestamp) -> Res
     }
 }
 
-/// Writes the message and the delivery of a test. No worker takes it.
-async fn written(
+/// Writes the message and the delivery of a test. The delivery has no due time, so no worker sends
+/// it.
+async fn write_records(
     workers: &Workers,
     endpoint: &WebhookEndpoint,
     event: &str,
@@ -172,7 +176,7 @@ async fn written(
     let records = &workers.records;
     let event_id = Uuid::new_v7().to_string();
     let id = format!("msg_{}", event_id.replace('-', ""));
-    let expires_at = Some(later(now, TESTS_KEPT));
+    let expires_at = Some(later(now, TEST_RETENTION));
     let message = WebhookMessageCreate {
         id: id.clone(),
         event: event.to_owned(),
@@ -205,17 +209,21 @@ async fn written(
     let tenant = endpoint.tenant_id.as_deref();
     Cx::system("a test of a webhook")
         .transaction(async |cx| {
-            let within = of_tenant(cx, webhook_message::tenant_id, tenant);
-            let message = records.messages.create(&within, message).await?;
-            let within = of_tenant(cx, webhook_delivery::tenant_id, tenant);
-            let delivery = records.deliveries.create(&within, delivery).await?;
+            let tenant_cx = of_tenant(cx, webhook_message::tenant_id, tenant);
+            let message = records.messages.create(&tenant_cx, message).await?;
+            let tenant_cx = of_tenant(cx, webhook_delivery::tenant_id, tenant);
+            let delivery = records.deliveries.create(&tenant_cx, delivery).await?;
             Ok((delivery, message))
         })
         .await
 }
 
-/// Writes the result of a test. No attempt follows.
-async fn ended(workers: &Workers, delivery: &WebhookDelivery, attempt: &Attempt) -> Result<()> {
+/// Writes the result of a test. There is no further attempt.
+async fn write_result(
+    workers: &Workers,
+    delivery: &WebhookDelivery,
+    attempt: &Attempt,
+) -> Result<()> {
     let (records, now) = (&workers.records, (workers.clock)());
     let ok = attempt.is_success();
     let next = Next {
@@ -232,9 +240,9 @@ async fn ended(workers: &Workers, delivery: &WebhookDelivery, attempt: &Attempt)
             records
                 .settle(cx, delivery, attempt, (1, next), now)
                 .await?;
-            let kept = later(now, TESTS_KEPT);
+            let expires_at = later(now, TEST_RETENTION);
             records
-                .record(cx, delivery, attempt, (1, Trigger::Test), kept)
+                .record(cx, delivery, attempt, (1, Trigger::Test), expires_at)
                 .await
         })
         .await?;

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use crate::server;
 
-/// The id and the bytes of a data key.
+/// The id of a data key, and its bytes in base64.
 pub type DataKey = (&'static str, &'static str);
 
 pub const FIRST: DataKey = ("first", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE");
@@ -68,7 +68,7 @@ pub struct Article {
     pub title: String,
     #[field(default = Status::Draft)]
     pub status: Status,
-    /// Customers do not hear of it.
+    /// Whether the article is internal: no event about it is sent to customers.
     #[field(private, default = false)]
     pub internal: bool,
 }
@@ -87,7 +87,7 @@ pub static SHOP: Package = package!(
     entities = [entity(Order, [PAY]), entity(Article), entity(Note)]
 );
 
-/// Customers hear of orders and of published articles; nothing else leaves the app.
+/// Customers get events about orders and published articles only.
 fn webhooks() -> Webhooks {
     Webhooks::new(webhook_events! {
         Order: [created, updated, deleted, PAY],
@@ -95,16 +95,16 @@ fn webhooks() -> Webhooks {
     })
 }
 
-/// The file with the milliseconds by which the clock is ahead.
+/// The name of the file with the milliseconds by which the clock is ahead.
 const AHEAD: &str = "ahead";
 
-/// The file with the URL of the database, if that is not in the folder.
+/// The name of the file with the URL of the database, if the database is not in the folder.
 const DATABASE: &str = "database";
 
-/// The folder of a database.
+/// The folder of an app. The database is a file in it, or the folder has a file with its URL.
 enum Folder {
     Own(tempfile::TempDir),
-    /// Of another process.
+    /// A folder of another process.
     Foreign(PathBuf),
 }
 
@@ -123,18 +123,19 @@ impl Folder {
     }
 }
 
-pub struct Bed {
+pub struct TestApp {
     pub app: Running,
     /// Milliseconds by which the clock of the app is ahead.
     ahead: Arc<AtomicI64>,
     folder: Arc<Folder>,
 }
 
-impl Bed {
+impl TestApp {
     pub async fn start() -> Self {
         Self::with(|_| {}).await
     }
 
+    /// Starts the app with a changed configuration of the plugin.
     pub async fn with(change: impl FnOnce(&mut WebhooksConfig)) -> Self {
         Self::on(
             Arc::new(Folder::Own(tempfile::tempdir().unwrap())),
@@ -145,7 +146,7 @@ impl Bed {
         .await
     }
 
-    /// The app on a database of this URL.
+    /// Starts the app on the database with this URL.
     pub async fn at(database: &str, change: impl FnOnce(&mut WebhooksConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(DATABASE), database).unwrap();
@@ -163,7 +164,7 @@ impl Bed {
         self.restarted_with(&[FIRST]).await
     }
 
-    /// Starts the app again on the same database, after a change of that.
+    /// Changes the database, and starts the app again on it.
     pub async fn restarted_after(self, change: impl FnOnce()) -> Self {
         let (ahead, folder) = (Arc::clone(&self.ahead), Arc::clone(&self.folder));
         self.app.stop().await.unwrap();
@@ -178,6 +179,7 @@ impl Bed {
         Self::on(folder, ahead, keys, |_| {}).await
     }
 
+    /// Starts the app on the database of this folder.
     async fn on(
         folder: Arc<Folder>,
         ahead: Arc<AtomicI64>,
@@ -212,15 +214,15 @@ impl Bed {
         Self { app, ahead, folder }
     }
 
-    /// Starts the app on the database of another process, and follows the clock of that.
+    /// Starts the app on the database of another process, with the clock of that process.
     pub async fn joining(folder: &Path) -> Self {
         let ahead = Arc::new(AtomicI64::new(0));
-        let (file, told) = (folder.join(AHEAD), Arc::clone(&ahead));
+        let (file, clock_ahead) = (folder.join(AHEAD), Arc::clone(&ahead));
         std::thread::spawn(move || {
             loop {
                 let text = std::fs::read_to_string(&file).unwrap_or_default();
                 if let Ok(by) = text.parse() {
-                    told.store(by, Ordering::Relaxed);
+                    clock_ahead.store(by, Ordering::Relaxed);
                 }
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -230,17 +232,18 @@ impl Bed {
         Self::on(Arc::new(folder), ahead, &[FIRST], |_| {}).await
     }
 
-    /// Moves the clock of the app on, also in processes that join it.
+    /// Advances the clock of the app, also in other processes on the same database.
     pub fn advance(&self, by: Duration) {
-        self.set_clock(i64::try_from(by.as_millis()).unwrap());
+        self.shift_clock(i64::try_from(by.as_millis()).unwrap());
     }
 
-    /// Moves the clock of the app back.
+    /// Sets the clock of the app back.
     pub fn turn_back(&self, by: Duration) {
-        self.set_clock(-i64::try_from(by.as_millis()).unwrap());
+        self.shift_clock(-i64::try_from(by.as_millis()).unwrap());
     }
 
-    fn set_clock(&self, by: i64) {
+    /// Advances the clock, or sets it back if the number of milliseconds is negative.
+    fn shift_clock(&self, by: i64) {
         let ahead = self.ahead.fetch_add(by, Ordering::Relaxed) + by;
         let (new, file) = (self.folder().join("ahead.new"), self.folder().join(AHEAD));
         std::fs::write(&new, ahead.to_string()).unwrap();
@@ -251,7 +254,7 @@ impl Bed {
         self.folder.path()
     }
 
-    /// The numbers in the first two columns of what a statement answers.
+    /// The numbers in the row that a query with one or two columns returns.
     pub fn numbers(&self, sql: &str) -> Vec<i64> {
         let database = self.folder.database();
         if database.starts_with("postgres:") {
@@ -269,9 +272,9 @@ impl Bed {
         row.unwrap()
     }
 
-    /// The attempts of a delivery, as soon as there are so many.
+    /// Waits until a delivery has `count` attempts, and returns them.
     pub async fn attempts(&self, delivery: &str, count: usize) -> Vec<Json> {
-        for _ in 0..2_000 {
+        for _ in 0..6_000 {
             let page = self.get(&format!("{delivery}/attempts")).await;
             let attempts = page["items"].as_array().unwrap();
             if attempts.len() >= count {
@@ -282,6 +285,7 @@ impl Bed {
         panic!("there are not {count} attempts of {delivery}");
     }
 
+    /// The path of the SQLite database.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("app.db")
     }
@@ -299,11 +303,13 @@ impl Bed {
         Client::new(&self.app).bearer(&token).unwrap()
     }
 
+    /// A caller who may manage the endpoints of the tenant `t1`.
     pub fn admin(&self) -> Client {
         self.caller(Some("t1"), "admin")
     }
 
-    /// Creates an endpoint, and returns its record and secret.
+    /// Creates an endpoint for all events, and returns its record with the secret. The members of
+    /// `more` are added to the request.
     pub async fn endpoint(&self, url: &str, more: Json) -> Json {
         let mut body = json!({ "url": url, "events": ["*"] });
         body.as_object_mut()
@@ -340,10 +346,10 @@ impl Bed {
         page["items"].as_array().unwrap().clone()
     }
 
-    /// Waits until the newest delivery has a status.
+    /// Waits until the newest delivery has a status, and returns the delivery.
     pub async fn until(&self, status: &str) -> Json {
         let mut last = Json::Null;
-        for _ in 0..2_000 {
+        for _ in 0..6_000 {
             last = self
                 .deliveries()
                 .await
@@ -355,6 +361,6 @@ impl Bed {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("no delivery is {status}: {last}");
+        panic!("the newest delivery is not {status}: {last}");
     }
 }

@@ -1,4 +1,4 @@
-//! The catalogue: schemas and examples of events, judged by `PyPI` `jsonschema`.
+//! Tests of the catalogue: `PyPI` `jsonschema` checks the schemas and examples of events.
 
 use std::process::Stdio;
 
@@ -7,13 +7,13 @@ use serde_json::{Value as Json, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::bed::{Article, ArticlePatch, Bed};
+use crate::bed::{Article, ArticlePatch, TestApp};
 use crate::receiver::Receiver;
 
-/// The folder of the programs; `cargo xtask test` installs what they need.
+/// The folder of the programs. `cargo xtask test` installs their libraries.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
 
-/// The errors of each instance against its schema.
+/// For each pair of a schema and an instance, the errors of the instance.
 async fn errors(tasks: &[(Json, Json)]) -> Vec<Vec<String>> {
     let mut child = Command::new("python3")
         .arg("schema.py")
@@ -32,15 +32,15 @@ async fn errors(tasks: &[(Json, Json)]) -> Vec<Vec<String>> {
     serde_json::from_slice(&output.stdout).expect("cargo xtask test installs the library")
 }
 
-async fn types(bed: &Bed) -> Vec<Json> {
-    let all = bed.get("/webhooks/event-types").await;
+async fn types(test_app: &TestApp) -> Vec<Json> {
+    let all = test_app.get("/webhooks/event-types").await;
     all["items"].as_array().unwrap().clone()
 }
 
 #[tokio::test]
-async fn every_event_has_a_schema_and_an_example_of_it() {
-    let bed = Bed::start().await;
-    let types = types(&bed).await;
+async fn every_event_type_has_an_example_that_matches_its_schema() {
+    let test_app = TestApp::start().await;
+    let types = types(&test_app).await;
     let names: Vec<&str> = types
         .iter()
         .map(|one| one["name"].as_str().unwrap())
@@ -68,9 +68,9 @@ async fn every_event_has_a_schema_and_an_example_of_it() {
 
 #[tokio::test]
 async fn an_event_is_found_by_its_name() {
-    let bed = Bed::start().await;
-    let one = bed.get("/webhooks/event-types/shop.orders.pay").await;
-    assert!(types(&bed).await.contains(&one));
+    let test_app = TestApp::start().await;
+    let one = test_app.get("/webhooks/event-types/shop.orders.pay").await;
+    assert!(types(&test_app).await.contains(&one));
     assert_eq!(one["description"], "Marks an order as paid.");
     assert_eq!(one["entity"], "shop_orders");
     assert_eq!(
@@ -102,26 +102,26 @@ async fn an_event_is_found_by_its_name() {
     for hidden in ["margin", "note"] {
         assert!(!one.to_string().contains(hidden), "{hidden}: {one}");
     }
-    let admin = bed.admin();
+    let admin = test_app.admin();
     let missing = admin.get("/webhooks/event-types/shop.orders.nothing");
     assert_eq!(missing.await.unwrap().status(), 404);
-    let member = bed.caller(Some("t1"), "member");
+    let member = test_app.caller(Some("t1"), "member");
     let refused = member.get("/webhooks/event-types/shop.orders.pay").await;
     assert_eq!(refused.unwrap().status(), 403);
 }
 
 #[tokio::test]
-async fn what_is_delivered_validates_against_the_catalogue() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(&receiver.url(), json!({})).await;
-    let order = bed.order("a title, ü").await;
+async fn delivered_bodies_match_the_schemas_of_the_catalogue() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app.endpoint(&receiver.url(), json!({})).await;
+    let order = test_app.order("a title, ü").await;
     let path = format!("/orders/{}", order["id"].as_str().unwrap());
-    let admin = bed.admin();
+    let admin = test_app.admin();
     let pay = format!("{path}/pay");
     let paid = admin.patch(&pay, json!({ "paid": true })).await;
     assert_eq!(paid.unwrap().status(), 200);
     assert_eq!(admin.delete(&path).await.unwrap().status(), 204);
-    let types = types(&bed).await;
+    let types = types(&test_app).await;
     let schema = |name: &Json| {
         let found = types.iter().find(|one| one["name"] == *name);
         found.unwrap()["schema"].clone()
@@ -134,7 +134,7 @@ async fn what_is_delivered_validates_against_the_catalogue() {
     for (errors, (_, body)) in errors(&tasks).await.iter().zip(&tasks) {
         assert!(errors.is_empty(), "{body}: {errors:?}");
     }
-    // The schema refuses what is no such body.
+    // The schema refuses other bodies.
     let (schema, body) = &tasks[0];
     let wrong: Vec<(Json, Json)> = [
         ("/type", json!("shop.orders.updated")),
@@ -153,22 +153,22 @@ async fn what_is_delivered_validates_against_the_catalogue() {
     })
     .collect();
     for (errors, (_, body)) in errors(&wrong).await.iter().zip(&wrong) {
-        assert!(!errors.is_empty(), "{body}");
+        assert!(!errors.is_empty(), "the schema accepts {body}");
     }
 }
 
 #[tokio::test]
 async fn an_event_is_sent_only_if_its_record_satisfies_the_condition() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(&receiver.url(), json!({})).await;
-    let admin = bed.admin();
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app.endpoint(&receiver.url(), json!({})).await;
+    let admin = test_app.admin();
     let mut paths = Vec::new();
     for title in ["public", "internal"] {
         let made = admin.post("/articles", json!({ "title": title })).await;
         let article = made.unwrap().json().unwrap();
         paths.push(format!("/articles/{}", article["id"].as_str().unwrap()));
     }
-    // The first article is published in the second step, and a draft again in the last.
+    // The first article is published in the second step. In the last step it becomes a draft again.
     for change in [
         json!({ "title": "draft" }),
         json!({ "status": "published" }),
@@ -178,8 +178,8 @@ async fn an_event_is_sent_only_if_its_record_satisfies_the_condition() {
         let changed = admin.patch(&paths[0], change).await.unwrap();
         assert_eq!(changed.status(), 200, "{:?}", changed.text());
     }
-    // Clients cannot see the field that decides about the second article.
-    let articles = bed.app.adapter::<Article>().unwrap();
+    // The condition on the second article reads a field that clients cannot see.
+    let articles = test_app.app.adapter::<Article>().unwrap();
     let patch = ArticlePatch {
         internal: Some(true),
         ..ArticlePatch::default()
@@ -190,7 +190,7 @@ async fn an_event_is_sent_only_if_its_record_satisfies_the_condition() {
     for path in paths.iter().rev() {
         assert_eq!(admin.delete(path).await.unwrap().status(), 204);
     }
-    bed.order("the last event").await;
+    test_app.order("the last event").await;
     let sent: Vec<(String, String)> = receiver
         .until(4)
         .await
@@ -212,16 +212,16 @@ async fn an_event_is_sent_only_if_its_record_satisfies_the_condition() {
         let one = (one.0.to_owned(), one.1.to_owned());
         assert!(sent.contains(&one), "{one:?}: {sent:?}");
     }
-    // Other events have no message either.
-    assert_eq!(bed.deliveries().await.len(), 4);
+    // There are no deliveries of other events.
+    assert_eq!(test_app.deliveries().await.len(), 4);
 }
 
 #[tokio::test]
 async fn the_openapi_document_lists_the_same_events() {
-    let bed = Bed::start().await;
-    let document = bed.get("/openapi.json").await;
+    let test_app = TestApp::start().await;
+    let document = test_app.get("/openapi.json").await;
     let listed = document["webhooks"].as_object().unwrap();
-    let types = types(&bed).await;
+    let types = types(&test_app).await;
     assert_eq!(listed.len(), types.len());
     for one in &types {
         let post = &listed[one["name"].as_str().unwrap()]["post"];

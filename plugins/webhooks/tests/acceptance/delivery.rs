@@ -1,4 +1,4 @@
-//! Deliveries: what is sent, how it is signed, and what follows from each answer.
+//! Tests of deliveries: the requests, their signatures, and the result of each response.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use linchpin_webhooks::WebhooksConfig;
 use serde_json::{Value as Json, json};
 
-use crate::bed::Bed;
+use crate::bed::TestApp;
 use crate::receiver::{Arrived, Plan, Receiver};
 
 /// The signature that a receiver computes.
-pub fn expected(secret: &Json, arrived: &Arrived) -> String {
+pub fn expected_signature(secret: &Json, arrived: &Arrived) -> String {
     let encoded = secret.as_str().unwrap().strip_prefix("whsec_").unwrap();
     let key = hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(encoded).unwrap());
     let head = format!(
@@ -26,17 +26,17 @@ pub fn expected(secret: &Json, arrived: &Arrived) -> String {
 }
 
 #[tokio::test]
-async fn a_committed_event_is_sent_signed_with_exactly_three_members() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+async fn a_delivery_is_signed_and_its_body_has_exactly_three_members() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
     let headers = json!({ "X-Own": "mine" });
-    let made = bed
+    let made = test_app
         .endpoint(&receiver.url(), json!({ "headers": headers }))
         .await;
-    let order = bed.order("a \"quoted\" title, ü").await;
+    let order = test_app.order("a \"quoted\" title, ü").await;
     let arrived = receiver.until(1).await.remove(0);
     assert_eq!(
         arrived.header("webhook-signature"),
-        expected(&made["secret"], &arrived)
+        expected_signature(&made["secret"], &arrived)
     );
     let body = arrived.json();
     let members: BTreeSet<&str> = body
@@ -50,7 +50,7 @@ async fn a_committed_event_is_sent_signed_with_exactly_three_members() {
     assert_eq!(body["data"], order);
     assert!(
         body["data"].get("margin").is_none(),
-        "a private field left the app"
+        "the private field `margin` is in the payload"
     );
     assert!(
         arrived
@@ -69,10 +69,10 @@ async fn a_committed_event_is_sent_signed_with_exactly_three_members() {
     }
     assert!(arrived.header("x-webhook-signature").starts_with("t="));
     assert!(arrived.headers.get("x-webhook-test").is_none());
-    let delivery = bed.until("delivered").await;
+    let delivery = test_app.until("delivered").await;
     assert_eq!(delivery["attempts"], 1);
     assert_eq!(delivery["id"], arrived.header("x-webhook-delivery"));
-    let attempts = bed
+    let attempts = test_app
         .get(&format!(
             "/webhooks/attempts?deliveryId={}",
             delivery["id"].as_str().unwrap()
@@ -84,10 +84,10 @@ async fn a_committed_event_is_sent_signed_with_exactly_three_members() {
 
 #[tokio::test]
 async fn compatibility_headers_can_be_turned_off() {
-    let bed = Bed::with(|config| config.compat_headers = false).await;
+    let test_app = TestApp::with(|config| config.compat_headers = false).await;
     let receiver = Receiver::start().await;
-    bed.endpoint(&receiver.url(), json!({})).await;
-    bed.order("one").await;
+    test_app.endpoint(&receiver.url(), json!({})).await;
+    test_app.order("one").await;
     let arrived = receiver.until(1).await.remove(0);
     let names = arrived
         .headers
@@ -98,47 +98,51 @@ async fn compatibility_headers_can_be_turned_off() {
 }
 
 #[tokio::test]
-async fn only_wanted_events_of_the_own_tenant_are_sent() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(
-        &receiver.url(),
-        json!({ "events": ["shop.orders.pay", "shop.orders.deleted"] }),
-    )
-    .await;
-    let order = bed.order("one").await;
-    let foreign = bed.caller(Some("t2"), "admin");
-    let made = foreign
+async fn only_subscribed_events_of_the_endpoints_tenant_are_sent() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app
+        .endpoint(
+            &receiver.url(),
+            json!({ "events": ["shop.orders.pay", "shop.orders.deleted"] }),
+        )
+        .await;
+    let order = test_app.order("one").await;
+    let other_tenant = test_app.caller(Some("t2"), "admin");
+    let made = other_tenant
         .post("/orders", json!({ "title": "theirs" }))
         .await
         .unwrap()
         .json()
         .unwrap();
-    let theirs = format!("/orders/{}", made["id"].as_str().unwrap());
-    assert_eq!(foreign.delete(&theirs).await.unwrap().status(), 204);
-    let ours = format!("/orders/{}", order["id"].as_str().unwrap());
-    let paid = bed
+    let their_path = format!("/orders/{}", made["id"].as_str().unwrap());
+    assert_eq!(
+        other_tenant.delete(&their_path).await.unwrap().status(),
+        204
+    );
+    let our_path = format!("/orders/{}", order["id"].as_str().unwrap());
+    let paid = test_app
         .admin()
-        .patch(&format!("{ours}/pay"), json!({ "paid": true }))
+        .patch(&format!("{our_path}/pay"), json!({ "paid": true }))
         .await
         .unwrap();
     assert_eq!(paid.status(), 200, "{:?}", paid.text());
-    bed.admin().delete(&ours).await.unwrap();
+    test_app.admin().delete(&our_path).await.unwrap();
     let arrived = receiver.until(2).await;
     let types: Vec<String> = arrived
         .iter()
         .map(|one| one.json()["type"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(types, ["shop.orders.pay", "shop.orders.deleted"]);
-    assert_eq!(bed.deliveries().await.len(), 2);
+    assert_eq!(test_app.deliveries().await.len(), 2);
 }
 
 #[tokio::test]
-async fn a_failed_delivery_is_tried_again_with_the_same_id_and_bytes() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let made = bed.endpoint(&receiver.url(), json!({})).await;
+async fn a_failed_delivery_is_sent_again_with_the_same_id_and_bytes() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let made = test_app.endpoint(&receiver.url(), json!({})).await;
     receiver.next([Plan::status(500), Plan::status(503)]);
-    bed.order("one").await;
-    let failed = bed.until("failed").await;
+    test_app.order("one").await;
+    let failed = test_app.until("failed").await;
     assert_eq!(failed["lastAttempt"]["statusCode"], 500);
     let wait = |delivery: &Json| {
         let at = |name: &str| {
@@ -148,29 +152,31 @@ async fn a_failed_delivery_is_tried_again_with_the_same_id_and_bytes() {
         };
         at("nextRetryAt") - at("lastAttemptAt")
     };
+    // The first pauses are 5 s and 300 s (`WebhooksConfig::schedule`), lengthened by up to 20 %
+    // (`delivery/outcome.rs`).
     assert!((5_000..=6_100).contains(&wait(&failed)), "{failed}");
-    bed.advance(Duration::from_secs(7));
+    test_app.advance(Duration::from_secs(7));
     receiver.until(2).await;
-    // The time of the next attempt outlives a restart.
-    let bed = bed.restarted().await;
-    let mut failed = bed.until("failed").await;
+    // The time of the next attempt is stored, so it is the same after a restart.
+    let test_app = test_app.restarted().await;
+    let mut failed = test_app.until("failed").await;
     while failed["attempts"] != 2 {
-        failed = bed.until("failed").await;
+        failed = test_app.until("failed").await;
     }
     assert!((300_000..=361_000).contains(&wait(&failed)), "{failed}");
-    bed.advance(Duration::from_secs(290));
+    test_app.advance(Duration::from_secs(290));
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert_eq!(receiver.count(), 2, "it is not due yet");
-    bed.advance(Duration::from_secs(75));
+    assert_eq!(receiver.count(), 2, "the third attempt is not due yet");
+    test_app.advance(Duration::from_secs(75));
     let arrived = receiver.until(3).await;
-    let delivered = bed.until("delivered").await;
+    let delivered = test_app.until("delivered").await;
     assert_eq!(delivered["attempts"], 3);
     for one in &arrived {
         assert_eq!(one.header("webhook-id"), arrived[0].header("webhook-id"));
         assert_eq!(one.body, arrived[0].body);
         assert_eq!(
             one.header("webhook-signature"),
-            expected(&made["secret"], one)
+            expected_signature(&made["secret"], one)
         );
     }
     let times: BTreeSet<&str> = arrived
@@ -182,46 +188,46 @@ async fn a_failed_delivery_is_tried_again_with_the_same_id_and_bytes() {
 
 #[tokio::test]
 async fn after_eight_attempts_a_delivery_is_dead() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(&receiver.url(), json!({})).await;
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app.endpoint(&receiver.url(), json!({})).await;
     receiver.always(Plan::status(500));
-    bed.order("one").await;
+    test_app.order("one").await;
     for attempt in 1..=8 {
         receiver.until(attempt).await;
-        // The result is written before the clock moves on.
-        while bed.deliveries().await[0]["attempts"] != attempt {
+        // Waits until the result is written. Only then the clock may advance.
+        while test_app.deliveries().await[0]["attempts"] != attempt {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        bed.advance(Duration::from_hours(13));
+        test_app.advance(Duration::from_hours(13));
     }
-    let dead = bed.until("dead").await;
+    let dead = test_app.until("dead").await;
     assert_eq!(
         (&dead["reason"], &dead["attempts"]),
         (&json!("exhausted"), &json!(8))
     );
-    bed.advance(Duration::from_hours(24));
+    test_app.advance(Duration::from_hours(24));
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(receiver.count(), 8);
 }
 
 #[tokio::test]
-async fn answers_that_end_a_delivery_at_once() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let made = bed.endpoint(&receiver.url(), json!({})).await;
+async fn an_abort_header_and_status_410_end_a_delivery() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let made = test_app.endpoint(&receiver.url(), json!({})).await;
     let abort = ("webhook-delivery", "abort-message".to_owned());
     receiver.next([
         Plan::Answer(422, vec![abort]),
         Plan::status(404),
         Plan::status(410),
     ]);
-    bed.order("one").await;
-    assert_eq!(bed.until("dead").await["reason"], "aborted");
-    bed.order("two").await;
-    // 404 is tried again, and 410 then ends the endpoint.
-    bed.until("failed").await;
-    bed.advance(Duration::from_secs(7));
-    assert_eq!(bed.until("dead").await["reason"], "gone");
-    let endpoint = bed
+    test_app.order("one").await;
+    assert_eq!(test_app.until("dead").await["reason"], "aborted");
+    test_app.order("two").await;
+    // After 404 there is another attempt. After 410 the endpoint is disabled.
+    test_app.until("failed").await;
+    test_app.advance(Duration::from_secs(7));
+    assert_eq!(test_app.until("dead").await["reason"], "gone");
+    let endpoint = test_app
         .get(&format!(
             "/webhooks/endpoints/{}",
             made["id"].as_str().unwrap()
@@ -232,82 +238,89 @@ async fn answers_that_end_a_delivery_at_once() {
         (&json!("disabled"), &json!("gone"))
     );
     // No delivery is written for a disabled endpoint.
-    bed.order("three").await;
+    test_app.order("three").await;
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert_eq!(bed.deliveries().await.len(), 2);
+    assert_eq!(test_app.deliveries().await.len(), 2);
 }
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let (bed, receiver, other) = (
-        Bed::start().await,
+    let (test_app, receiver, other) = (
+        TestApp::start().await,
         Receiver::start().await,
         Receiver::start().await,
     );
-    bed.endpoint(&receiver.url(), json!({})).await;
+    test_app.endpoint(&receiver.url(), json!({})).await;
     receiver.always(Plan::Answer(302, vec![("location", other.url())]));
-    bed.order("one").await;
-    let failed = bed.until("failed").await;
+    test_app.order("one").await;
+    let failed = test_app.until("failed").await;
     assert_eq!(failed["lastAttempt"]["errorKind"], "redirect");
     assert_eq!(other.count(), 0);
 }
 
 #[tokio::test]
-async fn retry_after_holds_the_endpoint_and_no_other() {
-    let (bed, receiver, other) = (
-        Bed::start().await,
+async fn the_retry_after_header_pauses_only_its_endpoint() {
+    let (test_app, receiver, other) = (
+        TestApp::start().await,
         Receiver::start().await,
         Receiver::start().await,
     );
-    bed.endpoint(&receiver.url(), json!({})).await;
-    bed.endpoint(&other.url(), json!({})).await;
+    test_app.endpoint(&receiver.url(), json!({})).await;
+    test_app.endpoint(&other.url(), json!({})).await;
     receiver.next([Plan::Answer(503, vec![("retry-after", "600".to_owned())])]);
-    bed.order("one").await;
+    test_app.order("one").await;
     receiver.until(1).await;
     other.until(1).await;
-    bed.order("two").await;
+    test_app.order("two").await;
     other.until(2).await;
-    bed.advance(Duration::from_secs(500));
-    bed.order("three").await;
+    test_app.advance(Duration::from_secs(500));
+    test_app.order("three").await;
     other.until(3).await;
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert_eq!(receiver.count(), 1, "the endpoint is held");
-    bed.advance(Duration::from_secs(110));
+    assert_eq!(receiver.count(), 1, "the endpoint is paused for 600 s");
+    test_app.advance(Duration::from_secs(110));
     receiver.until(4).await;
 }
 
 #[tokio::test]
-async fn the_rate_and_the_attempts_at_once_are_bounded() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(
-        &receiver.url(),
-        json!({ "maxPerSecond": 20, "maxInFlight": 3 }),
-    )
-    .await;
+async fn the_rate_and_the_number_of_concurrent_attempts_are_limited() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app
+        .endpoint(
+            &receiver.url(),
+            json!({ "maxPerSecond": 20, "maxInFlight": 3 }),
+        )
+        .await;
     receiver.always(Plan::Late(Duration::from_millis(30), 200));
     let began = std::time::Instant::now();
     for n in 0..30 {
-        bed.order(&n.to_string()).await;
+        test_app.order(&n.to_string()).await;
     }
     receiver.until(30).await;
+    // A burst of 20, then 20 per second; one more for the time of the measurement.
     let most = 20.0 + 20.0 * began.elapsed().as_secs_f64() + 1.0;
     assert!((receiver.count() as f64) <= most);
     assert!(receiver.most_at_once() <= 3, "{}", receiver.most_at_once());
 }
 
 #[tokio::test]
-async fn an_ordered_endpoint_waits_for_its_first_delivery() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(&receiver.url(), json!({ "ordered": true }))
+async fn an_ordered_endpoint_sends_later_deliveries_after_the_failed_one() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app
+        .endpoint(&receiver.url(), json!({ "ordered": true }))
         .await;
     receiver.next([Plan::status(500)]);
     for title in ["one", "two", "three"] {
-        bed.order(title).await;
+        test_app.order(title).await;
     }
     receiver.until(1).await;
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert_eq!(receiver.count(), 1, "the others wait");
-    bed.advance(Duration::from_secs(7));
+    assert_eq!(
+        receiver.count(),
+        1,
+        "the later deliveries wait for the failed one"
+    );
+    test_app.advance(Duration::from_secs(7));
     let arrived = receiver.until(4).await;
     let titles: Vec<String> = arrived
         .iter()
@@ -319,17 +332,18 @@ async fn an_ordered_endpoint_waits_for_its_first_delivery() {
 
 #[tokio::test]
 async fn a_slow_endpoint_does_not_delay_others() {
-    let (bed, slow, fast) = (
-        Bed::start().await,
+    let (test_app, slow, fast) = (
+        TestApp::start().await,
         Receiver::start().await,
         Receiver::start().await,
     );
-    bed.endpoint(&slow.url(), json!({ "maxInFlight": 50 }))
+    test_app
+        .endpoint(&slow.url(), json!({ "maxInFlight": 50 }))
         .await;
-    bed.endpoint(&fast.url(), json!({})).await;
+    test_app.endpoint(&fast.url(), json!({})).await;
     slow.always(Plan::Late(Duration::from_mins(10), 200));
     for n in 0..40 {
-        bed.order(&n.to_string()).await;
+        test_app.order(&n.to_string()).await;
     }
     fast.until(40).await;
     assert!(
@@ -341,27 +355,33 @@ async fn a_slow_endpoint_does_not_delay_others() {
 #[tokio::test]
 async fn a_tenant_with_many_slow_endpoints_does_not_delay_others() {
     let slots = |config: &mut WebhooksConfig| config.workers = 4;
-    let (bed, slow, fast) = (
-        Bed::with(slots).await,
+    let (test_app, slow, fast) = (
+        TestApp::with(slots).await,
         Receiver::start().await,
         Receiver::start().await,
     );
     slow.always(Plan::Late(Duration::from_mins(10), 200));
-    let theirs = bed.caller(Some("t2"), "admin");
+    let other_tenant = test_app.caller(Some("t2"), "admin");
     for n in 0..40 {
         let url = format!("{}/{n}", slow.url());
         let body = json!({ "url": url, "events": ["*"] });
-        let made = theirs.post("/webhooks/endpoints", body).await.unwrap();
+        let made = other_tenant
+            .post("/webhooks/endpoints", body)
+            .await
+            .unwrap();
         assert_eq!(made.status(), 201, "{:?}", made.text());
     }
     for n in 0..4 {
         let body = json!({ "title": n.to_string() });
-        assert_eq!(theirs.post("/orders", body).await.unwrap().status(), 201);
+        assert_eq!(
+            other_tenant.post("/orders", body).await.unwrap().status(),
+            201
+        );
     }
     slow.until(2).await;
-    bed.endpoint(&fast.url(), json!({})).await;
+    test_app.endpoint(&fast.url(), json!({})).await;
     for n in 0..4 {
-        bed.order(&n.to_string()).await;
+        test_app.order(&n.to_string()).await;
     }
     fast.until(4).await;
     assert_eq!(
@@ -372,33 +392,40 @@ async fn a_tenant_with_many_slow_endpoints_does_not_delay_others() {
 }
 
 #[tokio::test]
-async fn more_endpoints_than_a_page_of_a_list_get_an_event() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+async fn an_event_is_delivered_to_more_endpoints_than_a_list_page_contains() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
     for n in 0..105 {
-        bed.endpoint(&format!("{}/{n}", receiver.url()), json!({}))
+        test_app
+            .endpoint(&format!("{}/{n}", receiver.url()), json!({}))
             .await;
     }
-    bed.order("for all").await;
+    test_app.order("for all").await;
     receiver.until(105).await;
 }
 
 #[tokio::test]
 async fn a_large_record_is_sent_whole_up_to_256_kib() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(
-        &receiver.url(),
-        json!({ "events": ["shop.articles.updated"] }),
-    )
-    .await;
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app
+        .endpoint(
+            &receiver.url(),
+            json!({ "events": ["shop.articles.updated"] }),
+        )
+        .await;
     for (at, (size, whole)) in [(200_000, true), (270_000, false)].into_iter().enumerate() {
         let article = json!({ "title": "x".repeat(size), "status": "draft" });
-        let made = bed.admin().post("/articles", article).await.unwrap();
+        let made = test_app.admin().post("/articles", article).await.unwrap();
         let made = made.json().unwrap();
         let id = made["id"].as_str().unwrap();
         let path = format!("/articles/{id}");
         let published = json!({ "status": "published" });
         assert_eq!(
-            bed.admin().patch(&path, published).await.unwrap().status(),
+            test_app
+                .admin()
+                .patch(&path, published)
+                .await
+                .unwrap()
+                .status(),
             200
         );
         let arrived = receiver.until(at + 1).await.remove(at);

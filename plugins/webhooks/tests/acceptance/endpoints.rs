@@ -1,20 +1,19 @@
-//! Endpoints: who may manage them, what is refused, and where the secret goes.
+//! Tests of endpoints: the permission to manage them, refused values, and the secrecy of secrets.
 
 use std::cell::RefCell;
 
 use linchpin::Cx;
 use linchpin::seal::Rekey;
-use linchpin_webhooks::WebhooksConfig;
 use serde_json::{Value as Json, json};
 use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::bed::{Bed, FIRST, SECOND};
+use crate::bed::{FIRST, SECOND, TestApp};
 use crate::receiver::{Plan, Receiver};
 
 thread_local! {
-    /// What was logged on this thread, if its test reads it.
+    /// The log of this thread, if its test reads it.
     static LOGGED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
@@ -32,24 +31,25 @@ impl std::io::Write for Log {
     }
 }
 
-/// Keeps the log of this thread from now on. It is for the whole process, because tracing remembers
-/// for each place whether anybody listens; what other threads log is not written.
-fn keep_log() {
+/// Captures the log of this thread from now on. The subscriber is installed for the whole process,
+/// because tracing caches for each call site whether it is enabled. It ignores the events of other
+/// threads.
+fn capture_log() {
     let written = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(|| Log);
     let is_kept = |log: &RefCell<Option<Vec<u8>>>| log.borrow().is_some();
-    let of_thread = dynamic_filter_fn(move |_, _| LOGGED.try_with(is_kept).unwrap_or(false));
+    let this_thread_only = dynamic_filter_fn(move |_, _| LOGGED.try_with(is_kept).unwrap_or(false));
     tracing_subscriber::registry()
-        .with(written.with_filter(of_thread))
+        .with(written.with_filter(this_thread_only))
         .init();
     LOGGED.set(Some(Vec::new()));
 }
 
 #[tokio::test]
 async fn a_manager_creates_reads_changes_and_deletes_an_endpoint() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let made = bed
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let made = test_app
         .endpoint(&receiver.url(), json!({ "description": "ours" }))
         .await;
     let secret = made["secret"].as_str().unwrap();
@@ -66,20 +66,23 @@ async fn a_manager_creates_reads_changes_and_deletes_an_endpoint() {
     let contradiction = json!({
         "url": receiver.url(), "events": ["*"], "isActive": false, "status": "active",
     });
-    let refused = bed.admin().post("/webhooks/endpoints", contradiction).await;
+    let refused = test_app
+        .admin()
+        .post("/webhooks/endpoints", contradiction)
+        .await;
     let refused = refused.unwrap();
     assert_eq!(refused.status(), 400);
     assert!(refused.text().unwrap().contains("contradicts `status`"));
     let path = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
-    let read = bed.get(&path).await;
+    let read = test_app.get(&path).await;
     assert!(
         read.get("secret").is_none() && read.get("sealed").is_none(),
         "{read}"
     );
-    let list = bed.get("/webhooks/endpoints?page=1&pageSize=5").await;
+    let list = test_app.get("/webhooks/endpoints?page=1&pageSize=5").await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     assert!(!list.to_string().contains(secret));
-    let admin = bed.admin();
+    let admin = test_app.admin();
     let changed = admin
         .patch(&path, json!({ "isActive": false }))
         .await
@@ -108,13 +111,13 @@ async fn a_manager_creates_reads_changes_and_deletes_an_endpoint() {
 }
 
 #[tokio::test]
-async fn others_may_not_manage_endpoints() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let made = bed.endpoint(&receiver.url(), json!({})).await;
+async fn callers_without_the_management_role_cannot_manage_endpoints() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let made = test_app.endpoint(&receiver.url(), json!({})).await;
     let path = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
-    let member = bed.caller(Some("t1"), "member");
-    let stranger = bed.caller(Some("t2"), "admin");
-    let nobody = linchpin::testing::Client::new(&bed.app);
+    let member = test_app.caller(Some("t1"), "member");
+    let stranger = test_app.caller(Some("t2"), "admin");
+    let nobody = linchpin::testing::Client::new(&test_app.app);
     let body = json!({ "url": receiver.url(), "events": ["*"] });
     for (client, expected) in [(&member, 403), (&nobody, 401)] {
         assert_eq!(
@@ -158,14 +161,14 @@ async fn others_may_not_manage_endpoints() {
 }
 
 #[tokio::test]
-async fn addresses_events_and_headers_are_checked() {
-    // Without exceptions, so that loopback is refused as well.
-    let bed = Bed::with(|config| {
+async fn invalid_urls_events_headers_and_secrets_are_refused() {
+    // No private networks are allowed, so loopback is refused, too.
+    let test_app = TestApp::with(|config| {
         config.allow_cidrs = Vec::new();
         config.allow_http = false;
     })
     .await;
-    let admin = bed.admin();
+    let admin = test_app.admin();
     let refused = |body: Json| {
         let admin = admin.clone();
         async move {
@@ -231,57 +234,64 @@ async fn addresses_events_and_headers_are_checked() {
 }
 
 #[tokio::test]
-async fn a_secret_is_in_no_table_and_no_log_and_in_one_answer() {
-    // Everything runs on the thread of the test, so this is the log of the app.
-    keep_log();
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+async fn a_secret_is_returned_once_and_is_in_no_table_and_no_log() {
+    // The app runs on the thread of the test, so the captured log is the one of the app.
+    capture_log();
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
     let own = "whsec_QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
-    let made = bed
+    let made = test_app
         .endpoint(&receiver.url(), json!({ "secret": own }))
         .await;
     assert_eq!(made["secret"], own);
-    let random = bed.endpoint(&receiver.url(), json!({})).await["secret"]
+    let random = test_app.endpoint(&receiver.url(), json!({})).await["secret"]
         .as_str()
         .unwrap()
         .to_owned();
-    // An error does not repeat a secret that was refused.
+    // An error does not contain the refused secret.
     let refused = "whsec_QUJDREVGR0hJSktM";
     let body = json!({ "url": receiver.url(), "events": ["*"], "secret": refused });
-    let answer = bed.admin().post("/webhooks/endpoints", body).await.unwrap();
+    let answer = test_app
+        .admin()
+        .post("/webhooks/endpoints", body)
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 400);
     assert!(!answer.text().unwrap().contains(refused));
     receiver.next([Plan::status(500)]);
-    bed.order("one").await;
+    test_app.order("one").await;
     receiver.until(2).await;
-    let path = bed.path();
-    bed.app.stop().await.unwrap();
+    let path = test_app.path();
+    test_app.app.stop().await.unwrap();
     let log = LOGGED.take().unwrap();
-    let has = |text: &[u8]| log.windows(text.len()).any(|part| part == text);
-    assert!(has(b"webhooks"), "the log was written");
-    assert!(!has(refused.as_bytes()), "the refused secret is in the log");
+    let log_contains = |text: &[u8]| log.windows(text.len()).any(|part| part == text);
+    assert!(log_contains(b"webhooks"), "the log was not captured");
+    assert!(
+        !log_contains(refused.as_bytes()),
+        "the refused secret is in the log"
+    );
     let mut stored = std::fs::read(&path).unwrap();
-    let log = path.with_file_name("app.db-wal");
-    stored.extend(std::fs::read(log).unwrap_or_default());
+    let wal = path.with_file_name("app.db-wal");
+    stored.extend(std::fs::read(wal).unwrap_or_default());
     for secret in [own, &random] {
         let key = secret.trim_start_matches("whsec_").as_bytes();
         assert!(
             !stored.windows(key.len()).any(|part| part == key),
             "the secret is in the file"
         );
-        assert!(!has(key), "the secret is in the log");
+        assert!(!log_contains(key), "the secret is in the log");
     }
 }
 
 #[tokio::test]
-async fn secrets_are_encrypted_with_a_new_key() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(&receiver.url(), json!({})).await;
-    let bed = bed.restarted_with(&[SECOND, FIRST]).await;
-    let rekey = bed.app.adapters().provided::<Rekey>().unwrap();
+async fn rekey_encrypts_secrets_with_the_new_key() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app.endpoint(&receiver.url(), json!({})).await;
+    let test_app = test_app.restarted_with(&[SECOND, FIRST]).await;
+    let rekey = test_app.app.adapters().provided::<Rekey>().unwrap();
     let done = rekey.run(&Cx::system("test")).await.unwrap();
     assert_eq!((done.rewritten, done.needed.len()), (1, 0));
-    let bed = bed.restarted_with(&[SECOND]).await;
-    bed.order("one").await;
+    let test_app = test_app.restarted_with(&[SECOND]).await;
+    test_app.order("one").await;
     receiver.until(1).await;
 }
 
@@ -301,15 +311,18 @@ async fn an_app_without_a_data_key_does_not_start() {
         .await;
     let error = format!("{:?}", started.unwrap_err());
     assert!(error.contains("LINCHPIN_DATA_KEYS"), "{error}");
-    drop(WebhooksConfig::default());
 }
 
 #[tokio::test]
-async fn the_app_itself_is_no_endpoint() {
-    let bed = Bed::start().await;
-    let own = format!("http://{}/hook", bed.app.address());
+async fn the_address_of_the_app_is_refused_as_endpoint() {
+    let test_app = TestApp::start().await;
+    let own = format!("http://{}/hook", test_app.app.address());
     let body = json!({ "url": own, "events": ["*"] });
-    let refused = bed.admin().post("/webhooks/endpoints", body).await.unwrap();
+    let refused = test_app
+        .admin()
+        .post("/webhooks/endpoints", body)
+        .await
+        .unwrap();
     assert_eq!(refused.status(), 400);
     let error = refused.json().unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Faults: workers that are killed, answers that come too late, and changes between attempts.
+//! Tests of faults: killed workers, late responses, and changes between attempts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write as _;
@@ -10,30 +10,34 @@ use serde_json::{Value as Json, json};
 
 use linchpin_webhooks::WebhooksConfig;
 
-use crate::bed::Bed;
+use crate::bed::TestApp;
 use crate::receiver::{Plan, Receiver};
 use crate::server;
 
-/// The folder of the database of a worker that the test kills.
+/// The environment variable with the folder of the database, for a worker that the test kills.
 const FOLDER: &str = "LINCHPIN_TEST_FOLDER";
 /// The file with a line for each worker that has started.
 const STARTED: &str = "started";
 const WORKERS: usize = 4;
-const KILLS: u64 = 16;
-const ENDPOINTS: usize = 25;
-const ORDERS: usize = 40;
-/// The deliveries.
+/// In each round, all workers are killed.
+const ROUNDS: usize = 4;
+/// The number of endpoints that become active in each round. A process serves at most 23 of one
+/// tenant, so other processes serve a part of them.
+const ENDPOINTS_PER_ROUND: usize = 26;
+const ENDPOINTS: usize = ROUNDS * ENDPOINTS_PER_ROUND;
+const ORDERS: usize = 10;
+/// The number of deliveries.
 const ALL: i64 = (ENDPOINTS * ORDERS) as i64;
 /// Longer than a lease.
-const TAKEN_OVER: Duration = Duration::from_secs(80);
+const LONGER_THAN_LEASE: Duration = Duration::from_secs(80);
 
-/// A worker of another process. The test that kills it starts it.
+/// A worker in a separate process. The tests that kill workers start it.
 #[tokio::test]
 #[ignore = "a program that another test starts"]
 async fn worker() {
-    let folder = std::env::var_os(FOLDER).expect("the other test sets it");
+    let folder = std::env::var_os(FOLDER).expect("a test that kills workers sets it");
     let folder = Path::new(&folder);
-    let _bed = Bed::joining(folder).await;
+    let _test_app = TestApp::joining(folder).await;
     let started = std::fs::File::options()
         .create(true)
         .append(true)
@@ -43,9 +47,9 @@ async fn worker() {
     std::future::pending::<()>().await;
 }
 
-struct Killed(Child);
+struct WorkerProcess(Child);
 
-impl Killed {
+impl WorkerProcess {
     fn start(folder: &Path) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "faults::worker", "--ignored"])
@@ -57,7 +61,7 @@ impl Killed {
     }
 }
 
-impl Drop for Killed {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         // SIGKILL: no handler runs.
         let _ = self.0.kill();
@@ -67,68 +71,89 @@ impl Drop for Killed {
 
 #[tokio::test]
 async fn workers_that_are_killed_lose_no_delivery_on_sqlite() {
-    workers_that_are_killed_lose_no_delivery(Bed::with(one_at_a_time).await).await;
+    workers_that_are_killed_lose_no_delivery(TestApp::with(one_at_a_time).await).await;
 }
 
 #[tokio::test]
 async fn workers_that_are_killed_lose_no_delivery_on_postgres() {
-    let bed = Bed::at(&server::fresh_database(), one_at_a_time).await;
-    workers_that_are_killed_lose_no_delivery(bed).await;
+    let test_app = TestApp::at(&server::fresh_database(), one_at_a_time).await;
+    workers_that_are_killed_lose_no_delivery(test_app).await;
 }
 
-/// The worker of this process takes one delivery at a time, so the others send most of them.
+/// The worker of this process sends one delivery at a time, so the others send most of them.
 fn one_at_a_time(config: &mut WebhooksConfig) {
     config.workers = 1;
 }
 
-async fn workers_that_are_killed_lose_no_delivery(bed: Bed) {
+async fn workers_that_are_killed_lose_no_delivery(test_app: TestApp) {
     let receiver = Receiver::start().await;
     let mut paths = Vec::new();
     for _ in 0..ENDPOINTS {
         let paused = json!({ "maxPerSecond": 1_000, "maxInFlight": 1, "status": "paused" });
-        let made = bed.endpoint(&receiver.url(), paused).await;
+        let made = test_app.endpoint(&receiver.url(), paused).await;
         paths.push(format!(
             "/webhooks/endpoints/{}",
             made["id"].as_str().unwrap()
         ));
     }
     for n in 0..ORDERS {
-        bed.order(&n.to_string()).await;
+        test_app.order(&n.to_string()).await;
     }
-    let rows = |sql: &'static str| bed.numbers(sql);
+    let rows = |sql: &'static str| test_app.numbers(sql);
     while rows("SELECT count(*) FROM webhooks_webhook_deliveries") != [ALL] {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     receiver.always(Plan::Late(Duration::from_millis(40), 200));
-    let mut workers: Vec<_> = (0..WORKERS).map(|_| Killed::start(bed.folder())).collect();
-    let started = || {
-        let lines = std::fs::read_to_string(bed.folder().join(STARTED));
+    let mut workers: Vec<_> = (0..WORKERS)
+        .map(|_| WorkerProcess::start(test_app.folder()))
+        .collect();
+    let started = &|| {
+        let lines = std::fs::read_to_string(test_app.folder().join(STARTED));
         lines.unwrap_or_default().lines().count()
     };
-    while started() < WORKERS {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let until_started = |count: usize| async move {
+        let waited = tokio::time::timeout(Duration::from_mins(2), async {
+            while started() < count {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        assert!(waited.await.is_ok(), "{} of {count} started", started());
+    };
+    until_started(WORKERS).await;
+    // Each time the workers are killed at another moment of their work.
+    for (round, paths) in paths.chunks(ENDPOINTS_PER_ROUND).enumerate() {
+        for path in paths {
+            let active = test_app
+                .admin()
+                .patch(path, json!({ "status": "active" }))
+                .await;
+            assert_eq!(active.unwrap().status(), 200);
+        }
+        // This process sends one request at a time, so the others belong to the workers.
+        let pause = 40 + 37 * u64::try_from(round).unwrap();
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        let waited = tokio::time::timeout(Duration::from_mins(1), async {
+            while receiver.running() < 2 {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert!(waited.await.is_ok(), "the workers send nothing");
+        workers.clear();
+        workers.extend((0..WORKERS).map(|_| WorkerProcess::start(test_app.folder())));
+        until_started((round + 2) * WORKERS).await;
     }
-    for path in &paths {
-        let active = bed.admin().patch(path, json!({ "status": "active" })).await;
-        assert_eq!(active.unwrap().status(), 200);
-    }
+    // The remaining workers deliver everything.
     let open = "SELECT count(*) FROM webhooks_webhook_deliveries WHERE status <> 'delivered'";
     for round in 0_u64.. {
         if rows(open) == [0] {
             break;
         }
-        assert!(round < 600, "{:?} are open after a minute", rows(open));
-        // Another worker each time, at another moment of its work; in the end they finish it.
-        tokio::time::sleep(Duration::from_millis(40 + 37 * (round % 5))).await;
-        if round < KILLS {
-            let next = usize::try_from(round).unwrap() % WORKERS;
-            workers[next] = Killed::start(bed.folder());
-        }
+        assert!(round < 1_200, "{:?} are open after two minutes", rows(open));
+        tokio::time::sleep(Duration::from_millis(100)).await;
         if round % 4 == 3 {
-            bed.advance(TAKEN_OVER);
+            test_app.advance(LONGER_THAN_LEASE);
         }
     }
-    assert!(started() > 2 * WORKERS, "only {} started", started());
     drop(workers);
     let mut arrived: HashMap<String, usize> = HashMap::new();
     for request in receiver.arrived() {
@@ -138,9 +163,10 @@ async fn workers_that_are_killed_lose_no_delivery(bed: Bed) {
     assert_eq!(
         arrived.len(),
         ENDPOINTS * ORDERS,
-        "each arrived at least once"
+        "a delivery did not arrive"
     );
-    // One result was counted for each; what a worker without lease learned was not.
+    // One result was counted for each delivery. The attempts of workers that had lost their lease
+    // have `lease_lost` in `error_kind`.
     let counted = rows(
         "SELECT count(*), count(DISTINCT delivery_id) FROM webhooks_webhook_attempts \
          WHERE error_kind IS NULL",
@@ -150,29 +176,33 @@ async fn workers_that_are_killed_lose_no_delivery(bed: Bed) {
 
 #[tokio::test]
 async fn a_result_that_comes_after_the_lease_changes_nothing() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(&receiver.url(), json!({})).await;
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app.endpoint(&receiver.url(), json!({})).await;
     receiver.next([Plan::Late(Duration::from_secs(2), 200)]);
-    bed.order("one").await;
+    test_app.order("one").await;
     receiver.until(1).await;
-    bed.advance(TAKEN_OVER);
-    let delivered = bed.until("delivered").await;
-    assert_eq!(receiver.count(), 2, "another lease sent it again");
+    test_app.advance(LONGER_THAN_LEASE);
+    let delivered = test_app.until("delivered").await;
+    assert_eq!(
+        receiver.count(),
+        2,
+        "the next owner of the lease sends it again"
+    );
     let path = format!("/webhooks/deliveries/{}", delivered["id"].as_str().unwrap());
-    let attempts = bed.attempts(&path, 2).await;
+    let attempts = test_app.attempts(&path, 2).await;
     let kinds: Vec<&Json> = attempts
         .iter()
         .map(|attempt| &attempt["errorKind"])
         .collect();
     assert!(kinds.contains(&&json!("lease_lost")), "{kinds:?}");
-    let after = bed.get(&path).await;
+    let after = test_app.get(&path).await;
     for member in ["status", "attempts", "deliveredAt", "version"] {
         assert_eq!(after[member], delivered[member], "{member}");
     }
 }
 
-/// Changes the database on a thread of its own: the app and the receiver go on meanwhile.
-async fn without_pause(
+/// Changes the database on a separate thread, so that the app and the receiver continue to run.
+async fn on_blocking_thread(
     mut database: server::Server,
     change: fn(&mut server::Server),
 ) -> server::Server {
@@ -183,95 +213,101 @@ async fn without_pause(
     changed.await.expect("the database was changed")
 }
 
-/// A delivery whose answer comes while the database is away. `away` happens meanwhile. The number
-/// of times it was sent.
-async fn answered_without_database(away: impl AsyncFnOnce(&Bed)) -> usize {
+/// Sends a delivery whose response arrives while the database is not available, and calls
+/// `during_outage` before the database starts again. Returns how often the delivery was sent.
+async fn attempts_without_database(during_outage: impl AsyncFnOnce(&TestApp)) -> usize {
     let database = server::Server::start();
-    let bed = Bed::at(&database.url(), |_| {}).await;
+    let test_app = TestApp::at(&database.url(), |_| {}).await;
     let receiver = Receiver::start().await;
-    bed.endpoint(&receiver.url(), json!({})).await;
+    test_app.endpoint(&receiver.url(), json!({})).await;
     receiver.next([Plan::Late(Duration::from_millis(300), 200)]);
-    bed.order("one").await;
+    test_app.order("one").await;
     receiver.until(1).await;
-    let database = without_pause(database, server::Server::kill).await;
+    let database = on_blocking_thread(database, server::Server::kill).await;
     receiver.idle().await;
-    away(&bed).await;
-    let _database = without_pause(database, server::Server::restart).await;
-    let deliveries = async || bed.admin().get("/webhooks/deliveries").await.unwrap();
+    during_outage(&test_app).await;
+    let _database = on_blocking_thread(database, server::Server::restart).await;
+    let deliveries = async || test_app.admin().get("/webhooks/deliveries").await.unwrap();
     while deliveries().await.status() != 200 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    for looks in 0.. {
-        if bed.deliveries().await[0]["status"] == "delivered" {
+    for polls in 0.. {
+        if test_app.deliveries().await[0]["status"] == "delivered" {
             break;
         }
-        assert!(looks < 2_000, "the delivery does not end");
+        assert!(polls < 2_000, "the delivery is still open");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let delivered = bed.deliveries().await.remove(0);
+    let delivered = test_app.deliveries().await.remove(0);
     let sent = receiver.count();
     assert_eq!(delivered["attempts"], 1, "a lost answer is not counted");
-    // Nothing waits for the end of a lease, because the clock of the app does not move.
-    bed.order("two").await;
+    // The clock of the app does not advance, so no lease ends.
+    test_app.order("two").await;
     receiver.until(sent + 1).await;
     sent
 }
 
 #[tokio::test]
-async fn a_result_is_written_after_the_database_was_away_for_a_moment() {
-    let sent = answered_without_database(async |_: &Bed| {}).await;
+async fn a_result_is_written_after_a_database_outage() {
+    let sent = attempts_without_database(async |_: &TestApp| {}).await;
     assert_eq!(sent, 1, "the answer was not lost");
 }
 
 /// The lease has ended, so the delivery may be sent again before its result is written.
 #[tokio::test]
-async fn a_delivery_goes_on_after_the_database_was_away_for_a_minute() {
-    answered_without_database(async |bed: &Bed| bed.advance(TAKEN_OVER)).await;
+async fn a_delivery_continues_after_a_database_outage() {
+    attempts_without_database(async |test_app: &TestApp| test_app.advance(LONGER_THAN_LEASE)).await;
 }
 
 #[tokio::test]
-async fn deliveries_go_on_after_the_clock_was_turned_back() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(&receiver.url(), json!({})).await;
-    bed.order("one").await;
-    bed.until("delivered").await;
-    bed.turn_back(Duration::from_hours(1));
+async fn deliveries_continue_after_the_clock_was_set_back() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app.endpoint(&receiver.url(), json!({})).await;
+    test_app.order("one").await;
+    test_app.until("delivered").await;
+    test_app.turn_back(Duration::from_hours(1));
     for order in ["two", "three"] {
-        bed.order(order).await;
+        test_app.order(order).await;
     }
     receiver.until(3).await;
-    // What failed before the change of the clock is tried again at its time by the new clock.
+    // A delivery that failed before the change is sent again when the new clock reaches its due
+    // time.
     receiver.next([Plan::status(500)]);
-    bed.order("four").await;
+    test_app.order("four").await;
     let failed = |one: &Json| one["status"] == "failed";
-    while !bed.deliveries().await.iter().any(failed) {
+    while !test_app.deliveries().await.iter().any(failed) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    bed.turn_back(Duration::from_hours(1));
-    bed.order("five").await;
+    test_app.turn_back(Duration::from_hours(1));
+    test_app.order("five").await;
     receiver.until(5).await;
-    bed.advance(Duration::from_hours(1) + Duration::from_secs(10));
+    test_app.advance(Duration::from_hours(1) + Duration::from_secs(10));
     receiver.until(6).await;
 }
 
 #[tokio::test]
 async fn an_endpoint_is_read_again_at_each_attempt() {
-    let (bed, old, new) = (
-        Bed::start().await,
+    let (test_app, old, new) = (
+        TestApp::start().await,
         Receiver::start().await,
         Receiver::start().await,
     );
-    let made = bed.endpoint(&old.url(), json!({})).await;
+    let made = test_app.endpoint(&old.url(), json!({})).await;
     let path = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
     old.next([Plan::status(500)]);
-    bed.order("one").await;
-    bed.until("failed").await;
+    test_app.order("one").await;
+    test_app.until("failed").await;
     let changed = json!({ "url": new.url(), "headers": { "x-own": "new" } });
     assert_eq!(
-        bed.admin().patch(&path, changed).await.unwrap().status(),
+        test_app
+            .admin()
+            .patch(&path, changed)
+            .await
+            .unwrap()
+            .status(),
         200
     );
-    let rotate = bed
+    let rotate = test_app
         .admin()
         .post(
             &format!("{path}/rotate-secret"),
@@ -279,50 +315,61 @@ async fn an_endpoint_is_read_again_at_each_attempt() {
         )
         .await;
     let rotated = rotate.unwrap().json().unwrap();
-    bed.advance(Duration::from_secs(10));
+    test_app.advance(Duration::from_secs(10));
     let arrived = new.until(1).await.remove(0);
     assert_eq!((old.count(), arrived.header("x-own")), (1, "new"));
     assert_eq!(arrived.header("x-webhook-attempt"), "2");
     let signatures = arrived.header("webhook-signature");
     assert_eq!(
         signatures,
-        crate::delivery::expected(&rotated["secret"], &arrived)
+        crate::delivery::expected_signature(&rotated["secret"], &arrived)
     );
-    // A pause between two attempts holds the delivery, however long its turn has come.
+    // If the endpoint is paused between two attempts, the delivery is held, even if it is due.
     new.next([Plan::status(500)]);
-    bed.until("delivered").await;
-    bed.order("two").await;
-    bed.until("failed").await;
-    let pause = bed.admin().patch(&path, json!({ "isActive": false })).await;
+    test_app.until("delivered").await;
+    test_app.order("two").await;
+    test_app.until("failed").await;
+    let pause = test_app
+        .admin()
+        .patch(&path, json!({ "isActive": false }))
+        .await;
     assert_eq!(pause.unwrap().status(), 200);
-    bed.advance(Duration::from_hours(2));
-    bed.order("three").await;
-    while bed.deliveries().await.len() < 3 {
+    test_app.advance(Duration::from_hours(2));
+    test_app.order("three").await;
+    while test_app.deliveries().await.len() < 3 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(new.count(), 2, "nothing is sent to a paused endpoint");
-    let active = bed.admin().patch(&path, json!({ "isActive": true })).await;
+    let active = test_app
+        .admin()
+        .patch(&path, json!({ "isActive": true }))
+        .await;
     assert_eq!(active.unwrap().status(), 200);
     new.until(4).await;
 }
 
 #[tokio::test]
 async fn replays_recoveries_and_the_schedule_do_not_send_twice() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let made = bed.endpoint(&receiver.url(), json!({})).await;
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let made = test_app.endpoint(&receiver.url(), json!({})).await;
     let endpoint = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
     let began = linchpin::Timestamp::system_now().to_string();
     let abort = ("webhook-delivery", "abort-message".to_owned());
     receiver.next([Plan::Answer(400, vec![abort])]);
-    bed.order("one").await;
-    let dead = bed.until("dead").await;
+    test_app.order("one").await;
+    let dead = test_app.until("dead").await;
     let replay = format!(
         "/webhooks/deliveries/{}/replay",
         dead["id"].as_str().unwrap()
     );
     let recover = format!("{endpoint}/recover");
     let since = json!({ "since": began });
-    let (a, b, c, d) = (bed.admin(), bed.admin(), bed.admin(), bed.admin());
+    let (a, b, c, d) = (
+        test_app.admin(),
+        test_app.admin(),
+        test_app.admin(),
+        test_app.admin(),
+    );
     let (a, b, c, d) = tokio::join!(
         a.post(&replay, json!({})),
         b.post(&replay, json!({})),
@@ -339,13 +386,13 @@ async fn replays_recoveries_and_the_schedule_do_not_send_twice() {
             .all(|status| [200, 202, 409].contains(status)),
         "{statuses:?}"
     );
-    bed.until("delivered").await;
-    let attempts = bed
+    test_app.until("delivered").await;
+    let attempts = test_app
         .attempts(
             &format!("/webhooks/deliveries/{}", dead["id"].as_str().unwrap()),
             2,
         )
         .await;
     assert_eq!((attempts.len(), receiver.count()), (2, 2), "{statuses:?}");
-    assert_eq!(bed.deliveries().await.len(), 1);
+    assert_eq!(test_app.deliveries().await.len(), 1);
 }

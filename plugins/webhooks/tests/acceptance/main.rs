@@ -1,5 +1,5 @@
-//! Webhooks of a test app, with receivers on loopback. The app runs on SQLite, and in a few tests
-//! on every store.
+//! Tests of webhooks with receivers on loopback. The test app runs on SQLite, and in a few tests on
+//! every store.
 #![allow(missing_docs, clippy::unwrap_used)] // test entities, and tests that panic to fail
 
 #[allow(dead_code)] // only the tests of `linchpin` use its counter

@@ -1,4 +1,4 @@
-//! Metrics of deliveries, and of the events that lead to them, as a recorder gets them.
+//! Tests of the metrics of deliveries and of the events that lead to them.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use linchpin::{Error, Result};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 
-use crate::bed::Bed;
+use crate::bed::TestApp;
 use crate::receiver::{Plan, Receiver};
 
-/// Keeps the metrics of the process; install it before the app starts.
+/// Installs the recorder for the metrics of the process; call it before the app starts.
 fn recorder() -> Result<PrometheusHandle> {
     PrometheusBuilder::new()
         .install_recorder()
         .map_err(Error::internal)
 }
 
-/// The value of a metric whose line begins so.
+/// The value of the metric whose line begins with this text.
 fn value(text: &str, metric: &str) -> f64 {
     let line = text.lines().find(|line| line.starts_with(metric));
     let line = line.unwrap_or_else(|| panic!("no {metric} in:\n{text}"));
@@ -25,16 +25,16 @@ fn value(text: &str, metric: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn deliveries_and_events_are_counted_without_names() {
+async fn metrics_of_deliveries_contain_no_titles_tenants_ids_or_urls() {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
     let handle = RECORDER.get_or_init(|| recorder().unwrap());
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let made = bed.endpoint(&receiver.url(), json!({})).await;
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let made = test_app.endpoint(&receiver.url(), json!({})).await;
     receiver.next([Plan::status(200), Plan::status(500)]);
-    bed.order("a title").await;
-    bed.until("delivered").await;
-    bed.order("a title").await;
-    bed.until("failed").await;
+    test_app.order("a title").await;
+    test_app.until("delivered").await;
+    test_app.order("a title").await;
+    test_app.until("failed").await;
     // Attempts are counted right after their results are committed.
     let counted = "linchpin_webhooks_deliveries_total{status=\"failed\"";
     while !handle.render().contains(counted) {
@@ -52,11 +52,11 @@ async fn deliveries_and_events_are_counted_without_names() {
     }
     let waiting = "linchpin_events_oldest_seconds{consumer=\"webhooks\"}";
     assert!(value(&text, waiting).abs() < 1.0);
-    for times in [
+    for histogram in [
         "linchpin_webhooks_attempt_seconds",
         "linchpin_events_delay_seconds",
     ] {
-        assert!(text.contains(times), "{times}");
+        assert!(text.contains(histogram), "{histogram}");
     }
     for secret in [
         "a title",

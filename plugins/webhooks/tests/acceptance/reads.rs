@@ -1,25 +1,27 @@
-//! Deliveries of an endpoint, attempts of a delivery, and the payload.
+//! Tests of the routes that read the deliveries of an endpoint, the attempts of a delivery, and the
+//! payload.
 
 use std::time::Duration;
 
 use linchpin::testing::Client;
 use serde_json::{Value as Json, json};
 
-use crate::bed::Bed;
+use crate::bed::TestApp;
 use crate::receiver::{Plan, Receiver};
 
-/// Creates an endpoint and orders, and returns the path of the endpoint after their deliveries were
-/// written.
-async fn ordered(bed: &Bed, receiver: &Receiver, orders: usize) -> String {
-    let made = bed.endpoint(&receiver.url(), json!({})).await;
+/// Creates an endpoint and orders, waits until the deliveries of the orders are written, and
+/// returns the path of the endpoint.
+async fn endpoint_with_orders(test_app: &TestApp, receiver: &Receiver, orders: usize) -> String {
+    let made = test_app.endpoint(&receiver.url(), json!({})).await;
     for at in 0..orders {
-        bed.order(&at.to_string()).await;
+        test_app.order(&at.to_string()).await;
     }
     // The receiver got the last message, so all deliveries are written.
     receiver.until(orders).await;
     format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap())
 }
 
+/// Sends a request that is refused, and returns the status and the first problem of the response.
 async fn refused(client: &Client, path: &str) -> (u16, Json) {
     let answer = client.get(path).await.unwrap();
     let problem = answer.json().unwrap()["details"][0].clone();
@@ -35,19 +37,23 @@ fn ids(page: &Json) -> Vec<String> {
 
 #[tokio::test]
 async fn deliveries_of_an_endpoint_are_paged_by_number_and_by_cursor() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let path = ordered(&bed, &receiver, 45).await;
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let path = endpoint_with_orders(&test_app, &receiver, 45).await;
     let list = format!("{path}/deliveries");
     let mut walked = Vec::new();
     for (page, count, more) in [(1, 20, true), (2, 20, true), (3, 5, false), (4, 0, false)] {
-        let found = bed.get(&format!("{list}?page={page}")).await;
+        let found = test_app.get(&format!("{list}?page={page}")).await;
         assert_eq!(ids(&found).len(), count, "page {page}");
         assert_eq!(found["hasMore"], more, "page {page}");
         assert_eq!(found["nextCursor"].is_string(), more, "page {page}");
         walked.extend(ids(&found));
     }
-    let all = bed.get(&format!("{list}?pageSize=1000")).await;
-    assert_eq!(ids(&all), walked, "1000 is clamped, and the order is equal");
+    let all = test_app.get(&format!("{list}?pageSize=1000")).await;
+    assert_eq!(
+        ids(&all),
+        walked,
+        "at most 100 are returned, in the same order"
+    );
     let times = all["items"].as_array().unwrap().iter();
     let mut times: Vec<&str> = times
         .map(|one| one["createdAt"].as_str().unwrap())
@@ -55,17 +61,17 @@ async fn deliveries_of_an_endpoint_are_paged_by_number_and_by_cursor() {
     times.reverse();
     assert!(times.is_sorted(), "newest first");
 
-    // A cursor walks over each row once, also if new ones arrive.
-    let first = bed.get(&format!("{list}?pageSize=30")).await;
+    // Cursors return each row once, even if new rows arrive.
+    let first = test_app.get(&format!("{list}?pageSize=30")).await;
     let cursor = first["nextCursor"].as_str().unwrap();
-    bed.order("late").await;
+    test_app.order("late").await;
     receiver.until(46).await;
-    let rest = bed
+    let rest = test_app
         .get(&format!("{list}?pageSize=30&cursor={cursor}"))
         .await;
     assert_eq!([ids(&first), ids(&rest)].concat(), walked);
 
-    let admin = bed.admin();
+    let admin = test_app.admin();
     for (query, name, code) in [
         ("page=0", "page", "range"),
         ("page=-1", "page", "range"),
@@ -84,78 +90,83 @@ async fn deliveries_of_an_endpoint_are_paged_by_number_and_by_cursor() {
         let (status, _) = refused(&admin, &format!("{list}?{query}")).await;
         assert_eq!(status, 400, "{query}");
     }
-    bed.get(&format!("{list}?page=100&pageSize=100")).await;
+    test_app.get(&format!("{list}?page=100&pageSize=100")).await;
 }
 
 #[tokio::test]
 async fn a_page_has_at_most_100_deliveries() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let path = ordered(&bed, &receiver, 0).await;
-    let paused = bed
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let path = endpoint_with_orders(&test_app, &receiver, 0).await;
+    let paused = test_app
         .admin()
         .patch(&path, json!({ "status": "paused" }))
         .await;
     assert_eq!(paused.unwrap().status(), 200);
     for at in 0..101 {
-        bed.order(&at.to_string()).await;
+        test_app.order(&at.to_string()).await;
     }
     let list = format!("{path}/deliveries?pageSize=1000");
-    let mut page = bed.get(&list).await;
+    let mut page = test_app.get(&list).await;
     while page["hasMore"] == false {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        page = bed.get(&list).await;
+        page = test_app.get(&list).await;
     }
     assert_eq!(ids(&page).len(), 100);
 }
 
 #[tokio::test]
 async fn deliveries_of_an_endpoint_are_filtered_and_belong_to_it() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let other = bed.endpoint(&receiver.url(), json!({})).await;
-    let other = format!("/webhooks/endpoints/{}", other["id"].as_str().unwrap());
-    let only = bed
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let all_events = test_app.endpoint(&receiver.url(), json!({})).await;
+    let all_events = format!("/webhooks/endpoints/{}", all_events["id"].as_str().unwrap());
+    let deletions = test_app
         .endpoint(
             &receiver.url(),
             json!({ "events": ["shop.orders.deleted"] }),
         )
         .await;
-    let only = format!("/webhooks/endpoints/{}", only["id"].as_str().unwrap());
-    let order = bed.order("one").await;
+    let deletions = format!("/webhooks/endpoints/{}", deletions["id"].as_str().unwrap());
+    let order = test_app.order("one").await;
     receiver.until(1).await;
     let order = format!("/orders/{}", order["id"].as_str().unwrap());
-    assert_eq!(bed.admin().delete(&order).await.unwrap().status(), 204);
+    assert_eq!(test_app.admin().delete(&order).await.unwrap().status(), 204);
     receiver.until(3).await;
-    let count = async |path: String| ids(&bed.get(&path).await).len();
-    assert_eq!(count(format!("{other}/deliveries")).await, 2);
-    assert_eq!(count(format!("{only}/deliveries")).await, 1);
-    let created = format!("{other}/deliveries?event=shop.orders.created");
+    let count = async |path: String| ids(&test_app.get(&path).await).len();
+    assert_eq!(count(format!("{all_events}/deliveries")).await, 2);
+    assert_eq!(count(format!("{deletions}/deliveries")).await, 1);
+    let created = format!("{all_events}/deliveries?event=shop.orders.created");
     assert_eq!(count(created).await, 1);
-    assert_eq!(count(format!("{other}/deliveries?status=dead")).await, 0);
-    while count(format!("{other}/deliveries?status=delivered")).await < 2 {
+    assert_eq!(
+        count(format!("{all_events}/deliveries?status=dead")).await,
+        0
+    );
+    while count(format!("{all_events}/deliveries?status=delivered")).await < 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let mine = &ids(&bed.get(&format!("{only}/deliveries")).await)[0];
-    bed.get(&format!("{only}/deliveries/{mine}")).await;
-    let wrong = format!("{other}/deliveries/{mine}");
-    assert_eq!(bed.admin().get(&wrong).await.unwrap().status(), 404);
+    let deletion_id = &ids(&test_app.get(&format!("{deletions}/deliveries")).await)[0];
+    test_app
+        .get(&format!("{deletions}/deliveries/{deletion_id}"))
+        .await;
+    let wrong = format!("{all_events}/deliveries/{deletion_id}");
+    assert_eq!(test_app.admin().get(&wrong).await.unwrap().status(), 404);
 }
 
 #[tokio::test]
 async fn one_delivery_has_its_payload_and_attempts() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
     receiver.next([Plan::status(500)]);
-    let path = ordered(&bed, &receiver, 1).await;
-    let failed = bed.until("failed").await;
+    let path = endpoint_with_orders(&test_app, &receiver, 1).await;
+    let failed = test_app.until("failed").await;
     assert!(failed.get("payload").is_none(), "{failed}");
     let id = failed["id"].as_str().unwrap();
-    let list = bed.get(&format!("{path}/deliveries")).await;
+    let list = test_app.get(&format!("{path}/deliveries")).await;
     assert!(list["items"][0].get("payload").is_none(), "{list}");
     let sent = receiver.arrived()[0].json();
     for path in [
         format!("/webhooks/deliveries/{id}"),
         format!("{path}/deliveries/{id}"),
     ] {
-        let one = bed.get(&path).await;
+        let one = test_app.get(&path).await;
         assert_eq!(one["payload"], sent, "{path}");
         assert_eq!(
             (
@@ -167,33 +178,33 @@ async fn one_delivery_has_its_payload_and_attempts() {
         );
         assert!(one.get("expiresAt").is_none(), "{one}");
     }
-    bed.advance(Duration::from_secs(10));
+    test_app.advance(Duration::from_secs(10));
     receiver.until(2).await;
-    bed.until("delivered").await;
+    test_app.until("delivered").await;
     let attempts = format!("/webhooks/deliveries/{id}/attempts");
-    let page = bed.get(&attempts).await;
+    let page = test_app.get(&attempts).await;
     let numbers = page["items"].as_array().unwrap().iter();
     let numbers: Vec<_> = numbers
         .map(|one| (one["number"].as_i64(), one["statusCode"].as_i64()))
         .collect();
     assert_eq!(numbers, [(Some(2), Some(200)), (Some(1), Some(500))]);
-    let second = bed.get(&format!("{attempts}?page=2&pageSize=1")).await;
+    let second = test_app.get(&format!("{attempts}?page=2&pageSize=1")).await;
     assert_eq!(second["items"][0]["number"], 1);
-    let (status, problem) = refused(&bed.admin(), &format!("{attempts}?page=0")).await;
+    let (status, problem) = refused(&test_app.admin(), &format!("{attempts}?page=0")).await;
     assert_eq!((status, &problem["code"]), (400, &json!("range")));
 }
 
 #[tokio::test]
-async fn others_read_and_replay_no_deliveries() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let path = ordered(&bed, &receiver, 1).await;
-    let id = bed.until("delivered").await["id"]
+async fn callers_without_the_management_role_cannot_read_or_replay_deliveries() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let path = endpoint_with_orders(&test_app, &receiver, 1).await;
+    let id = test_app.until("delivered").await["id"]
         .as_str()
         .unwrap()
         .to_owned();
-    let member = bed.caller(Some("t1"), "member");
-    let stranger = bed.caller(Some("t2"), "admin");
-    let nobody = Client::new(&bed.app);
+    let member = test_app.caller(Some("t1"), "member");
+    let stranger = test_app.caller(Some("t2"), "admin");
+    let nobody = Client::new(&test_app.app);
     for (client, expected) in [(&member, 403), (&nobody, 401), (&stranger, 404)] {
         for path in [
             format!("{path}/deliveries"),
@@ -215,7 +226,7 @@ async fn others_read_and_replay_no_deliveries() {
     }
     assert_eq!(receiver.count(), 1);
     let admin = format!("/webhooks/admin/deliveries/{id}/replay");
-    let replayed = bed.admin().post(&admin, json!({})).await.unwrap();
+    let replayed = test_app.admin().post(&admin, json!({})).await.unwrap();
     assert_eq!(replayed.status(), 200, "{:?}", replayed.text());
     assert_eq!(
         replayed.json().unwrap(),

@@ -1,4 +1,4 @@
-//! A receiver of webhooks that answers as a test says.
+//! A receiver of webhooks. The test determines its responses.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use linchpin::axum::{Router, routing};
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
-/// What the receiver does with a request.
+/// The response of the receiver to a request.
 #[derive(Clone, Debug)]
 pub enum Plan {
     /// Answers with this status and these headers.
@@ -49,11 +49,14 @@ impl Arrived {
 #[derive(Default)]
 struct Script {
     arrived: Vec<Arrived>,
-    /// The next answers; 200 after them.
+    /// The next responses. After them, the receiver responds with 200.
     plans: VecDeque<Plan>,
+    /// The response after them instead of 200.
     always: Option<Plan>,
-    now: usize,
-    most: usize,
+    /// The number of requests without a response.
+    running: usize,
+    /// The maximum of `running` so far.
+    max_running: usize,
 }
 
 #[derive(Clone, Default)]
@@ -80,12 +83,12 @@ impl Receiver {
         format!("http://127.0.0.1:{}/hook", self.port)
     }
 
-    /// Sets the next answers.
+    /// Sets the next responses.
     pub fn next(&self, plans: impl IntoIterator<Item = Plan>) {
         self.script.lock().plans.extend(plans);
     }
 
-    /// Sets all answers after the planned ones.
+    /// Sets all responses after the planned ones.
     pub fn always(&self, plan: Plan) {
         self.script.lock().always = Some(plan);
     }
@@ -98,21 +101,26 @@ impl Receiver {
         self.script.lock().arrived.len()
     }
 
-    /// The most requests that were under way at the same time.
+    /// The maximum number of concurrent requests so far.
     pub fn most_at_once(&self) -> usize {
-        self.script.lock().most
+        self.script.lock().max_running
     }
 
-    /// Waits until no request is under way.
+    /// The number of requests without a response whose clients are connected.
+    pub fn running(&self) -> usize {
+        self.script.lock().running
+    }
+
+    /// Waits until no request is running.
     pub async fn idle(&self) {
-        while self.script.lock().now > 0 {
+        while self.script.lock().running > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Waits until so many requests have arrived.
+    /// Waits until `count` requests have arrived.
     pub async fn until(&self, count: usize) -> Vec<Arrived> {
-        let waited = tokio::time::timeout(Duration::from_secs(20), async {
+        let waited = tokio::time::timeout(Duration::from_mins(1), async {
             while self.count() < count {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -126,6 +134,15 @@ impl Receiver {
     }
 }
 
+/// Ends a running request when it is dropped: after its response, or when its client has left.
+struct RunningRequest(Arc<Mutex<Script>>);
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        self.0.lock().running -= 1;
+    }
+}
+
 async fn receive(
     State(script): State<Arc<Mutex<Script>>>,
     headers: HeaderMap,
@@ -134,12 +151,13 @@ async fn receive(
     let plan = {
         let mut script = script.lock();
         script.arrived.push(Arrived { headers, body });
-        script.now += 1;
-        script.most = script.most.max(script.now);
+        script.running += 1;
+        script.max_running = script.max_running.max(script.running);
         let always = script.always.clone().unwrap_or_else(|| Plan::status(200));
         script.plans.pop_front().unwrap_or(always)
     };
-    let response = match plan {
+    let _running = RunningRequest(script);
+    match plan {
         Plan::Answer(status, headers) => {
             let mut response = "an answer".into_response();
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
@@ -154,7 +172,5 @@ async fn receive(
             let status = StatusCode::from_u16(status).unwrap();
             (status, "late").into_response()
         }
-    };
-    script.lock().now -= 1;
-    response
+    }
 }

@@ -1,4 +1,5 @@
-//! The receivers in the guide accept deliveries of the app, and refuse those of other senders.
+//! Tests that the receivers in the guide accept deliveries of the app, and refuse those of other
+//! senders.
 
 use std::collections::HashSet;
 use std::process::Stdio;
@@ -17,15 +18,16 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::mpsc;
 
-use crate::bed::Bed;
+use crate::bed::TestApp;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
 
 struct Hooks {
     verifier: Verifier,
-    /// In an app: a unique column, in the transaction of the work.
-    seen: Mutex<HashSet<String>>,
+    /// The ids of messages that were handled. An app would store them in a unique column, in the
+    /// transaction in which it handles the message.
+    handled_ids: Mutex<HashSet<String>>,
     titles: mpsc::UnboundedSender<String>,
 }
 
@@ -37,14 +39,14 @@ async fn hook(State(hooks): State<Arc<Hooks>>, headers: HeaderMap, body: Bytes) 
     let Ok(event) = serde_json::from_slice::<serde_json::Value>(&body) else {
         return StatusCode::BAD_REQUEST;
     };
-    if hooks.seen.lock().insert(message.message_id) {
+    if hooks.handled_ids.lock().insert(message.message_id) {
         let title = format!("{} {}", event["type"], event["data"]["title"]);
         let _ = hooks.titles.send(title);
     }
     StatusCode::NO_CONTENT
 }
 
-/// Where a receiver reports accepted deliveries.
+/// The output to which a receiver reports accepted deliveries.
 enum Output {
     Process(
         Lines<BufReader<ChildStdout>>,
@@ -55,7 +57,7 @@ enum Output {
 
 impl Output {
     async fn line(&mut self) -> String {
-        let line = tokio::time::timeout(Duration::from_secs(20), async {
+        let line = tokio::time::timeout(Duration::from_mins(1), async {
             match self {
                 Self::Process(lines, _) => lines.next_line().await.unwrap(),
                 Self::Rust(titles) => titles.recv().await,
@@ -82,13 +84,13 @@ async fn start(program: &[&str]) -> (u16, Output) {
     (port, output)
 }
 
-async fn takes_what_an_app_sends((port, mut output): (u16, Output)) {
-    let bed = Bed::start().await;
+async fn check_receiver((port, mut output): (u16, Output)) {
+    let test_app = TestApp::start().await;
     let url = format!("http://127.0.0.1:{port}/hook");
     let secret = json!({ "secret": SECRET });
-    let made = bed.endpoint(&url, secret).await;
-    bed.order("first").await;
-    let sent = bed.until("delivered").await;
+    let made = test_app.endpoint(&url, secret).await;
+    test_app.order("first").await;
+    let sent = test_app.until("delivered").await;
     let line = output.line().await.replace('"', "");
     assert_eq!(line, "shop.orders.created first");
     // The same message again: the receiver answers 204, and does nothing.
@@ -96,46 +98,46 @@ async fn takes_what_an_app_sends((port, mut output): (u16, Output)) {
         "/webhooks/deliveries/{}/replay",
         sent["id"].as_str().unwrap()
     );
-    let replayed = bed.admin().post(&path, json!({})).await.unwrap();
+    let replayed = test_app.admin().post(&path, json!({})).await.unwrap();
     assert_eq!(replayed.status(), 200);
-    bed.until("delivered").await;
-    bed.order("second").await;
-    bed.until("delivered").await;
+    test_app.until("delivered").await;
+    test_app.order("second").await;
+    test_app.until("delivered").await;
     let line = output.line().await.replace('"', "");
     assert_eq!(line, "shop.orders.created second");
-    // After a rotation without overlap the receiver knows no key of the signature.
+    // After a rotation without overlap the receiver does not have the key of the signature.
     let path = format!(
         "/webhooks/endpoints/{}/rotate-secret",
         made["id"].as_str().unwrap()
     );
-    let rotated = bed
+    let rotated = test_app
         .admin()
         .post(&path, json!({ "overlapSeconds": 0 }))
         .await;
     assert_eq!(rotated.unwrap().status(), 200);
-    bed.advance(Duration::from_secs(1));
-    bed.order("third").await;
-    let failed = bed.until("failed").await;
+    test_app.advance(Duration::from_secs(1));
+    test_app.order("third").await;
+    let failed = test_app.until("failed").await;
     assert_eq!(failed["lastAttempt"]["statusCode"], 400);
 }
 
 #[tokio::test]
-async fn the_receiver_in_javascript() {
-    takes_what_an_app_sends(start(&["node", "node/receiver.mjs"]).await).await;
+async fn the_javascript_receiver_accepts_only_deliveries_of_the_app() {
+    check_receiver(start(&["node", "node/receiver.mjs"]).await).await;
 }
 
 #[tokio::test]
-async fn the_receiver_in_python() {
-    takes_what_an_app_sends(start(&["python3", "receiver.py"]).await).await;
+async fn the_python_receiver_accepts_only_deliveries_of_the_app() {
+    check_receiver(start(&["python3", "receiver.py"]).await).await;
 }
 
 #[tokio::test]
-async fn the_receiver_in_rust() {
+async fn the_rust_receiver_accepts_only_deliveries_of_the_app() {
     let (titles, output) = mpsc::unbounded_channel();
     let secrets = vec![SigningSecret::parse(SECRET).unwrap()];
     let hooks = Arc::new(Hooks {
         verifier: Verifier::StandardWebhooks { secrets },
-        seen: Mutex::default(),
+        handled_ids: Mutex::default(),
         titles,
     });
     let router = Router::new()
@@ -144,5 +146,5 @@ async fn the_receiver_in_rust() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move { linchpin::axum::serve(listener, router).await.unwrap() });
-    takes_what_an_app_sends((port, Output::Rust(output))).await;
+    check_receiver((port, Output::Rust(output))).await;
 }

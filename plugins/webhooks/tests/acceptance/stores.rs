@@ -1,42 +1,42 @@
-//! The life of a delivery on every store.
+//! Tests the states of a delivery on every store.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::bed::Bed;
+use crate::bed::TestApp;
 use crate::receiver::{Plan, Receiver};
 use crate::server;
 
 #[tokio::test]
-async fn the_life_of_a_delivery_in_memory() {
-    the_life_of_a_delivery(Bed::at("memory:", |_| {}).await).await;
+async fn deliveries_have_the_same_states_in_memory() {
+    delivery_states(TestApp::at("memory:", |_| {}).await).await;
 }
 
 #[tokio::test]
-async fn the_life_of_a_delivery_on_sqlite() {
-    the_life_of_a_delivery(Bed::start().await).await;
+async fn deliveries_have_the_same_states_on_sqlite() {
+    delivery_states(TestApp::start().await).await;
 }
 
 #[tokio::test]
-async fn the_life_of_a_delivery_on_postgres() {
-    the_life_of_a_delivery(Bed::at(&server::fresh_url(), |_| {}).await).await;
+async fn deliveries_have_the_same_states_on_postgres() {
+    delivery_states(TestApp::at(&server::fresh_url(), |_| {}).await).await;
 }
 
-async fn the_life_of_a_delivery(bed: Bed) {
+async fn delivery_states(test_app: TestApp) {
     let receiver = Receiver::start().await;
     let ordered = json!({ "ordered": true });
-    let made = bed.endpoint(&receiver.url(), ordered).await;
+    let made = test_app.endpoint(&receiver.url(), ordered).await;
     let endpoint = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
     // The second order waits for the first, which fails once.
     receiver.next([Plan::status(500)]);
-    bed.order("first").await;
-    bed.until("failed").await;
-    bed.order("second").await;
-    while bed.deliveries().await.len() < 2 {
+    test_app.order("first").await;
+    test_app.until("failed").await;
+    test_app.order("second").await;
+    while test_app.deliveries().await.len() < 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    bed.advance(Duration::from_secs(10));
+    test_app.advance(Duration::from_secs(10));
     let arrived = receiver.until(3).await;
     let titles: Vec<_> = arrived
         .iter()
@@ -44,42 +44,48 @@ async fn the_life_of_a_delivery(bed: Bed) {
         .collect();
     assert_eq!(titles, ["first", "first", "second"]);
     assert_eq!(arrived[0].body, arrived[1].body);
-    let delivered = bed.until("delivered").await;
+    let delivered = test_app.until("delivered").await;
     let path = format!("/webhooks/deliveries/{}", delivered["id"].as_str().unwrap());
-    assert_eq!(bed.get(&path).await["payload"]["data"]["title"], "second");
-    assert_eq!(bed.attempts(&path, 1).await.len(), 1);
-    // A pause holds, and an active endpoint gets what was held.
+    assert_eq!(
+        test_app.get(&path).await["payload"]["data"]["title"],
+        "second"
+    );
+    assert_eq!(test_app.attempts(&path, 1).await.len(), 1);
+    // A pause holds deliveries. After the pause they are sent.
     let status = async |status: &str| {
-        let changed = bed
+        let changed = test_app
             .admin()
             .patch(&endpoint, json!({ "status": status }))
             .await;
         assert_eq!(changed.unwrap().status(), 200);
     };
     status("paused").await;
-    bed.order("third").await;
-    let held = bed.until("pending").await;
-    assert_eq!(held["reason"], "endpoint_disabled");
+    test_app.order("third").await;
+    let waiting = test_app.until("pending").await;
+    assert_eq!(waiting["reason"], "endpoint_disabled");
     status("active").await;
     receiver.until(4).await;
-    bed.until("delivered").await;
-    // A replay, a recovery that finds nothing, a rotation and the end.
-    let replay = bed.admin().post(&format!("{path}/replay"), json!({})).await;
+    test_app.until("delivered").await;
+    // A replay, a refused recovery, a rotation, and the deletion of the endpoint.
+    let replay = test_app
+        .admin()
+        .post(&format!("{path}/replay"), json!({}))
+        .await;
     assert_eq!(replay.unwrap().status(), 200);
     receiver.until(5).await;
     let since = json!({ "since": "2020-01-01T00:00:00Z" });
-    let far = bed
+    let refused = test_app
         .admin()
         .post(&format!("{endpoint}/recover"), since)
         .await;
-    assert_eq!(far.unwrap().status(), 400, "more than 14 days ago");
-    let rotated = bed
+    assert_eq!(refused.unwrap().status(), 400, "more than 14 days ago");
+    let rotated = test_app
         .admin()
         .post(&format!("{endpoint}/rotate-secret"), json!({}))
         .await;
     assert_eq!(rotated.unwrap().status(), 200);
-    bed.attempts(&path, 2).await;
-    let page = bed
+    test_app.attempts(&path, 2).await;
+    let page = test_app
         .get(&format!(
             "{endpoint}/deliveries?pageSize=2&status=delivered"
         ))
@@ -89,8 +95,14 @@ async fn the_life_of_a_delivery(bed: Bed) {
         (2, &json!(true))
     );
     receiver.next([Plan::status(500)]);
-    bed.order("fourth").await;
-    bed.until("failed").await;
-    assert_eq!(bed.admin().delete(&endpoint).await.unwrap().status(), 204);
-    assert_eq!(bed.until("cancelled").await["reason"], "endpoint_deleted");
+    test_app.order("fourth").await;
+    test_app.until("failed").await;
+    assert_eq!(
+        test_app.admin().delete(&endpoint).await.unwrap().status(),
+        204
+    );
+    assert_eq!(
+        test_app.until("cancelled").await["reason"],
+        "endpoint_deleted"
+    );
 }

@@ -1,4 +1,4 @@
-//! Tests of an endpoint, the audit of what managers do, and deliveries that cannot be sent.
+//! Tests of the test route, the audit of manager actions, and deliveries that cannot be sent.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use linchpin::Cx;
 use linchpin::audit::{AuditEntryListQuery, AuditLog};
 use serde_json::{Value as Json, json};
 
-use crate::bed::Bed;
+use crate::bed::TestApp;
 use crate::receiver::{Plan, Receiver};
 
 fn path_of(endpoint: &Json) -> String {
@@ -15,11 +15,14 @@ fn path_of(endpoint: &Json) -> String {
 
 #[tokio::test]
 async fn a_test_sends_the_example_of_an_event() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let made = bed.endpoint(&receiver.url(), json!({})).await;
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let made = test_app.endpoint(&receiver.url(), json!({})).await;
     let path = format!("{}/test", path_of(&made));
     let event = "shop.orders.created";
-    let tested = bed.admin().post(&path, json!({ "event": event })).await;
+    let tested = test_app
+        .admin()
+        .post(&path, json!({ "event": event }))
+        .await;
     let tested = tested.unwrap();
     assert_eq!(tested.status(), 200, "{:?}", tested.text());
     let body = tested.json().unwrap();
@@ -31,12 +34,17 @@ async fn a_test_sends_the_example_of_an_event() {
     let arrived = receiver.until(1).await;
     assert_eq!(arrived[0].header("x-webhook-test"), "true");
     assert_eq!(arrived[0].header("x-webhook-event"), event);
-    let described = bed.get(&format!("/webhooks/event-types/{event}")).await;
+    let described = test_app
+        .get(&format!("/webhooks/event-types/{event}"))
+        .await;
     let sent = arrived[0].json();
     assert_eq!(sent["data"], described["example"]["data"]);
     assert_eq!(sent["type"], event);
     for wrong in ["nothing.happened", "shop.*", "*"] {
-        let refused = bed.admin().post(&path, json!({ "event": wrong })).await;
+        let refused = test_app
+            .admin()
+            .post(&path, json!({ "event": wrong }))
+            .await;
         let refused = refused.unwrap();
         assert_eq!(refused.status(), 400, "{wrong}");
         let problem = &refused.json().unwrap()["details"][0];
@@ -47,9 +55,9 @@ async fn a_test_sends_the_example_of_an_event() {
     }
     // A recovery does not send examples as if they were events.
     let since = json!({ "since": an_hour_ago(), "statuses": ["dead", "delivered"] });
-    let other = bed.endpoint(&receiver.url(), json!({})).await;
+    let other = test_app.endpoint(&receiver.url(), json!({})).await;
     let recover = format!("{}/recover", path_of(&other));
-    let recovered = bed.admin().post(&recover, since).await.unwrap();
+    let recovered = test_app.admin().post(&recover, since).await.unwrap();
     assert_eq!(recovered.status(), 202, "{:?}", recovered.text());
     assert_eq!(recovered.json().unwrap()["queued"], 0);
 }
@@ -60,13 +68,13 @@ fn an_hour_ago() -> String {
 }
 
 #[tokio::test]
-async fn an_endpoint_is_tested_ten_times_in_a_minute() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let first = bed.endpoint(&receiver.url(), json!({})).await;
-    let second = bed.endpoint(&receiver.url(), json!({})).await;
+async fn an_endpoint_is_tested_at_most_ten_times_a_minute() {
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let first = test_app.endpoint(&receiver.url(), json!({})).await;
+    let second = test_app.endpoint(&receiver.url(), json!({})).await;
     let test = async |endpoint: &Json| {
         let path = format!("{}/test", path_of(endpoint));
-        bed.admin().post(&path, json!({})).await.unwrap()
+        test_app.admin().post(&path, json!({})).await.unwrap()
     };
     for at in 0..10 {
         assert_eq!(test(&first).await.status(), 200, "test {at}");
@@ -77,20 +85,20 @@ async fn an_endpoint_is_tested_ten_times_in_a_minute() {
     assert!((1..=60).contains(&wait), "{wait}");
     assert_eq!(test(&second).await.status(), 200, "another endpoint");
     assert_eq!(receiver.count(), 11);
-    bed.advance(Duration::from_secs(61));
+    test_app.advance(Duration::from_secs(61));
     assert_eq!(test(&first).await.status(), 200, "after a minute");
 }
 
 #[tokio::test]
 async fn replays_recoveries_rotations_and_tests_are_audited() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    let made = bed.endpoint(&receiver.url(), json!({})).await;
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    let made = test_app.endpoint(&receiver.url(), json!({})).await;
     let (path, id) = (path_of(&made), made["id"].as_str().unwrap());
-    bed.order("one").await;
-    let delivery = bed.until("delivered").await["id"].clone();
+    test_app.order("one").await;
+    let delivery = test_app.until("delivered").await["id"].clone();
     let delivery = delivery.as_str().unwrap();
-    let admin = bed.admin();
-    let log = bed.app.adapters().provided::<AuditLog>().unwrap();
+    let admin = test_app.admin();
+    let log = test_app.app.adapters().provided::<AuditLog>().unwrap();
     let entries = async || {
         let query = AuditEntryListQuery::default();
         log.list(&Cx::system("test"), query).await.unwrap().items
@@ -127,7 +135,7 @@ async fn replays_recoveries_rotations_and_tests_are_audited() {
         let text = format!("{entry:?}");
         assert!(!text.contains("whsec_"), "{text}");
     }
-    // A refusal leaves no entry.
+    // A refused action writes no entry.
     let before = entries().await.len();
     let unknown = "/webhooks/deliveries/none/replay";
     assert_eq!(admin.post(unknown, json!({})).await.unwrap().status(), 404);
@@ -136,24 +144,25 @@ async fn replays_recoveries_rotations_and_tests_are_audited() {
 
 #[tokio::test]
 async fn a_delivery_without_its_message_is_cancelled() {
-    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
-    bed.endpoint(&receiver.url(), json!({})).await;
+    let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
+    test_app.endpoint(&receiver.url(), json!({})).await;
     receiver.next([Plan::status(500)]);
-    bed.order("one").await;
-    let failed = bed.until("failed").await;
-    let database = rusqlite::Connection::open(bed.path()).unwrap();
+    test_app.order("one").await;
+    let failed = test_app.until("failed").await;
+    let database = rusqlite::Connection::open(test_app.path()).unwrap();
     let tables =
         "SELECT name FROM sqlite_master WHERE name LIKE '%webhook%message%' AND type = 'table'";
     let table: String = database.query_row(tables, [], |row| row.get(0)).unwrap();
     let removed = database.execute(&format!("DELETE FROM \"{table}\""), []);
     assert_eq!(removed.unwrap(), 1);
-    // Longer than a lease: the other connection may have stopped the worker's write.
-    bed.advance(Duration::from_secs(70));
-    let cancelled = bed.until("cancelled").await;
+    // The clock advances by more than a lease, because the other connection may have blocked the
+    // write of the worker.
+    test_app.advance(Duration::from_secs(70));
+    let cancelled = test_app.until("cancelled").await;
     assert_eq!(cancelled["id"], failed["id"]);
     assert_eq!(cancelled["reason"], "message_missing");
     assert!(cancelled["nextRetryAt"].is_null(), "{cancelled}");
     assert_eq!(receiver.count(), 1);
     let one = format!("/webhooks/deliveries/{}", failed["id"].as_str().unwrap());
-    assert!(bed.get(&one).await["payload"].is_null());
+    assert!(test_app.get(&one).await["payload"].is_null());
 }

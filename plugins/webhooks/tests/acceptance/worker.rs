@@ -1,4 +1,4 @@
-//! The worker: its reads, and its requests while results are written.
+//! Tests of the worker: its reads, and its requests while no result can be written.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -25,26 +25,27 @@ use crate::receiver::Receiver;
 const SECRET: &str = "a signing secret for tests of at least 32 bytes";
 const DELIVERIES: &str = "webhooks_webhook_deliveries";
 
-/// A name that resolves to this machine, once for each permit.
+/// A resolver that returns this machine. Each call waits for a permit. The number counts the calls.
 #[derive(Clone)]
-struct Gate(Arc<(AtomicUsize, Semaphore)>);
+struct BlockingResolver(Arc<(AtomicUsize, Semaphore)>);
 
-impl Gate {
+impl BlockingResolver {
     fn new() -> Self {
         Self(Arc::new((AtomicUsize::new(0), Semaphore::new(0))))
     }
 
-    /// The number of calls.
-    fn asked(&self) -> usize {
+    /// The number of calls so far.
+    fn call_count(&self) -> usize {
         self.0.0.load(Ordering::SeqCst)
     }
 
+    /// Lets this number of calls return.
     fn open(&self, times: usize) {
         self.0.1.add_permits(times);
     }
 }
 
-impl Resolve for Gate {
+impl Resolve for BlockingResolver {
     fn resolve<'a>(&'a self, _: &'a str) -> Answers<'a> {
         Box::pin(async {
             self.0.0.fetch_add(1, Ordering::SeqCst);
@@ -62,32 +63,33 @@ struct Reads {
 }
 
 #[derive(Clone)]
-struct Watching(Arc<Reads>);
+struct WatchedStore(Arc<Reads>);
 
-impl Watching {
-    /// Every index begins by the tenant, so a read that does not name it examines all rows.
-    fn note(&self, statement: &Statement) {
+impl WatchedStore {
+    /// Counts a statement that reads the deliveries of an endpoint. Every index begins with the
+    /// tenant, so without a condition on the tenant the statement examines all rows.
+    fn record_read(&self, statement: &Statement) {
         let Some(Filter::All(parts)) = statement.plan.filter() else {
             return;
         };
         let entity = statement.entity;
-        let names = |column: &str| {
+        let requires_equality = |column: &str| {
             let at = entity.fields.iter().position(|field| field.name == column);
             parts.iter().any(
                 |part| matches!(part, Filter::Cond { field, op: Op::Eq, .. } if Some(*field) == at),
             )
         };
         let reads = entity.storage_name == DELIVERIES && statement.plan.reads();
-        if reads && names("endpoint_id") {
+        if reads && requires_equality("endpoint_id") {
             self.0.all.fetch_add(1, Ordering::SeqCst);
-            if !names("tenant_id") {
+            if !requires_equality("tenant_id") {
                 self.0.scans.lock().push(format!("{:?}", statement.plan));
             }
         }
     }
 }
 
-impl Watch for Watching {
+impl Watch for WatchedStore {
     fn run<'a>(
         &'a self,
         store: &'a dyn Store,
@@ -95,30 +97,30 @@ impl Watch for Watching {
         args: Vec<Value>,
         rows: Rows,
     ) -> Reply<'a> {
-        self.note(statement);
+        self.record_read(statement);
         store.run(statement, args, rows)
     }
 
-    fn begun(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
-        Box::new(Watched(transaction, self.clone()))
+    fn wrap_transaction(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
+        Box::new(WatchedTransaction(transaction, self.clone()))
     }
 }
 
-struct Watched(Box<dyn Transaction>, Watching);
+struct WatchedTransaction(Box<dyn Transaction>, WatchedStore);
 
-impl Transaction for Watched {
+impl Transaction for WatchedTransaction {
     fn run<'a>(
         &'a mut self,
         statement: &'a Arc<Statement>,
         args: Vec<Value>,
         rows: Rows,
     ) -> BoxFuture<'a, linchpin::Result<Rows>> {
-        self.1.note(statement);
+        self.1.record_read(statement);
         self.0.run(statement, args, rows)
     }
 
-    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, linchpin::Result<()>> {
-        self.0.take_turn(turn)
+    fn take_advisory_lock(&mut self, key: i64) -> BoxFuture<'_, linchpin::Result<()>> {
+        self.0.take_advisory_lock(key)
     }
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, linchpin::Result<()>> {
@@ -130,13 +132,13 @@ impl Transaction for Watched {
     }
 }
 
-/// An app on a file, and what its worker reads.
-async fn start(file: &Path, gate: &Gate) -> (Running, Arc<Reads>) {
+/// Starts an app on a file, and counts the reads of its worker.
+async fn start(file: &Path, resolver: &BlockingResolver) -> (Running, Arc<Reads>) {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions::new(file)).unwrap());
     let reads = Arc::new(Reads::default());
-    let watching = Watching(Arc::clone(&reads));
+    let watching = WatchedStore(Arc::clone(&reads));
     let webhooks = Webhooks::new(webhook_events! { Order: [created] })
-        .resolver(gate.clone())
+        .resolver(resolver.clone())
         .configure(|config| {
             config.allow_http = true;
             config.allow_cidrs = vec!["127.0.0.0/8".parse().unwrap()];
@@ -178,23 +180,23 @@ fn count(file: &Path, status: &str) -> i64 {
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..2_000 {
+    for _ in 0..6_000 {
         if holds() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{what} did not happen");
+    panic!("waited in vain for {what}");
 }
 
 #[tokio::test]
-async fn requests_go_on_while_results_are_written_and_no_read_scans_deliveries() {
-    let (folder, gate) = (tempfile::tempdir().unwrap(), Gate::new());
+async fn requests_continue_while_no_result_can_be_written_and_no_read_scans_deliveries() {
+    let (folder, resolver) = (tempfile::tempdir().unwrap(), BlockingResolver::new());
     let file = folder.path().join("app.db");
-    let (receiver, (app, reads)) = (Receiver::start().await, start(&file, &gate).await);
+    let (receiver, (app, reads)) = (Receiver::start().await, start(&file, &resolver).await);
     let client = client(&app);
     let url = receiver.url().replace("127.0.0.1", "hooks.example");
-    gate.open(1);
+    resolver.open(1);
     let made = client
         .post(
             "/webhooks/endpoints",
@@ -218,15 +220,16 @@ async fn requests_go_on_while_results_are_written_and_no_read_scans_deliveries()
         .await
         .unwrap();
     assert_eq!(active.status(), 200, "{:?}", active.text());
-    until("two requests", || gate.asked() == 3).await;
+    // The first call was for the new endpoint, the others are for the two deliveries.
+    until("the start of two deliveries", || resolver.call_count() == 3).await;
 
     // From here on the result of the first request cannot be written.
     let lock = rusqlite::Connection::open(&file).unwrap();
     lock.busy_timeout(Duration::from_secs(20)).unwrap();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
-    gate.open(1);
+    resolver.open(1);
     receiver.until(1).await;
-    gate.open(1);
+    resolver.open(1);
     receiver.until(2).await;
     lock.execute_batch("ROLLBACK").unwrap();
     until("two results", || count(&file, "delivered") == 2).await;

@@ -1,4 +1,4 @@
-//! Senders that others wrote: npm and `PyPI` `standardwebhooks` and `svix`.
+//! Tests with independent senders: npm and `PyPI` `standardwebhooks` and `svix`.
 
 use std::process::Stdio;
 
@@ -6,13 +6,13 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::bed::{Bed, SECRET, now};
+use crate::test_app::{SECRET, TestApp, now};
 
-/// The folder of the programs; `cargo xtask test` installs what they need.
+/// The folder of the programs. `cargo xtask test` installs their libraries.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
 
-async fn is_understood(program: &[&str]) {
-    let mut bed = Bed::start().await;
+async fn check_accepted(program: &[&str]) {
+    let mut test_app = TestApp::start().await;
     let body = r#"{"type":"invoice.paid","data":{"title":"Käse"}}"#;
     for (library, prefix) in [("standardwebhooks", "webhook"), ("svix", "svix")] {
         let (id, at) = (format!("msg_{library}"), now());
@@ -38,20 +38,20 @@ async fn is_understood(program: &[&str]) {
         let names = ["id", "timestamp", "signature"].map(|part| format!("{prefix}-{part}"));
         let values = [id.clone(), at.to_string(), signature];
         let headers: Vec<(&str, String)> = names.iter().map(String::as_str).zip(values).collect();
-        let answer = bed.post("billing", &headers, body).await;
+        let answer = test_app.post("billing", &headers, body).await;
         assert_eq!(answer, (200, json!({ "received": true })), "{library}");
-        let message = bed.next().await;
+        let message = test_app.next().await;
         assert_eq!((message.message_id, &*message.body), (id, body.as_bytes()));
-        assert_eq!(bed.post("billing", &headers, "{}").await.0, 400);
+        assert_eq!(test_app.post("billing", &headers, "{}").await.0, 400);
     }
 }
 
 #[tokio::test]
-async fn libraries_of_npm_are_understood() {
-    is_understood(&["node", "node/peer.mjs"]).await;
+async fn messages_of_npm_libraries_are_accepted() {
+    check_accepted(&["node", "node/peer.mjs"]).await;
 }
 
 #[tokio::test]
-async fn libraries_of_pypi_are_understood() {
-    is_understood(&["python3", "peer.py"]).await;
+async fn messages_of_pypi_libraries_are_accepted() {
+    check_accepted(&["python3", "peer.py"]).await;
 }

@@ -14,7 +14,7 @@ async fn club(s: &Server, id: &str, owners: &[&str]) {
     }
 }
 
-async fn of(s: &Server, club: &str) -> Vec<String> {
+async fn members_of(s: &Server, club: &str) -> Vec<String> {
     let mut all: Vec<(String, String)> = Vec::new();
     for member in s.walk("/memberships?limit=200").await {
         if member["clubId"] == club {
@@ -28,10 +28,10 @@ async fn of(s: &Server, club: &str) -> Vec<String> {
     all.into_iter().map(|(_, id)| id).collect()
 }
 
-pub(super) async fn least_is_kept(s: &Server) {
+pub(super) async fn counters_keep_their_minimum(s: &Server) {
     club(s, "c", &["ann", "bob"]).await;
     post(s, "/memberships", json!({"clubId": "c", "userId": "zoe"})).await;
-    let [ann, bob, zoe] = &of(s, "c").await[..] else {
+    let [ann, bob, zoe] = &members_of(s, "c").await[..] else {
         panic!("three members")
     };
     assert_eq!(
@@ -40,7 +40,7 @@ pub(super) async fn least_is_kept(s: &Server) {
             .status,
         200
     );
-    sound(s, "one of two").await;
+    check_counters(s, "after one of two owners has left").await;
     for reply in [
         s.patch(&format!("/memberships/{bob}"), json!({"rank": "member"}))
             .await,
@@ -54,7 +54,7 @@ pub(super) async fn least_is_kept(s: &Server) {
             .await,
     ] {
         assert_eq!(reply.code(), (409, "last_owner"), "{reply:?}");
-        sound(s, "a refusal").await;
+        check_counters(s, "a refusal").await;
     }
     assert_eq!(
         get(s, &format!("/memberships/{bob}")).await["rank"],
@@ -72,13 +72,13 @@ pub(super) async fn least_is_kept(s: &Server) {
         201
     );
     assert_eq!(s.delete(&format!("/memberships/{bob}")).await.status, 204);
-    sound(s, "another owner").await;
+    check_counters(s, "another owner").await;
     // Two owners step down concurrently: one remains an owner.
     for round in 0..8 {
         let name = format!("r{round}");
         club(s, &name, &["a", "b"]).await;
-        let ids = &of(s, &name).await;
-        let down = s
+        let ids = &members_of(s, &name).await;
+        let replies = s
             .parallel(2, |n| async move {
                 s.patch(
                     &format!("/memberships/{}", ids[n]),
@@ -87,14 +87,14 @@ pub(super) async fn least_is_kept(s: &Server) {
                 .await
             })
             .await;
-        let mut told: Vec<u16> = down.iter().map(|reply| reply.status).collect();
-        told.sort_unstable();
-        assert_eq!(told, [200, 409], "{down:?}");
+        let mut statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 409], "{replies:?}");
     }
-    sound(s, "races").await;
-    // The application itself may remove the last one.
+    check_counters(s, "races").await;
+    // The application itself may remove the last owner.
     let members = s.running().adapter::<Membership>().unwrap();
-    let last = of(s, "c").await;
+    let last = members_of(s, "c").await;
     members
         .delete(
             &Cx::system("erase an account"),
@@ -103,23 +103,24 @@ pub(super) async fn least_is_kept(s: &Server) {
         )
         .await
         .unwrap();
-    sound(s, "an erasure").await;
+    check_counters(s, "an erasure").await;
 }
 
 /// Deleting the record with the counter deletes the counted records in spite of `min`.
-pub(super) async fn least_of_what_is_deleted(s: &Server) {
+pub(super) async fn a_deletion_of_the_counting_record_ignores_the_minimum(s: &Server) {
     club(s, "c", &["ann"]).await;
     assert_eq!(s.delete("/clubs/c").await.status, 204);
-    assert!(of(s, "c").await.is_empty());
-    sound(s, "a deletion").await;
+    assert!(members_of(s, "c").await.is_empty());
+    check_counters(s, "a deletion").await;
 }
 
-/// A refused change was partly done: the whole transaction is rolled back.
-pub(super) async fn least_within_a_transaction(s: &Server) {
+/// A refused change may be partly written. Therefore the whole transaction is rolled back, even if
+/// its code handles the error.
+pub(super) async fn a_refused_change_rolls_back_its_transaction(s: &Server) {
     club(s, "c", &["ann"]).await;
     let (members, id) = (
         s.running().adapter::<Membership>().unwrap(),
-        of(s, "c").await[0].clone(),
+        members_of(s, "c").await[0].clone(),
     );
     let outcome = Cx::actor(Actor::user("clerk"))
         .transaction(async |cx| {
@@ -132,6 +133,6 @@ pub(super) async fn least_within_a_transaction(s: &Server) {
         })
         .await;
     assert_eq!(outcome.map_err(|e| e.code()), Err(Code::Conflict));
-    sound(s, "a refusal").await;
-    assert_eq!(of(s, "c").await, [id]);
+    check_counters(s, "a refusal").await;
+    assert_eq!(members_of(s, "c").await, [id]);
 }

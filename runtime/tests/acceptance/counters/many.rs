@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every kind of change, by 25 concurrent callers.
-pub(super) async fn parallel(s: &Server) {
+pub(super) async fn counters_follow_concurrent_changes(s: &Server) {
     topics(s, &["t", "u"]).await;
     for round in 0..3 {
         let replies = s
@@ -37,13 +37,13 @@ pub(super) async fn parallel(s: &Server) {
         for reply in replies.iter().flatten() {
             assert!(matches!(reply.status, 200 | 201 | 204 | 400), "{reply:?}");
         }
-        sound(s, "all at once").await;
+        check_counters(s, "all at once").await;
     }
 }
 
 /// Records move between two others in opposite directions, by keys with integrity checks: no
 /// deadlock.
-pub(super) async fn moves_in_opposing_order(s: &Server) {
+pub(super) async fn opposite_moves_do_not_deadlock(s: &Server) {
     post(s, "/posts", json!({"id": "p"})).await;
     post(s, "/posts", json!({"id": "q"})).await;
     let mut notes = Vec::new();
@@ -82,12 +82,12 @@ pub(super) async fn moves_in_opposing_order(s: &Server) {
             moved.iter().flatten().all(|reply| reply.status == 200),
             "{moved:?}"
         );
-        sound(s, "moves").await;
+        check_counters(s, "moves").await;
     }
 }
 
 /// Records and the records that refer to them are created concurrently.
-pub(super) async fn named_before(s: &Server) {
+pub(super) async fn counters_count_concurrently_created_records(s: &Server) {
     for round in 0..12 {
         let made = s
             .parallel(13, |n| async move {
@@ -105,7 +105,7 @@ pub(super) async fn named_before(s: &Server) {
 
 /// Tenants do not wait for each other, even with the same unique value in both.
 #[cfg(feature = "postgres")]
-pub(super) async fn upserts_of_tenants(s: &Server) {
+pub(super) async fn concurrent_upserts_of_tenants_do_not_wait(s: &Server) {
     let place = async |token: &str, board: &str| {
         let body = json!({"slug": "s", "boardId": board}).to_string();
         s.raw(

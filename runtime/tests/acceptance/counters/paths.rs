@@ -2,7 +2,7 @@
 
 use super::*;
 
-async fn ok(s: &Server, method: &str, path: &str, body: Json) -> Json {
+async fn send_ok(s: &Server, method: &str, path: &str, body: Json) -> Json {
     let reply = if body.is_null() {
         s.raw(method, path, &[], "").await
     } else {
@@ -12,7 +12,7 @@ async fn ok(s: &Server, method: &str, path: &str, body: Json) -> Json {
         (200..300).contains(&reply.status),
         "{method} {path} {reply:?}"
     );
-    sound(s, &format!("{method} {path}")).await;
+    check_counters(s, &format!("{method} {path}")).await;
     if reply.body.is_empty() {
         Json::Null
     } else {
@@ -20,46 +20,46 @@ async fn ok(s: &Server, method: &str, path: &str, body: Json) -> Json {
     }
 }
 
-pub(super) async fn crud(s: &Server) {
+pub(super) async fn counters_follow_create_update_and_delete(s: &Server) {
     topics(s, &["t", "u"]).await;
-    ok(
+    send_ok(
         s,
         "POST",
         "/answers",
         json!({"id": "a", "topicId": "t", "status": "live"}),
     )
     .await;
-    ok(s, "POST", "/answers", json!({"id": "b", "topicId": "t"})).await;
+    send_ok(s, "POST", "/answers", json!({"id": "b", "topicId": "t"})).await;
     // `c` names a missing topic. `d` names no topic.
-    ok(
+    send_ok(
         s,
         "POST",
         "/answers",
         json!({"id": "c", "topicId": "nowhere", "status": "live"}),
     )
     .await;
-    ok(s, "POST", "/answers", json!({"id": "d", "status": "live"})).await;
+    send_ok(s, "POST", "/answers", json!({"id": "d", "status": "live"})).await;
     assert_eq!(get(s, "/topics/t").await["total"], 2);
-    ok(
+    send_ok(
         s,
         "PATCH",
         "/answers/b",
         json!({"status": "live", "points": 5}),
     )
     .await;
-    ok(s, "PATCH", "/answers/b", json!({"status": "live"})).await;
-    ok(s, "PATCH", "/answers/b", json!({"text": "other"})).await;
-    ok(s, "PATCH", "/answers/b", json!({"topicId": "u"})).await;
-    ok(s, "PATCH", "/answers/b", json!({"topicId": null})).await;
-    ok(
+    send_ok(s, "PATCH", "/answers/b", json!({"status": "live"})).await;
+    send_ok(s, "PATCH", "/answers/b", json!({"text": "other"})).await;
+    send_ok(s, "PATCH", "/answers/b", json!({"topicId": "u"})).await;
+    send_ok(s, "PATCH", "/answers/b", json!({"topicId": null})).await;
+    send_ok(
         s,
         "PATCH",
         "/answers/c",
         json!({"topicId": "u", "status": "draft"}),
     )
     .await;
-    ok(s, "PATCH", "/answers/d", json!({"topicId": "u"})).await;
-    ok(s, "DELETE", "/answers/d", Json::Null).await;
+    send_ok(s, "PATCH", "/answers/d", json!({"topicId": "u"})).await;
+    send_ok(s, "DELETE", "/answers/d", Json::Null).await;
     // Refused calls and missing records change no count.
     for reply in [
         s.post(
@@ -72,18 +72,18 @@ pub(super) async fn crud(s: &Server) {
         s.delete("/answers/nobody").await,
     ] {
         assert!(matches!(reply.status, 404 | 409), "{reply:?}");
-        sound(s, "a refusal").await;
+        check_counters(s, "a refusal").await;
     }
     let answers = s.running().adapter::<Answer>().unwrap();
-    // Purging a deleted answer changes no count. Purging a live answer does.
+    // A purge of a deleted answer changes no counter; a purge of a live answer does.
     answers.purge(&system(), "d").await.unwrap();
-    sound(s, "a purge of a deleted one").await;
+    check_counters(s, "a purge of a deleted answer").await;
     answers.purge(&system(), "a").await.unwrap();
-    sound(s, "a purge").await;
+    check_counters(s, "a purge").await;
     assert_eq!(get(s, "/topics/t").await["total"], 0);
     // A deleted topic still gets its count, so the count is correct after a restore.
     assert_eq!(s.delete("/topics/u").await.status, 204);
-    ok(
+    send_ok(
         s,
         "POST",
         "/answers",
@@ -92,7 +92,7 @@ pub(super) async fn crud(s: &Server) {
     .await;
 }
 
-pub(super) async fn keys_that_move(s: &Server) {
+pub(super) async fn counters_follow_changed_keys(s: &Server) {
     topics(s, &["t", "u"]).await;
     for n in 0..4 {
         post(
@@ -102,7 +102,7 @@ pub(super) async fn keys_that_move(s: &Server) {
         )
         .await;
     }
-    ok(s, "PATCH", "/answers/a0/move-to", json!({"topicId": "u"})).await;
+    send_ok(s, "PATCH", "/answers/a0/move-to", json!({"topicId": "u"})).await;
     assert_eq!(
         (
             &get(s, "/topics/t").await["live"],
@@ -110,8 +110,8 @@ pub(super) async fn keys_that_move(s: &Server) {
         ),
         (&json!(3), &json!(1))
     );
-    ok(s, "PATCH", "/answers/a0/move-to", json!({"topicId": null})).await;
-    ok(
+    send_ok(s, "PATCH", "/answers/a0/move-to", json!({"topicId": null})).await;
+    send_ok(
         s,
         "POST",
         "/answers/move-all",
@@ -125,21 +125,21 @@ pub(super) async fn keys_that_move(s: &Server) {
         ),
         (&json!(0), &json!(4))
     );
-    ok(
+    send_ok(
         s,
         "POST",
         "/answers/move-all",
         json!({"text": "x", "to": "nowhere"}),
     )
     .await;
-    ok(
+    send_ok(
         s,
         "POST",
         "/answers/move-all",
         json!({"text": "x", "to": null}),
     )
     .await;
-    ok(
+    send_ok(
         s,
         "PATCH",
         "/answers/a1",
@@ -152,7 +152,7 @@ pub(super) async fn keys_that_move(s: &Server) {
         json!({"id": "b", "topicId": "u", "status": "live"}),
     )
     .await;
-    ok(s, "POST", "/answers/swap", json!({"a": "a1", "b": "b"})).await;
+    send_ok(s, "POST", "/answers/swap", json!({"a": "a1", "b": "b"})).await;
     assert_eq!(
         (
             &get(s, "/topics/t").await["live"],
@@ -162,7 +162,7 @@ pub(super) async fn keys_that_move(s: &Server) {
     );
 }
 
-pub(super) async fn kinds_by_id(s: &Server) {
+pub(super) async fn counters_follow_operations_on_one_record(s: &Server) {
     topics(s, &["t"]).await;
     for n in 0..5 {
         post(
@@ -172,20 +172,20 @@ pub(super) async fn kinds_by_id(s: &Server) {
         )
         .await;
     }
-    ok(s, "POST", "/answers/a0/publish", Json::Null).await;
+    send_ok(s, "POST", "/answers/a0/publish", Json::Null).await;
     assert_eq!(
         s.post("/answers/a0/publish", json!({})).await.code(),
         (400, "invalid_transition")
     );
-    sound(s, "a second one").await;
-    ok(s, "PATCH", "/answers/a0/reword", json!({"text": "y"})).await;
-    let taken = ok(s, "POST", "/answers/take", json!({"text": "y"})).await;
+    check_counters(s, "a second publish").await;
+    send_ok(s, "PATCH", "/answers/a0/reword", json!({"text": "y"})).await;
+    let taken = send_ok(s, "POST", "/answers/take", json!({"text": "y"})).await;
     assert_eq!(taken["id"], "a0");
-    ok(s, "POST", "/answers/take", json!({"text": "y"})).await;
+    send_ok(s, "POST", "/answers/take", json!({"text": "y"})).await;
     assert_eq!(restore(s, "a0").await, 200);
-    sound(s, "a restore").await;
+    check_counters(s, "a restore").await;
     assert_eq!(restore(s, "a0").await, 404);
-    sound(s, "no restore").await;
+    check_counters(s, "no restore").await;
     let answers = s.running().adapter::<Answer>().unwrap();
     assert_eq!(
         answers
@@ -195,10 +195,10 @@ pub(super) async fn kinds_by_id(s: &Server) {
             .len(),
         2
     );
-    sound(s, "a claim").await;
+    check_counters(s, "a claim").await;
 }
 
-pub(super) async fn arrays_and_increments(s: &Server) {
+pub(super) async fn counters_follow_arrays_and_increments(s: &Server) {
     topics(s, &["t"]).await;
     post(
         s,
@@ -207,7 +207,7 @@ pub(super) async fn arrays_and_increments(s: &Server) {
     )
     .await;
     for expected in [0, 1, 1] {
-        ok(s, "POST", "/answers/a/like", Json::Null).await;
+        send_ok(s, "POST", "/answers/a/like", Json::Null).await;
         assert_eq!(get(s, "/topics/t").await["liked"], expected);
     }
     post(s, "/answers", json!({"id": "b", "topicId": "t"})).await;
@@ -219,7 +219,7 @@ pub(super) async fn arrays_and_increments(s: &Server) {
         ("PUT", "/answers/b/retag", json!({"tags": ["x", "good"]}), 2),
         ("PUT", "/answers/b/retag", json!({"tags": []}), 1),
     ] {
-        ok(s, method, path, body).await;
+        send_ok(s, method, path, body).await;
         assert_eq!(
             get(s, "/topics/t").await["liked"],
             expected,
@@ -228,7 +228,7 @@ pub(super) async fn arrays_and_increments(s: &Server) {
     }
 }
 
-pub(super) async fn batches(s: &Server) {
+pub(super) async fn counters_follow_batches(s: &Server) {
     topics(s, &["t", "u", "v"]).await;
     for n in 0..9 {
         let status = if n % 2 == 0 { "live" } else { "draft" };
@@ -241,27 +241,27 @@ pub(super) async fn batches(s: &Server) {
         .await;
     }
     assert_eq!(
-        ok(s, "POST", "/answers/show-all", json!({"text": "x"})).await,
+        send_ok(s, "POST", "/answers/show-all", json!({"text": "x"})).await,
         json!(6)
     );
     assert_eq!(
-        ok(s, "POST", "/answers/show-all", json!({"text": "x"})).await,
+        send_ok(s, "POST", "/answers/show-all", json!({"text": "x"})).await,
         json!(6)
     );
     assert_eq!(
-        ok(s, "POST", "/answers/show-all", json!({"text": "nobody's"})).await,
+        send_ok(s, "POST", "/answers/show-all", json!({"text": "nobody's"})).await,
         json!(0)
     );
     assert_eq!(
-        ok(s, "POST", "/answers/drop-all", json!({"text": "x"})).await,
+        send_ok(s, "POST", "/answers/drop-all", json!({"text": "x"})).await,
         json!(6)
     );
     assert_eq!(
-        ok(s, "POST", "/answers/drop-all", json!({"text": "x"})).await,
+        send_ok(s, "POST", "/answers/drop-all", json!({"text": "x"})).await,
         json!(0)
     );
     assert_eq!(
-        ok(s, "POST", "/answers/drop-all", json!({"text": "y"})).await,
+        send_ok(s, "POST", "/answers/drop-all", json!({"text": "y"})).await,
         json!(3)
     );
     for topic in ["t", "u", "v"] {
@@ -269,7 +269,7 @@ pub(super) async fn batches(s: &Server) {
     }
 }
 
-pub(super) async fn upserts(s: &Server) {
+pub(super) async fn counters_follow_upserts(s: &Server) {
     topics(s, &["t", "u"]).await;
     let first = s
         .post(
@@ -281,7 +281,7 @@ pub(super) async fn upserts(s: &Server) {
         (first.status, &first.json()["created"]),
         (201, &json!(true))
     );
-    sound(s, "a new one").await;
+    check_counters(s, "a new answer").await;
     assert_eq!(get(s, "/topics/t").await["live"], 1);
     for body in [
         json!({"slug": "s", "topicId": "t", "status": "live", "text": "x"}),
@@ -292,14 +292,14 @@ pub(super) async fn upserts(s: &Server) {
         json!({"slug": "s", "topicId": null}),
         json!({"slug": "other", "topicId": "u", "status": "live"}),
     ] {
-        ok(s, "POST", "/answers/ensure", body).await;
+        send_ok(s, "POST", "/answers/ensure", body).await;
     }
     // After the record is deleted, an upsert with its slug creates a new record.
     assert_eq!(
-        ok(s, "POST", "/answers/drop-all", json!({"text": "other"})).await,
+        send_ok(s, "POST", "/answers/drop-all", json!({"text": "other"})).await,
         json!(1)
     );
-    let again = ok(
+    let again = send_ok(
         s,
         "POST",
         "/answers/ensure",
@@ -309,24 +309,24 @@ pub(super) async fn upserts(s: &Server) {
     assert_eq!(again["created"], true);
 }
 
-pub(super) async fn trees(s: &Server) {
+pub(super) async fn counters_follow_trees(s: &Server) {
     post(s, "/answers", json!({"id": "a"})).await;
     post(s, "/answers", json!({"id": "b", "parentId": "a"})).await;
-    ok(s, "POST", "/answers", json!({"id": "c", "parentId": "a"})).await;
+    send_ok(s, "POST", "/answers", json!({"id": "c", "parentId": "a"})).await;
     assert_eq!(get(s, "/answers/a").await["children"], 2);
-    ok(s, "PATCH", "/answers/c", json!({"parentId": "b"})).await;
+    send_ok(s, "PATCH", "/answers/c", json!({"parentId": "b"})).await;
     // `e` names parent `d` before it exists. Then `d` names itself.
-    ok(s, "POST", "/answers", json!({"id": "e", "parentId": "d"})).await;
-    ok(s, "POST", "/answers", json!({"id": "d", "parentId": "d"})).await;
+    send_ok(s, "POST", "/answers", json!({"id": "e", "parentId": "d"})).await;
+    send_ok(s, "POST", "/answers", json!({"id": "d", "parentId": "d"})).await;
     assert_eq!(get(s, "/answers/d").await["children"], 2);
     // A record may be its own parent.
-    ok(s, "PATCH", "/answers/a", json!({"parentId": "a"})).await;
-    ok(s, "DELETE", "/answers/a", Json::Null).await;
+    send_ok(s, "PATCH", "/answers/a", json!({"parentId": "a"})).await;
+    send_ok(s, "DELETE", "/answers/a", Json::Null).await;
     assert_eq!(restore(s, "a").await, 200);
-    sound(s, "a restore").await;
+    check_counters(s, "a restore").await;
 }
 
-pub(super) async fn cascades(s: &Server) {
+pub(super) async fn counters_follow_cascades(s: &Server) {
     for id in ["p", "q", "r"] {
         post(s, "/posts", json!({"id": id})).await;
     }
@@ -337,7 +337,7 @@ pub(super) async fn cascades(s: &Server) {
         ("q", None),
         ("r", Some("q")),
     ] {
-        ok(s, "POST", "/notes", json!({"postId": on, "otherId": other})).await;
+        send_ok(s, "POST", "/notes", json!({"postId": on, "otherId": other})).await;
     }
     let refused = s
         .post("/notes", json!({"postId": "p", "otherId": "nobody"}))
@@ -346,8 +346,8 @@ pub(super) async fn cascades(s: &Server) {
         refused.problems(),
         [("otherId".to_owned(), "reference".to_owned())]
     );
-    sound(s, "a key that names nothing").await;
-    ok(s, "DELETE", "/posts/p", Json::Null).await;
+    check_counters(s, "a key without a record").await;
+    send_ok(s, "DELETE", "/posts/p", Json::Null).await;
     assert_eq!(
         (
             &get(s, "/posts/q").await["notes"],
@@ -355,17 +355,17 @@ pub(super) async fn cascades(s: &Server) {
         ),
         (&json!(2), &json!(1))
     );
-    ok(s, "DELETE", "/posts/q", Json::Null).await;
+    send_ok(s, "DELETE", "/posts/q", Json::Null).await;
     s.running()
         .adapter::<Post>()
         .unwrap()
         .purge(&system(), "r")
         .await
         .unwrap();
-    sound(s, "a purge of what is counted for").await;
+    check_counters(s, "a purge of the record with the counter").await;
 }
 
-pub(super) async fn expiry(s: &Server) {
+pub(super) async fn counters_follow_expiry(s: &Server) {
     post(s, "/shops", json!({"id": "1"})).await;
     post(s, "/shops", json!({"id": "2"})).await;
     let offers = async |shop: &str| get(s, &format!("/shops/{shop}")).await["offers"].clone();
@@ -392,7 +392,7 @@ pub(super) async fn expiry(s: &Server) {
     assert_eq!((offers("1").await, offers("2").await), (json!(1), json!(0)));
 }
 
-pub(super) async fn tenants(s: &Server) {
+pub(super) async fn counters_stay_within_a_tenant(s: &Server) {
     let (ann, eve) = (s.token_in("ann", "red"), s.token_in("eve", "blue"));
     let send = async |token: &str, method: &str, path: &str, body: &str| {
         let headers = [
@@ -435,7 +435,7 @@ pub(super) async fn tenants(s: &Server) {
     assert_eq!(send(&ann, "GET", "/boards/b", "").await.json()["pins"], 1);
 }
 
-pub(super) async fn recounts(s: &Server) {
+pub(super) async fn a_recount_computes_the_current_number(s: &Server) {
     topics(s, &["t"]).await;
     for n in 0..3 {
         post(
@@ -446,18 +446,18 @@ pub(super) async fn recounts(s: &Server) {
         .await;
     }
     assert_eq!(
-        ok(s, "POST", "/topics/recount", json!({"id": "t"})).await["live"],
+        send_ok(s, "POST", "/topics/recount", json!({"id": "t"})).await["live"],
         3
     );
-    ok(s, "PATCH", "/answers/a0", json!({"status": "draft"})).await;
+    send_ok(s, "PATCH", "/answers/a0", json!({"status": "draft"})).await;
     assert_eq!(
-        ok(s, "POST", "/topics/recount", json!({"id": "t"})).await["live"],
+        send_ok(s, "POST", "/topics/recount", json!({"id": "t"})).await["live"],
         2
     );
 }
 
 /// Calls from code in transactions: one rolls back, one commits.
-pub(super) async fn code_and_transactions(s: &Server) {
+pub(super) async fn counters_follow_transactions_of_code(s: &Server) {
     topics(s, &["t", "u"]).await;
     let answers = s.running().adapter::<Answer>().unwrap();
     let cx = Cx::actor(Actor::user("w")).at(s.now());
@@ -480,7 +480,7 @@ pub(super) async fn code_and_transactions(s: &Server) {
         })
         .await;
     assert_eq!(undone.map_err(|e| e.code()), Err(Code::NotFound));
-    sound(s, "what was undone").await;
+    check_counters(s, "a rolled-back transaction").await;
     assert_eq!(get(s, "/topics/t").await["total"], 0);
     cx.transaction(async |cx| {
         answers.create(cx, live("a", "t")).await?;
@@ -497,16 +497,16 @@ pub(super) async fn code_and_transactions(s: &Server) {
     })
     .await
     .unwrap();
-    sound(s, "a transaction").await;
+    check_counters(s, "a transaction").await;
     assert_eq!(get(s, "/topics/u").await["total"], 1);
 }
 
 /// A new count does not change `version` and `updatedAt` of the record with the counter.
-pub(super) async fn idle_changes(s: &Server) {
+pub(super) async fn changes_of_other_fields_do_not_count(s: &Server) {
     topics(s, &["t"]).await;
     let before = get(s, "/topics/t").await;
     s.advance(1000);
-    ok(
+    send_ok(
         s,
         "POST",
         "/answers",
@@ -521,7 +521,7 @@ pub(super) async fn idle_changes(s: &Server) {
 }
 
 /// A record with a counter never answers 304, because its `ETag` does not change.
-pub(super) async fn copies(s: &Server) {
+pub(super) async fn a_record_with_a_counter_is_never_304(s: &Server) {
     topics(s, &["t"]).await;
     let first = s.get("/topics/t").await;
     post(

@@ -3,9 +3,9 @@
 use linchpin::Cx;
 use serde_json::json;
 
-use super::{Article, ArticleCreate, Heard, article, slug};
+use super::{Article, ArticleCreate, EventServer, article, slug};
 
-pub(super) async fn the_long_form(mut h: Heard) {
+pub(super) async fn events_have_their_declared_names_and_fields(mut h: EventServer) {
     for id in ["a", "b"] {
         let opened = h
             .server
@@ -23,7 +23,8 @@ pub(super) async fn the_long_form(mut h: Heard) {
         // Consumers in the server see more fields than clients.
         assert_eq!(event.after.unwrap()["closedAt"], json!(null));
     }
-    // A key of a route replaces the whole key of all routes; default names still apply.
+    // The `event` key of a route replaces the entity's `event` key as a whole. The update route
+    // has no key, so the entity's payload and the default name apply.
     let renamed = h.server.patch("/tickets/a", json!({"title": "u"})).await;
     let event = h.next().await;
     assert_eq!(
@@ -69,11 +70,11 @@ pub(super) async fn the_long_form(mut h: Heard) {
     );
     // A batch without matches emits no event.
     let none = h.server.post("/tickets/sweep", json!({})).await;
-    h.silent(&none).await;
+    h.no_event_for(&none).await;
 }
 
-/// Changes of items are mutations of their record.
-pub(super) async fn items_tell(mut h: Heard) {
+/// A change of an item is an update of its record.
+pub(super) async fn item_changes_emit_events(mut h: EventServer) {
     assert_eq!(
         h.server
             .post("/crews", json!({"id": "c", "sailors": []}))
@@ -87,15 +88,15 @@ pub(super) async fn items_tell(mut h: Heard) {
         .post("/crews/c/sailors-add", json!({"id": "s"}))
         .await;
     assert_eq!(reply.status, 201, "{reply:?}");
-    assert_eq!(h.named(&reply).await, "crews.sailors-add");
+    assert_eq!(h.event_of(&reply).await, "crews.sailors-add");
     let reply = h.server.get("/crews/c/sailors-list").await;
-    h.silent(&reply).await;
+    h.no_event_for(&reply).await;
 }
 
-pub(super) async fn every_kind_tells(mut h: Heard) {
+pub(super) async fn every_operation_kind_emits_its_event(mut h: EventServer) {
     let made = h.server.post("/articles", slug("one")).await;
     let id = made.json()["id"].as_str().unwrap().to_owned();
-    assert_eq!(h.named(&made).await, "blog.articles.created");
+    assert_eq!(h.event_of(&made).await, "blog.articles.created");
     let at = format!("/articles/{id}");
     let calls = [
         (h.server.patch(&at, json!({"views": 5})).await, "updated"),
@@ -173,13 +174,13 @@ pub(super) async fn every_kind_tells(mut h: Heard) {
         } else {
             format!("blog.articles.{name}")
         };
-        assert_eq!(h.named(&reply).await, name);
+        assert_eq!(h.event_of(&reply).await, name);
     }
 }
 
-pub(super) async fn failures_and_no_ops_are_silent(mut h: Heard) {
+pub(super) async fn failures_and_no_ops_are_silent(mut h: EventServer) {
     let made = h.server.post("/articles", slug("one")).await;
-    h.named(&made).await;
+    h.event_of(&made).await;
     let at = format!("/articles/{}", made.json()["id"].as_str().unwrap());
     for reply in [
         h.server.post("/articles", slug("one")).await,
@@ -220,23 +221,23 @@ pub(super) async fn failures_and_no_ops_are_silent(mut h: Heard) {
     assert_eq!(
         last.json(),
         made.json(),
-        "nothing has changed, its version neither"
+        "nothing has changed, not even the version"
     );
-    h.silent(&last).await;
-    let told = h
+    h.no_event_for(&last).await;
+    let rekeyed = h
         .server
         .post("/articles/rekey", json!({"views": 0, "pin": "1234"}))
         .await;
-    // The number includes the record that `silent` created.
+    // The number includes the record that `no_event_for` created.
     assert_eq!(
-        (told.json(), h.named(&told).await.as_str()),
+        (rekeyed.json(), h.event_of(&rekeyed).await.as_str()),
         (json!(2), "blog.articles.rekey")
     );
 }
 
 /// An event contains the values of the row-level filter, so that a consumer can decide who may see
 /// it.
-pub(super) async fn what_the_guard_needs(mut h: Heard) {
+pub(super) async fn events_contain_the_fields_of_the_guard(mut h: EventServer) {
     assert_eq!(
         h.server.post("/shelves", json!({"id": "s"})).await.status,
         201
@@ -255,7 +256,7 @@ pub(super) async fn what_the_guard_needs(mut h: Heard) {
     assert_eq!(h.next().await.before.as_deref(), Some(&state));
 }
 
-pub(super) async fn what_it_holds(mut h: Heard) {
+pub(super) async fn events_contain_the_declared_members(mut h: EventServer) {
     let body = json!({"slug": "one", "pin": "1234", "tags": ["é", "\"quoted\""]}).to_string();
     let headers = [
         ("content-type", "application/json"),
@@ -314,7 +315,7 @@ pub(super) async fn what_it_holds(mut h: Heard) {
         (event.payload.value(), event.before.as_deref(), event.after),
         (&changed.json(), Some(&changed.json()), None)
     );
-    // A call from code has an actor as well.
+    // A call from code has an actor, too.
     let articles = h.server.running().adapter::<Article>().unwrap();
     articles
         .create(

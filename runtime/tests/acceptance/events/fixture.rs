@@ -61,7 +61,7 @@ pub const PUBLISH_ALL: Operation<Article>;
 #[operation(kind = "batch", action = "update", filter = (views == param(views)), set(pin = param(pin), secret = param(secret)))]
 pub const REKEY: Operation<Article>;
 
-/// Its routes declare the content of their events.
+/// An entity whose routes declare the content of their events.
 #[entity(
     namespace = "help",
     soft_delete(closed_at),
@@ -93,7 +93,7 @@ pub const SWEEP: Operation<Ticket>;
 #[operation(kind = "batch", action = "update", filter = (open == false), set(open = true))]
 pub const REOPEN_ALL: Operation<Ticket>;
 
-/// It has no consumers.
+/// An entity without consumers.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Quiet {
@@ -113,7 +113,7 @@ pub struct Memo {
     pub gone_at: Option<Timestamp>,
 }
 
-/// Its tenants are numbers.
+/// An entity whose tenants are numbers.
 #[entity(tenant(house, optional), version(required_on_write = false))]
 #[derive(Clone, Debug)]
 pub struct Bill {
@@ -137,7 +137,7 @@ pub struct Sailor {
     pub id: String,
 }
 
-/// Its items are changed one by one.
+/// An entity whose items are changed one by one.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Crew {
@@ -149,7 +149,7 @@ pub struct Crew {
 #[operation(kind = "collection", field = sailors, operations(list, add, remove))]
 pub const SAILORS: Operation<Crew>;
 
-/// Visible to those who see its shelf, and to its recipient.
+/// A record that is visible to its recipient, and to callers who see its shelf.
 #[entity(
     gate(shelf_id -> Shelf),
     visible(reader == ctx(actor.id) || hushed == false),

@@ -1,4 +1,4 @@
-//! What the outbox stores of events, and what it does not store.
+//! The parts of events that the outbox stores.
 
 use linchpin::entity::{EntityDesc, FieldDesc, FieldSet};
 use linchpin::event::{Batch, Payload};
@@ -11,12 +11,12 @@ use super::fixture::*;
 use super::{On, article, slug};
 use crate::server::Server;
 
-/// Forwards events; it needs none after a crash.
+/// A live consumer that forwards events; it needs no events from before a crash.
 struct Live(mpsc::UnboundedSender<EntityEvent>);
 
 impl EventSink for Live {
     fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, linchpin::Result<()>> {
-        assert_eq!(batch.fence(), 0, "every process has its own");
+        assert_eq!(batch.fence(), 0, "each process has its own consumer");
         for event in batch {
             let _ = self.0.send(EntityEvent::clone(event));
         }
@@ -48,7 +48,8 @@ async fn events_of_live_consumers_are_not_stored() {
     let event = events.recv().await.unwrap();
     assert_eq!(made.headers["x-event-id"], event.id.as_str());
     assert_eq!(event.payload, made.json());
-    // A transaction hands its events over after the commit, in order; a rollback none.
+    // A transaction delivers its events after the commit, in order; a rolled-back one delivers
+    // none.
     let articles = server.running().adapter::<Article>().unwrap();
     let cx = Cx::system("a test");
     let undone: linchpin::Result<()> = cx
@@ -160,7 +161,7 @@ impl EventSink for Large {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_who_asks_for_a_large_payload_gets_it() {
+async fn only_sinks_that_request_large_payloads_receive_them() {
     let (out, mut events) = mpsc::unbounded_channel();
     let (large, mut large_events) = mpsc::unbounded_channel();
     let server = Server::memory_with(&NEWS, |app| {
@@ -169,7 +170,7 @@ async fn only_who_asks_for_a_large_payload_gets_it() {
     })
     .await;
     let articles = server.running().adapter::<Article>().unwrap();
-    for (size, whole) in [(70_000, true), (110_000, false)] {
+    for (size, is_delivered) in [(70_000, true), (110_000, false)] {
         let article = ArticleCreate {
             tags: Some(vec!["x".repeat(size)]),
             ..article(&format!("large-{size}"))
@@ -181,12 +182,12 @@ async fn only_who_asks_for_a_large_payload_gets_it() {
         let event = events.recv().await.unwrap();
         assert!(event.payload.is_null() && event.payload_ref.is_some());
         let event = large_events.recv().await.unwrap();
-        assert_eq!(event.payload.is_null(), !whole);
-        assert_eq!(event.payload_ref.is_some(), !whole);
+        assert_eq!(event.payload.is_null(), !is_delivered);
+        assert_eq!(event.payload_ref.is_some(), !is_delivered);
     }
 }
 
-/// Reads two fields, and needs them of each record of a batch, too.
+/// A consumer that reads two fields, also for each record of a batch.
 struct States(mpsc::UnboundedSender<EntityEvent>);
 
 impl EventSink for States {
@@ -223,9 +224,9 @@ fn by_key(event: &EntityEvent, states: Option<&Payload>) -> serde_json::Value {
     serde_json::Value::Object(members.collect())
 }
 
-/// What is stored is read again, and what is not stored comes as it was recorded.
+/// Stored events are read again; events that are not stored are delivered from memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn states_of_batches_are_for_those_who_need_them() {
+async fn only_sinks_that_request_states_receive_those_of_batches() {
     for on in [
         On::Memory,
         On::Sqlite,
@@ -272,7 +273,7 @@ async fn states_of_batches_are_for_those_who_need_them() {
         });
         assert_eq!(by_key(&event, event.before.as_ref()), before);
         assert_eq!(by_key(&event, event.after.as_ref()), after);
-        // Of no such field.
+        // A change of another field.
         let body = json!({"views": 1, "pin": "p", "secret": "s"});
         server.post("/articles/rekey", body).await;
         let event = states.recv().await.unwrap();
@@ -283,7 +284,7 @@ async fn states_of_batches_are_for_those_who_need_them() {
         let removed = json!({ (&*ids[2]): state("draft", "three") });
         assert_eq!(by_key(&event, event.before.as_ref()), removed);
         assert_eq!(event.after, None);
-        // Nobody else gets keys or states.
+        // Other consumers get neither keys nor states.
         for _ in 0..3 {
             let event = plain.recv().await.unwrap();
             assert!(event.keys.is_empty(), "{event:?}");

@@ -15,7 +15,7 @@ pub(super) async fn send(s: &Server, sweep: &Sweep, request: &Request) -> Reply 
     let path = format!("{}{}", request.path, request.query);
     self::request(
         s,
-        &sweep.asking,
+        &sweep.caller,
         request.method,
         &path,
         &headers,
@@ -43,9 +43,9 @@ pub(super) async fn request(
     s.raw(method, path, &all, &text).await
 }
 
-/// A response without the parts that must differ: the request id, the date, and the values that the
-/// caller sent.
-pub(super) fn plain(reply: &Reply, known: &Known, cursor: &str) -> String {
+/// A response without the parts that always differ: the request id, the date, and the values that
+/// the caller sent.
+pub(super) fn comparable_response(reply: &Reply, known: &Known, cursor: &str) -> String {
     let mut headers: Vec<String> = reply
         .headers
         .iter()
@@ -78,7 +78,7 @@ pub(super) fn plain(reply: &Reply, known: &Known, cursor: &str) -> String {
     fresh_ids(&text)
 }
 
-/// Keys of records that the probe itself created, and their signatures.
+/// Replaces the keys of records that the probe itself created, and the cursors, by fixed words.
 fn fresh_ids(text: &str) -> String {
     let uuid =
         regex::Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap();

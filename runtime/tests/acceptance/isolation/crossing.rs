@@ -1,13 +1,16 @@
-//! Idempotency keys and records of other callers do not affect a caller's own calls.
+//! Idempotency keys and records of other callers do not affect the calls of a caller.
 
 use linchpin::entity::{EntityDesc, Link};
 use linchpin::http::{Action, Endpoint};
 use serde_json::{Value as Json, json};
 
 use super::Sweep;
-use super::answers::{plain, request, send};
+use super::answers::{comparable_response, request, send};
 use super::probes::{Request, forged, probes, push};
-use super::records::{clean, dump, everything, is_theirs, phantom, uniq, victim};
+use super::records::{
+    all_records, is_theirs, missing_record, reset_caller_records, unique_text, victim,
+    victim_records,
+};
 use crate::server::{Reply, Server};
 
 /// A swept route, and the path of its entity.
@@ -25,6 +28,7 @@ const REPLAYED: &str = "idempotency-replayed";
 
 /// A route with idempotency: the victim has called it with a key, and the caller sends the same
 /// call with the same key. The response must be that for an unused key and a missing record.
+/// Returns whether the route was checked.
 pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
     let Swept {
         s,
@@ -45,16 +49,19 @@ pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
     // The same call, and a call about the same record with other values.
     for same in [true, false] {
         let theirs = victim(s, sweep, base, desc, 2).await;
-        let nobodys = phantom(desc, &theirs);
-        let probe = &probes(endpoint, desc, base)[0];
-        let under = |mut asked: Request, key: &str| {
-            asked.headers.push((KEY, key.to_owned()));
-            asked
+        let missing = missing_record(desc, &theirs);
+        let probe = &probes(endpoint, desc)[0];
+        let with_key = |mut sent: Request, key: &str| {
+            sent.headers.push((KEY, key.to_owned()));
+            sent
         };
-        let (key, fresh) = (format!("key-{}", uniq()), format!("key-{}", uniq()));
-        let asked = under(probe(&theirs, ""), &key);
-        let first = as_victim(s, sweep, &asked).await;
-        let again = as_victim(s, sweep, &asked).await;
+        let (key, fresh) = (
+            format!("key-{}", unique_text()),
+            format!("key-{}", unique_text()),
+        );
+        let sent = with_key(probe(&theirs, ""), &key);
+        let first = as_victim(s, sweep, &sent).await;
+        let again = as_victim(s, sweep, &sent).await;
         assert_eq!(
             (first.status, &first.body),
             (again.status, &again.body),
@@ -63,17 +70,17 @@ pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
         assert_eq!(
             again.header(REPLAYED),
             "true",
-            "{name}: there is an answer to be replayed"
+            "{name}: a stored response exists and is replayed"
         );
-        let before = dump(s, desc).await;
-        clean(s, sweep, base, desc).await;
+        let before = victim_records(s, desc).await;
+        reset_caller_records(s, sweep, base, desc).await;
         let real = send(
             s,
             sweep,
             &if same {
-                asked
+                sent
             } else {
-                under(probe(&theirs, ""), &key)
+                with_key(probe(&theirs, ""), &key)
             },
         )
         .await;
@@ -83,20 +90,20 @@ pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
             "{name}: {real:?}"
         );
         assert_eq!(
-            dump(s, desc).await,
+            victim_records(s, desc).await,
             before,
-            "{name} changed what is not the caller's"
+            "{name} changed a record of the victim"
         );
-        // A unique across owners reveals that a value is taken. The caller's own values are not
-        // taken.
+        // A unique across owners reveals that the victim's value is taken, so this response differs
+        // from the response for a missing record.
         if same && real.status == 409 {
             continue;
         }
-        clean(s, sweep, base, desc).await;
-        let none = send(s, sweep, &under(probe(&nobodys, ""), &fresh)).await;
+        reset_caller_records(s, sweep, base, desc).await;
+        let none = send(s, sweep, &with_key(probe(&missing, ""), &fresh)).await;
         assert_eq!(
-            plain(&real, &theirs, "cursor"),
-            plain(&none, &nobodys, "cursor"),
+            comparable_response(&real, &theirs, "cursor"),
+            comparable_response(&none, &missing, "cursor"),
             "{name}"
         );
     }
@@ -104,7 +111,7 @@ pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
 }
 
 /// A route with `include`: the caller's record refers to a record of the victim, or the other way
-/// round.
+/// round. Returns whether the route was checked.
 pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
     let Swept {
         s,
@@ -113,34 +120,34 @@ pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
         desc,
         base,
     } = route;
-    let one = matches!(endpoint.action, Action::Get);
+    let is_get = matches!(endpoint.action, Action::Get);
     if !endpoint.includes()
-        || !(one || matches!(endpoint.action, Action::List))
-        || sweep.asking.is_empty()
+        || !(is_get || matches!(endpoint.action, Action::List))
+        || sweep.caller.is_empty()
     {
         return false;
     }
     for relation in desc.relations {
         // The relations of the fixture refer to their own entity.
         let theirs = victim(s, sweep, base, desc, 3).await;
-        let nobodys = phantom(desc, &theirs);
+        let missing = missing_record(desc, &theirs);
         let mut answers = Vec::new();
-        for known in [&theirs, &nobodys] {
-            clean(s, sweep, base, desc).await;
+        for known in [&theirs, &missing] {
+            reset_caller_records(s, sweep, base, desc).await;
             let own = own_path(s, base, desc).await;
             match relation.link {
                 Link::BelongsTo { key, .. } => {
                     let body = json!({desc.fields[key].wire: known["id"]});
                     assert_eq!(
-                        request(s, &sweep.asking, "PATCH", &own, &[], Some(&body))
+                        request(s, &sweep.caller, "PATCH", &own, &[], Some(&body))
                             .await
                             .status,
                         200
                     );
                 }
                 Link::HasMany { key, .. } => {
-                    // It refers to the caller's record; the twin without existing values refers to
-                    // another one.
+                    // The victim's record refers to the caller's record. For the comparison, it
+                    // refers to a missing record.
                     let real = known["id"] == theirs["id"];
                     let named = if real {
                         own.rsplit('/').next().unwrap().to_owned()
@@ -161,10 +168,10 @@ pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
             for include in [relation.wire.to_owned(), format!("{0}.{0}", relation.wire)] {
                 let mut query = String::new();
                 push(&mut query, "include", Some(&json!(include)));
-                let path = if one { &own } else { base };
+                let path = if is_get { &own } else { base };
                 let reply = request(
                     s,
-                    &sweep.asking,
+                    &sweep.caller,
                     "GET",
                     &format!("{path}{query}"),
                     &[],
@@ -173,32 +180,32 @@ pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
                 .await;
                 assert_eq!(reply.status, 200, "{reply:?}");
                 let body = reply.json();
-                let record = if one { &body } else { &body["items"][0] };
-                let shown = &record[relation.wire];
+                let record = if is_get { &body } else { &body["items"][0] };
+                let related = &record[relation.wire];
                 let nothing = match relation.link {
                     Link::BelongsTo { .. } => {
-                        shown.is_null() && record.get(relation.wire).is_some()
+                        related.is_null() && record.get(relation.wire).is_some()
                     }
-                    Link::HasMany { .. } => shown["items"] == json!([]),
+                    Link::HasMany { .. } => related["items"] == json!([]),
                 };
-                assert!(nothing, "{path} shows {include} of somebody else: {body}");
+                assert!(nothing, "{path} shows {include} of another caller: {body}");
                 answers.push((
                     known["id"].clone(),
                     include,
-                    plain(&reply, known, &forged("cursor")),
+                    comparable_response(&reply, known, &forged("cursor")),
                 ));
             }
         }
-        let of = |id: &Json| {
+        let answers_for = |id: &Json| {
             answers
                 .iter()
-                .filter(|(of, ..)| of == id)
+                .filter(|(known_id, ..)| known_id == id)
                 .map(|(_, i, text)| (i.clone(), text.clone()))
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            of(&theirs["id"]),
-            of(&nobodys["id"]),
+            answers_for(&theirs["id"]),
+            answers_for(&missing["id"]),
             "{} of {base}",
             relation.wire
         );
@@ -207,6 +214,7 @@ pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
 }
 
 /// A `derive` that follows references: the caller's record refers to a record of the victim.
+/// Returns whether the route was checked.
 pub(super) async fn derived_records_are_ones_own(route: Swept<'_>) -> bool {
     let Swept {
         s,
@@ -218,7 +226,7 @@ pub(super) async fn derived_records_are_ones_own(route: Swept<'_>) -> bool {
     let Action::Operation(spec, _) = endpoint.action else {
         return false;
     };
-    if sweep.asking.is_empty() {
+    if sweep.caller.is_empty() {
         return false;
     }
     let parts = spec.kind.derived().map_or(&[][..], |derive| derive.sources);
@@ -228,47 +236,47 @@ pub(super) async fn derived_records_are_ones_own(route: Swept<'_>) -> bool {
         .collect();
     for field in &on {
         let theirs = victim(s, sweep, base, desc, 4).await;
-        let nobodys = phantom(desc, &theirs);
+        let missing = missing_record(desc, &theirs);
         let mut answers = Vec::new();
-        for known in [&theirs, &nobodys] {
-            clean(s, sweep, base, desc).await;
+        for known in [&theirs, &missing] {
+            reset_caller_records(s, sweep, base, desc).await;
             let own = own_path(s, base, desc).await;
             let body = json!({desc.fields[*field].wire: known["id"]});
-            let own = request(s, &sweep.asking, "PATCH", &own, &[], Some(&body)).await;
+            let own = request(s, &sweep.caller, "PATCH", &own, &[], Some(&body)).await;
             assert_eq!(own.status, 200, "{own:?}");
-            let asked = probes(endpoint, desc, base)[0](own.json().as_object().unwrap(), "");
-            let reply = send(s, sweep, &asked).await;
-            assert_eq!(reply.status, 200, "{asked:?} {reply:?}");
+            let sent = probes(endpoint, desc)[0](own.json().as_object().unwrap(), "");
+            let reply = send(s, sweep, &sent).await;
+            assert_eq!(reply.status, 200, "{sent:?} {reply:?}");
             // The caller's record is in the response through another source; the record that it
             // refers to is not.
             assert_eq!(
                 reply.json().as_array().map(Vec::len),
                 Some(1),
-                "{asked:?} {reply:?}"
+                "{sent:?} {reply:?}"
             );
-            answers.push(plain(&reply, known, "cursor"));
+            answers.push(comparable_response(&reply, known, "cursor"));
         }
         assert_eq!(
             answers[0], answers[1],
-            "{} tells what {} names",
+            "{} reveals a record that {} refers to",
             endpoint.path, desc.fields[*field].wire
         );
     }
     !on.is_empty()
 }
 
-async fn as_victim(s: &Server, sweep: &Sweep, asked: &Request) -> Reply {
-    let as_them = Sweep {
-        asking: sweep.victim.clone(),
+async fn as_victim(s: &Server, sweep: &Sweep, sent: &Request) -> Reply {
+    let victim_sweep = Sweep {
+        caller: sweep.victim.clone(),
         victim: sweep.victim.clone(),
         paths: sweep.paths,
     };
-    send(s, &as_them, asked).await
+    send(s, &victim_sweep, sent).await
 }
 
 /// The path of the caller's only record.
 async fn own_path(s: &Server, base: &str, desc: &'static EntityDesc) -> String {
-    let all = everything(s, desc).await;
+    let all = all_records(s, desc).await;
     let own = all.iter().find(|record| !is_theirs(desc, record)).unwrap();
     let linchpin::Value::Text(id) = &own[desc.primary] else {
         panic!("a text")

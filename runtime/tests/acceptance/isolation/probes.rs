@@ -6,7 +6,7 @@ use linchpin::operation::{OpSpec, ParamSpec, Place, Whole};
 use serde_json::{Map, Value as Json, json};
 
 use super::answers::request;
-use super::records::uniq;
+use super::records::unique_text;
 use super::{Known, Sweep};
 use crate::server::Server;
 
@@ -24,12 +24,8 @@ pub(super) type Probe = Box<dyn Fn(&Known, &str) -> Request>;
 type Change = Box<dyn Fn(&mut Request, &Known, &str)>;
 
 /// Requests about a record: by path, parameters, filters, cursors, headers and bodies.
-pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str) -> Vec<Probe> {
-    let (method, path, base) = (
-        endpoint.method.as_str(),
-        endpoint.path.clone(),
-        base.to_owned(),
-    );
+pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc) -> Vec<Probe> {
+    let (method, path) = (endpoint.method.as_str(), endpoint.path.clone());
     let plain = {
         let endpoint = endpoint.clone();
         move |known: &Known| {
@@ -59,7 +55,7 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
         }));
     };
     add(&mut out, Box::new(|_, _, _| {}));
-    // Headers: a version, a tenant and an owner that the caller would like to be.
+    // Headers: a version, and a tenant and an owner that are not those of the caller.
     for name in ["if-match", "if-none-match"] {
         add(
             &mut out,
@@ -90,13 +86,13 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
             }),
         );
     }
-    // Bodies that name whose the record is, or its key.
+    // Bodies with one more value of the record, for example its owner or another key.
     for field in desc.fields.iter().filter(|f| f.readable()) {
         add(
             &mut out,
             Box::new(move |request, known, _| {
                 if let Some(Json::Object(body)) = &mut request.body
-                    && !told(desc, field)
+                    && !reveals_taken_value(desc, field)
                 {
                     body.insert(
                         field.wire.to_owned(),
@@ -188,9 +184,8 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
             );
         }
     }
-    // Twice in a row: the second call may find the effect of the first on the caller's own records.
+    // The first request again, after all others.
     add(&mut out, Box::new(|_, _, _| {}));
-    let _ = base;
     out
 }
 
@@ -223,8 +218,8 @@ pub(super) fn push(query: &mut String, name: &str, value: Option<&Json>) {
 
 fn body(desc: &'static EntityDesc, known: &Known, wanted: impl Fn(&FieldDesc) -> bool) -> Json {
     let value = |f: &FieldDesc| {
-        if told(desc, f) {
-            Some(json!(format!("fresh{}", uniq())))
+        if reveals_taken_value(desc, f) {
+            Some(json!(format!("fresh{}", unique_text())))
         } else {
             known.get(f.wire).cloned()
         }
@@ -238,7 +233,7 @@ fn body(desc: &'static EntityDesc, known: &Known, wanted: impl Fn(&FieldDesc) ->
 }
 
 /// Whether a global unique reveals that a value is taken: a refused create names the field.
-fn told(desc: &EntityDesc, field: &FieldDesc) -> bool {
+fn reveals_taken_value(desc: &EntityDesc, field: &FieldDesc) -> bool {
     let holds = |u: &linchpin::entity::UniqueDesc| {
         u.fields.iter().any(|f| desc.fields[*f].wire == field.wire)
     };
@@ -261,7 +256,8 @@ fn argument(param: &ParamSpec, desc: &EntityDesc, known: &Known) -> Json {
     }
 }
 
-/// Whether a parameter holds a whole list of strings: its name says so, as `array_set` binds it.
+/// Whether a parameter holds a whole list of strings, as `array_set` binds it; recognised by its
+/// name.
 fn is_whole(param: &ParamSpec, field: &FieldDesc) -> bool {
     param.name == field.wire
 }
@@ -274,11 +270,12 @@ fn operation(
     request: &mut Request,
 ) {
     let mut members = Map::new();
-    let mut whole = None;
+    let mut whole_body = None;
     for param in spec.params {
-        let creates = spec.kind.name() == "upsert" && told(desc, param.field_of(desc));
+        let creates =
+            spec.kind.name() == "upsert" && reveals_taken_value(desc, param.field_of(desc));
         let value = if creates {
-            json!(format!("fresh{}", uniq()))
+            json!(format!("fresh{}", unique_text()))
         } else {
             argument(param, desc, known)
         };
@@ -287,20 +284,20 @@ fn operation(
             Place::Query => push(&mut request.query, param.name, Some(&value)),
             Place::Segment if !in_path => push(&mut request.query, param.name, Some(&value)),
             Place::Segment | Place::Id => {}
-            Place::Whole(Whole::Items) => whole = Some(value),
+            Place::Whole(Whole::Items) => whole_body = Some(value),
             Place::Whole(Whole::Item) => {
-                whole = Some(value.get(0).cloned().unwrap_or_else(|| json!({})));
+                whole_body = Some(value.get(0).cloned().unwrap_or_else(|| json!({})));
             }
             Place::Whole(Whole::Patch) => {
                 let mut item = value.get(0).cloned().unwrap_or_else(|| json!({}));
                 // The member that identifies an item never changes.
                 item.as_object_mut().unwrap().remove("id");
-                whole = Some(item);
+                whole_body = Some(item);
             }
         }
     }
     if !matches!(request.method, "GET" | "DELETE") {
-        request.body = Some(whole.unwrap_or(Json::Object(members)));
+        request.body = Some(whole_body.unwrap_or(Json::Object(members)));
     }
 }
 
@@ -339,17 +336,17 @@ pub(super) async fn cursor(
     theirs: &Known,
 ) -> String {
     let desc = endpoint.table.as_ref().unwrap().desc;
-    let mut asked = Request {
+    let mut probe = Request {
         method: endpoint.method.as_str(),
         path: endpoint.path.clone(),
         ..Request::default()
     };
     if let Action::Operation(spec, in_path) = endpoint.action {
-        operation(spec, in_path, desc, theirs, &mut asked);
+        operation(spec, in_path, desc, theirs, &mut probe);
     }
-    if asked.method == "GET" {
-        push(&mut asked.query, "limit", Some(&json!("1")));
-        let path = format!("{}{}", asked.path, asked.query);
+    if probe.method == "GET" {
+        push(&mut probe.query, "limit", Some(&json!("1")));
+        let path = format!("{}{}", probe.path, probe.query);
         let reply = request(s, &sweep.victim, "GET", &path, &[], None).await;
         if let Some(cursor) = reply
             .status
@@ -365,10 +362,10 @@ pub(super) async fn cursor(
 
 /// A cursor without a valid signature.
 pub(super) fn forged(cursor: &str) -> String {
-    let turn = |c: char| if c == 'A' { 'B' } else { 'A' };
+    let another_letter = |c: char| if c == 'A' { 'B' } else { 'A' };
     cursor
         .chars()
         .enumerate()
-        .map(|(i, c)| if i % 5 == 2 { turn(c) } else { c })
+        .map(|(i, c)| if i % 5 == 2 { another_letter(c) } else { c })
         .collect()
 }

@@ -26,10 +26,10 @@ pub(super) async fn victim(
     {
         body.insert(
             field.wire.to_owned(),
-            sample(field, &format!("bobs{n}{i}{}", uniq())),
+            sample(field, &format!("bobs{n}{i}{}", unique_text())),
         );
     }
-    name(desc, THEIRS, &mut body);
+    set_gate_key(desc, THEIRS, &mut body);
     let reply = request(
         s,
         &sweep.victim,
@@ -44,14 +44,14 @@ pub(super) async fn victim(
 }
 
 /// Sets the reference to the record that makes it visible.
-fn name(desc: &EntityDesc, what: &str, body: &mut Map<String, Json>) {
+fn set_gate_key(desc: &EntityDesc, what: &str, body: &mut Map<String, Json>) {
     for gate in desc.gates {
         body.insert(desc.fields[gate.field].wire.to_owned(), json!(what));
     }
 }
 
 /// A unique text of a fixed length.
-pub(super) fn uniq() -> String {
+pub(super) fn unique_text() -> String {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(100_000);
     NEXT.fetch_add(1, Ordering::Relaxed).to_string()
@@ -77,23 +77,23 @@ fn sample(field: &FieldDesc, text: &str) -> Json {
 }
 
 /// A record of the same form with values that no record has.
-pub(super) fn phantom(desc: &EntityDesc, of: &Known) -> Known {
-    let turned = |text: &str| -> String {
-        let turn = |c: char| match c {
+pub(super) fn missing_record(desc: &EntityDesc, template: &Known) -> Known {
+    let mirrored_text = |text: &str| -> String {
+        let mirror = |c: char| match c {
             '0'..='9' => char::from(b'9' - (c as u8 - b'0')),
             // Ids stay lower-case hexadecimal.
             'a'..='f' => char::from(b'f' - (c as u8 - b'a')),
             other => other,
         };
-        text.chars().map(turn).collect()
+        text.chars().map(mirror).collect()
     };
-    let mut out = of.clone();
+    let mut out = template.clone();
     for field in desc.fields {
         match (field.kind, out.get_mut(field.wire)) {
-            (Kind::String, Some(Json::String(text))) => *text = turned(text),
+            (Kind::String, Some(Json::String(text))) => *text = mirrored_text(text),
             (Kind::StringArray, Some(Json::Array(list))) => {
                 for item in list {
-                    *item = json!(turned(item.as_str().unwrap_or_default()));
+                    *item = json!(mirrored_text(item.as_str().unwrap_or_default()));
                 }
             }
             (Kind::Items(_), Some(Json::Array(items))) => {
@@ -102,7 +102,7 @@ pub(super) fn phantom(desc: &EntityDesc, of: &Known) -> Known {
                     .filter_map(Json::as_object_mut)
                     .flat_map(Map::values_mut)
                 {
-                    *text = json!(turned(text.as_str().unwrap_or_default()));
+                    *text = json!(mirrored_text(text.as_str().unwrap_or_default()));
                 }
             }
             (Kind::Integer, Some(value @ Json::Number(_))) => {
@@ -115,7 +115,7 @@ pub(super) fn phantom(desc: &EntityDesc, of: &Known) -> Known {
 }
 
 /// All stored records, including deleted ones, as the application itself sees them.
-pub(super) async fn everything(
+pub(super) async fn all_records(
     s: &Server,
     desc: &'static EntityDesc,
 ) -> Vec<Box<[linchpin::Value]>> {
@@ -146,8 +146,8 @@ pub(super) async fn everything(
 }
 
 /// The stored records of the victim.
-pub(super) async fn dump(s: &Server, desc: &'static EntityDesc) -> Vec<String> {
-    let theirs = everything(s, desc)
+pub(super) async fn victim_records(s: &Server, desc: &'static EntityDesc) -> Vec<String> {
+    let theirs = all_records(s, desc)
         .await
         .into_iter()
         .filter(|record| is_theirs(desc, record));
@@ -155,14 +155,18 @@ pub(super) async fn dump(s: &Server, desc: &'static EntityDesc) -> Vec<String> {
 }
 
 /// Removes all records.
-pub(super) async fn empty(s: &Server, desc: &'static EntityDesc) {
+pub(super) async fn remove_all_records(s: &Server, desc: &'static EntityDesc) {
     purge(s, desc, |_| true).await;
 }
 
-async fn purge(s: &Server, desc: &'static EntityDesc, which: impl Fn(&[linchpin::Value]) -> bool) {
+async fn purge(
+    s: &Server,
+    desc: &'static EntityDesc,
+    is_removed: impl Fn(&[linchpin::Value]) -> bool,
+) {
     let table = s.running().adapters().table(desc.storage_name).unwrap();
-    for record in everything(s, desc).await {
-        if which(&record) {
+    for record in all_records(s, desc).await {
+        if is_removed(&record) {
             table
                 .purge(&Cx::system("clean up"), record[desc.primary].clone())
                 .await
@@ -171,10 +175,15 @@ async fn purge(s: &Server, desc: &'static EntityDesc, which: impl Fn(&[linchpin:
     }
 }
 
-/// Gives the caller exactly one record, whatever earlier probes did.
-pub(super) async fn clean(s: &Server, sweep: &Sweep, base: &str, desc: &'static EntityDesc) {
+/// Gives the caller exactly one record, regardless of earlier probes.
+pub(super) async fn reset_caller_records(
+    s: &Server,
+    sweep: &Sweep,
+    base: &str,
+    desc: &'static EntityDesc,
+) {
     purge(s, desc, |record| !is_theirs(desc, record)).await;
-    if !sweep.asking.is_empty() {
+    if !sweep.caller.is_empty() {
         let own = desc
             .fields
             .iter()
@@ -184,11 +193,11 @@ pub(super) async fn clean(s: &Server, sweep: &Sweep, base: &str, desc: &'static 
         if desc.fields.iter().any(|field| field.wire == "views") {
             own.insert("views".to_owned(), json!(5));
         }
-        name(desc, OWN, &mut own);
+        set_gate_key(desc, OWN, &mut own);
         assert_eq!(
             request(
                 s,
-                &sweep.asking,
+                &sweep.caller,
                 "POST",
                 base,
                 &[],
@@ -203,14 +212,14 @@ pub(super) async fn clean(s: &Server, sweep: &Sweep, base: &str, desc: &'static 
 
 /// Whether a record is the victim's.
 pub(super) fn is_theirs(desc: &EntityDesc, record: &[linchpin::Value]) -> bool {
-    let (field, of) = match (desc.tenant, desc.scope.first()) {
+    let (field, owner) = match (desc.tenant, desc.scope.first()) {
         (Some(tenant), _) if matches!(desc.fields[tenant.field].kind, Kind::Integer) => {
             return record[tenant.field] == linchpin::Value::Int(2);
         }
         (Some(tenant), _) => (tenant.field, "t2"),
         (None, Some(scope)) => (scope.field, "bob"),
         (None, None) if !desc.gates.is_empty() => (desc.gates[0].field, THEIRS),
-        (None, None) => panic!("`{}` is everybody's", desc.name),
+        (None, None) => panic!("`{}` belongs to no caller", desc.name),
     };
-    record[field] == linchpin::Value::Text(of.to_owned())
+    record[field] == linchpin::Value::Text(owner.to_owned())
 }

@@ -10,9 +10,9 @@ use super::{Memo, MemoPatch, Project, ProjectPatch, get, people, post};
 use crate::server::{Reply, Server};
 
 /// Deletes a person during a transaction that has done some work.
-async fn deleted_during(s: &Server, work: impl AsyncFnOnce(&Cx) -> Result<()>) -> Reply {
+async fn delete_during(s: &Server, work: impl AsyncFnOnce(&Cx) -> Result<()>) -> Reply {
     let mut deletion = pin!(s.delete("/people/gone"));
-    let early = Cx::actor(Actor::user("w"))
+    let early_reply = Cx::actor(Actor::user("w"))
         .at(s.now())
         .transaction(async |cx| {
             work(cx).await?;
@@ -24,14 +24,14 @@ async fn deleted_during(s: &Server, work: impl AsyncFnOnce(&Cx) -> Result<()>) -
         })
         .await
         .unwrap();
-    match early {
+    match early_reply {
         Some(reply) => reply,
         None => deletion.await,
     }
 }
 
-/// They are neither skipped nor lost: the deletion waits for them.
-pub(super) async fn records_in_use(s: &Server) {
+/// Such records are neither skipped nor lost: the deletion waits for the transaction.
+pub(super) async fn records_in_use_are_not_deleted(s: &Server) {
     people(s, &["gone"]).await;
     for id in ["a", "b"] {
         post(s, "/memos", json!({"id": id, "authorId": "gone"})).await;
@@ -41,7 +41,7 @@ pub(super) async fn records_in_use(s: &Server) {
         s.running().adapter::<Memo>().unwrap(),
         s.running().adapter::<Project>().unwrap(),
     );
-    let reply = deleted_during(s, async |cx| {
+    let reply = delete_during(s, async |cx| {
         memos
             .update(
                 cx,
@@ -80,7 +80,7 @@ pub(super) async fn records_in_use(s: &Server) {
 }
 
 /// More records than one statement handles; some of them get another key in the meantime.
-pub(super) async fn many_in_use(s: &Server) {
+pub(super) async fn batches_keep_records_in_use(s: &Server) {
     people(s, &["gone"]).await;
     let memos = s.running().adapter::<Memo>().unwrap();
     let (cx, count) = (Cx::actor(Actor::user("w")).at(s.now()), 600);
@@ -93,7 +93,7 @@ pub(super) async fn many_in_use(s: &Server) {
     for n in 0..count {
         memos.create(&cx, memo(n)).await.unwrap();
     }
-    let reply = deleted_during(s, async |cx| {
+    let reply = delete_during(s, async |cx| {
         for id in ["m000", "m001", "m002"] {
             memos
                 .update(
@@ -126,6 +126,6 @@ pub(super) async fn many_in_use(s: &Server) {
     assert_eq!(left.len(), count);
     assert!(
         left.iter().all(|memo| memo["authorId"].is_null()),
-        "somebody still names who is gone"
+        "a record still refers to a deleted one"
     );
 }

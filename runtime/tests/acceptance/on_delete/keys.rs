@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::{get, people, post};
 use crate::server::Server;
 
-pub(super) async fn keys_name_records(s: &Server) {
+pub(super) async fn keys_must_refer_to_records(s: &Server) {
     people(s, &["ann"]).await;
     post(s, "/desks", json!({"id": "d", "personId": "ann"})).await;
     s.post("/desks", json!({"id": "e", "personId": "bob"}))
@@ -40,7 +40,7 @@ pub(super) async fn keys_name_records(s: &Server) {
         .problem("reference", "parentId");
 }
 
-pub(super) async fn keys_of_patches(s: &Server) {
+pub(super) async fn patches_check_keys(s: &Server) {
     people(s, &["ann", "bob"]).await;
     post(s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
     s.patch("/memos/m", json!({"authorId": "nobody", "text": "new"}))
@@ -83,7 +83,7 @@ pub(super) async fn keys_of_patches(s: &Server) {
     );
 }
 
-pub(super) async fn keys_of_operations(s: &Server) {
+pub(super) async fn operations_check_keys(s: &Server) {
     people(s, &["ann", "bob"]).await;
     post(s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
     s.patch("/memos/m/reassign", json!({"authorId": "nobody"}))
@@ -133,7 +133,7 @@ pub(super) async fn keys_of_operations(s: &Server) {
     );
 }
 
-pub(super) async fn keys_and_tenants(s: &Server) {
+pub(super) async fn keys_of_other_tenants_look_missing(s: &Server) {
     let (ann, bob) = (s.token_in("ann", "t1"), s.token_in("bob", "t2"));
     let send = async |token: &str, path: &str, body: Json| {
         let headers = [
@@ -146,19 +146,19 @@ pub(super) async fn keys_and_tenants(s: &Server) {
         send(&bob, "/cases", json!({"id": "theirs"})).await.status,
         201
     );
-    let (theirs, nobodys) = (
+    let (theirs, missing) = (
         send(&ann, "/findings", json!({"caseId": "theirs"})).await,
         send(&ann, "/findings", json!({"caseId": "nobody"})).await,
     );
-    let told = |reply: &crate::server::Reply| {
+    let without_request_id = |reply: &crate::server::Reply| {
         let text =
             String::from_utf8_lossy(&reply.body).replace(&reply.header("x-request-id"), "ID");
         (reply.status, text)
     };
     assert_eq!(
-        told(&theirs),
-        told(&nobodys),
-        "a stranger's record and none are one"
+        without_request_id(&theirs),
+        without_request_id(&missing),
+        "a record of another tenant looks like a missing one"
     );
     theirs.problem("reference", "caseId");
     assert_eq!(
@@ -169,7 +169,7 @@ pub(super) async fn keys_and_tenants(s: &Server) {
     );
 }
 
-pub(super) async fn keys_of_deleted_records(s: &Server) {
+pub(super) async fn keys_of_deleted_records_are_refused(s: &Server) {
     post(s, "/projects", json!({"id": "p"})).await;
     post(s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
     assert_eq!(s.delete("/projects/p").await.status, 204);

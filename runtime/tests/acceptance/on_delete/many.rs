@@ -9,7 +9,12 @@ use super::people;
 use crate::server::Server;
 
 /// Creates children concurrently with a deletion.
-pub(super) async fn against(s: &Server, path: &str, body: impl Fn(usize) -> Json, children: &str) {
+pub(super) async fn create_during_deletion(
+    s: &Server,
+    path: &str,
+    body: impl Fn(usize) -> Json,
+    children: &str,
+) {
     for round in 0..12 {
         let _ = s.delete("/people/gone").await;
         people(s, &["gone"]).await;
@@ -35,7 +40,7 @@ pub(super) async fn against(s: &Server, path: &str, body: impl Fn(usize) -> Json
             "{:?}",
             outcomes[6]
         );
-        let orphans = s.walk(&format!("{children}?limit=200")).await;
+        let remaining = s.walk(&format!("{children}?limit=200")).await;
         for (n, reply) in outcomes.iter().enumerate().filter(|(n, _)| *n != 6) {
             // One of several concurrent transactions may fail. It then reports the failure and has
             // changed nothing.
@@ -43,20 +48,20 @@ pub(super) async fn against(s: &Server, path: &str, body: impl Fn(usize) -> Json
             if reply.status == 400 {
                 assert!(
                     deleted,
-                    "only a record that is gone cannot be named: {reply:?}"
+                    "a key is refused only if its record is deleted: {reply:?}"
                 );
             }
         }
         if deleted {
             assert!(
-                orphans
+                remaining
                     .iter()
                     .all(|child| child["leadId"] != "gone" && child["personId"] != "gone"),
-                "{orphans:?}"
+                "{remaining:?}"
             );
         }
-        // The next round begins without them.
-        for child in &orphans {
+        // The next round begins without these records.
+        for child in &remaining {
             assert_eq!(
                 s.delete(&format!("{children}/{}", child["id"].as_str().unwrap()))
                     .await
@@ -67,8 +72,8 @@ pub(super) async fn against(s: &Server, path: &str, body: impl Fn(usize) -> Json
     }
 }
 
-pub(super) async fn children_against_deletions(s: &Server) {
-    against(
+pub(super) async fn concurrent_creates_and_deletions_leave_no_orphan(s: &Server) {
+    create_during_deletion(
         s,
         "/projects",
         |n| json!({"id": format!("p{n}"), "leadId": "gone"}),
@@ -77,8 +82,8 @@ pub(super) async fn children_against_deletions(s: &Server) {
     .await;
 }
 
-pub(super) async fn restricted_children_against_deletions(s: &Server) {
-    against(
+pub(super) async fn concurrent_creates_and_restricted_deletions_leave_no_orphan(s: &Server) {
+    create_during_deletion(
         s,
         "/desks",
         |n| json!({"id": format!("d{n}"), "personId": "gone"}),

@@ -16,7 +16,8 @@ pub struct Binder {
 #[operation(kind = "restore", route(roles = ["admin"]))]
 pub const REOPEN: Operation<Binder>;
 
-/// Deleted with its binder, which counts it. It may refer to a person, who has no soft delete.
+/// A sheet is deleted with its binder. The binder counts its sheets. A sheet may refer to a person;
+/// `Person` has no soft delete.
 #[entity(
     soft_delete(deleted_at),
     belongs_to(binder: Binder, key = binder_id, on_delete = "cascade"),
@@ -45,7 +46,10 @@ static BINDERS: Package = package!(
     ]
 );
 
-cases!(&crate::on_delete::restored::BINDERS => children_come_back_to_parents, all_that_is_gone_is_told);
+cases!(&crate::on_delete::restored::BINDERS =>
+    a_child_is_restored_only_if_its_parent_is_live,
+    a_restore_reports_every_missing_reference_and_rolls_back,
+);
 
 async fn restore(s: &Server, path: &str) -> crate::server::Reply {
     let token = s.token("ann", &["admin"]);
@@ -56,7 +60,7 @@ async fn sheets(s: &Server) -> Json {
     s.get("/binders/b").await.json()["sheets"].clone()
 }
 
-async fn children_come_back_to_parents(s: &Server) {
+async fn a_child_is_restored_only_if_its_parent_is_live(s: &Server) {
     assert_eq!(s.post("/binders", json!({"id": "b"})).await.status, 201);
     for id in ["one", "two"] {
         assert_eq!(
@@ -100,7 +104,7 @@ async fn children_come_back_to_parents(s: &Server) {
     }
 }
 
-async fn all_that_is_gone_is_told(s: &Server) {
+async fn a_restore_reports_every_missing_reference_and_rolls_back(s: &Server) {
     assert_eq!(s.post("/binders", json!({"id": "b"})).await.status, 201);
     assert_eq!(s.post("/people", json!({"id": "ann"})).await.status, 201);
     assert_eq!(
@@ -125,7 +129,8 @@ async fn all_that_is_gone_is_told(s: &Server) {
             ("personId".to_owned(), "reference".to_owned())
         ]
     );
-    // In a transaction of the application, everything is rolled back.
+    // A refused restore rolls back the whole transaction of the application, even if the
+    // application ignores the error.
     let app = s.running();
     let (sheets, people, cx) = (
         app.adapter::<Sheet>().unwrap(),

@@ -6,7 +6,7 @@ use super::thread;
 use crate::server::Server;
 use crate::tenancy::{call, id, made, slugs};
 
-pub(super) async fn resources(s: &Server) {
+pub(super) async fn a_grant_covers_its_resource_only(s: &Server) {
     let record = thread(s, "ann", "one", Some("c1")).await;
     let path = format!("/threads/{}", id(&record));
     let title = |token: String, title: &'static str| {
@@ -20,7 +20,7 @@ pub(super) async fn resources(s: &Server) {
     assert_eq!(
         title(s.token("bob", &["write"]), "x").await.code(),
         (403, "forbidden"),
-        "of all containers is not of this one"
+        "a grant for all containers does not cover this one"
     );
     let long = "x".repeat(300);
     let moved = call(
@@ -110,7 +110,7 @@ pub(super) async fn resources(s: &Server) {
     );
 }
 
-pub(super) async fn moved_records(s: &Server) {
+pub(super) async fn a_move_needs_a_grant_for_both_resources(s: &Server) {
     let record = thread(s, "ann", "one", Some("c1")).await;
     let path = format!("/threads/{}", id(&record));
     let to = |container: &str| json!({"containerId": container});
@@ -134,7 +134,7 @@ pub(super) async fn moved_records(s: &Server) {
         assert_eq!(
             call(s, &one, method, &path, to("c1")).await.status,
             200,
-            "it stays"
+            "the record stays in its container"
         );
         let both = s.token("bob", &["write@c1", "write@c2"]);
         assert_eq!(
@@ -188,11 +188,11 @@ pub(super) async fn moved_records(s: &Server) {
             .await
             .json(),
         json!(0),
-        "none of them is the stranger's"
+        "the caller owns none of them"
     );
 }
 
-pub(super) async fn lists_of_a_resource(s: &Server) {
+pub(super) async fn lists_need_a_grant_for_their_resource(s: &Server) {
     for (author, slug, container) in [
         ("ann", "a", "c1"),
         ("bob", "b", "c1"),
@@ -201,15 +201,18 @@ pub(super) async fn lists_of_a_resource(s: &Server) {
     ] {
         thread(s, author, slug, Some(container)).await;
     }
-    let of = |container: &'static str, roles: &'static [&'static str]| async move {
+    let threads_of = |container: &'static str, roles: &'static [&'static str]| async move {
         let path = format!("/threads/of-container?container={container}");
         call(s, &s.token("ann", roles), "GET", &path, Json::Null).await
     };
-    assert_eq!(slugs(&of("c1", &[]).await), ["a"]);
-    assert_eq!(slugs(&of("c1", &["write@c1"]).await), ["a", "b"]);
-    assert_eq!(slugs(&of("c2", &["write@c1"]).await), ["c"]);
-    assert_eq!(of("c2", &["-write@c2"]).await.code(), (403, "forbidden"));
-    // The list says of no container: only a grant over all of them counts.
+    assert_eq!(slugs(&threads_of("c1", &[]).await), ["a"]);
+    assert_eq!(slugs(&threads_of("c1", &["write@c1"]).await), ["a", "b"]);
+    assert_eq!(slugs(&threads_of("c2", &["write@c1"]).await), ["c"]);
+    assert_eq!(
+        threads_of("c2", &["-write@c2"]).await.code(),
+        (403, "forbidden")
+    );
+    // The list names no container: only a grant for all containers applies.
     let list = |roles: &'static [&'static str]| async move {
         slugs(&call(s, &s.token("ann", roles), "GET", "/threads", Json::Null).await)
     };
@@ -217,21 +220,27 @@ pub(super) async fn lists_of_a_resource(s: &Server) {
     assert_eq!(list(&["write"]).await, ["a", "b", "c", "d"]);
 }
 
-pub(super) async fn resources_in_the_path(s: &Server) {
-    let (ann, of_one) = (s.token("ann", &[]), s.token("bob", &["write@c1"]));
+pub(super) async fn a_resource_may_be_in_the_path(s: &Server) {
+    let (ann, with_c1_grant) = (s.token("ann", &[]), s.token("bob", &["write@c1"]));
     let body = json!({"text": "x", "authorId": "ann"});
     let record = made(s, &ann, "/containers/c1/leaves", body.clone()).await;
     let path = format!("/containers/c1/leaves/{}", id(&record));
     assert_eq!(
-        call(s, &of_one, "PATCH", &path, json!({"text": "y"}))
+        call(s, &with_c1_grant, "PATCH", &path, json!({"text": "y"}))
             .await
             .json()["text"],
         "y"
     );
     assert_eq!(
-        call(s, &of_one, "POST", "/containers/c2/leaves", body.clone())
-            .await
-            .code(),
+        call(
+            s,
+            &with_c1_grant,
+            "POST",
+            "/containers/c2/leaves",
+            body.clone()
+        )
+        .await
+        .code(),
         (403, "forbidden")
     );
     let elsewhere = path.replace("c1", "c2");
@@ -269,7 +278,7 @@ pub(super) async fn resources_in_the_path(s: &Server) {
     };
     assert_eq!(
         (
-            list(of_one).await,
+            list(with_c1_grant).await,
             list(s.token("bob", &[])).await,
             list(ann).await
         ),
@@ -283,8 +292,8 @@ pub(super) async fn resources_in_the_path(s: &Server) {
     );
 }
 
-/// The decision holds for the statement: the thread leaves its container between the two.
-pub(super) async fn a_record_that_moves_meanwhile(s: &Server) {
+/// The statement checks the decision again: the thread leaves its container in between.
+pub(super) async fn a_record_that_changes_during_the_decision_is_not_written(s: &Server) {
     for (method, below, body) in [
         ("PATCH", "", json!({"title": "mine"})),
         ("DELETE", "", Json::Null),

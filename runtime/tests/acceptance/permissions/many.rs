@@ -1,4 +1,4 @@
-//! Lists, new records, upserts, and records that others lead to.
+//! Permissions of lists, new records, upserts, and related records.
 
 use serde_json::{Value as Json, json};
 
@@ -6,7 +6,7 @@ use super::{paper, stored};
 use crate::server::Server;
 use crate::tenancy::{call, id, made, slugs};
 
-pub(super) async fn lists_hold_what_is_ones_own(s: &Server) {
+pub(super) async fn lists_contain_own_records_without_a_grant(s: &Server) {
     for (author, slug) in [
         ("ann", "a"),
         ("bob", "b"),
@@ -21,13 +21,13 @@ pub(super) async fn lists_hold_what_is_ones_own(s: &Server) {
         s.token("eve", &["paper.moderate"]),
         s.token("eve", &[]),
     );
-    let every = |token: String| async move {
+    let all_slugs = |token: String| async move {
         slugs(&call(s, &token, "GET", "/papers?limit=50", Json::Null).await)
     };
-    assert_eq!(every(ann.clone()).await, ["a", "c", "e"]);
-    assert_eq!(every(all.clone()).await, ["a", "b", "c", "d", "e"]);
-    assert_eq!(every(nobody.clone()).await, [""; 0]);
-    // Pages are filled after the condition.
+    assert_eq!(all_slugs(ann.clone()).await, ["a", "c", "e"]);
+    assert_eq!(all_slugs(all.clone()).await, ["a", "b", "c", "d", "e"]);
+    assert_eq!(all_slugs(nobody.clone()).await, [""; 0]);
+    // Pages are filled with permitted records.
     let first = call(s, &ann, "GET", "/papers", Json::Null).await;
     assert_eq!(slugs(&first), ["a", "c"]);
     let next = first.json()["nextCursor"].as_str().unwrap().to_owned();
@@ -125,7 +125,7 @@ pub(super) async fn cursors_belong_to_a_grant(s: &Server) {
     assert_eq!(slugs(&call(s, &ann, "GET", &path, Json::Null).await), ["c"]);
 }
 
-pub(super) async fn what_is_created(s: &Server) {
+pub(super) async fn a_create_needs_a_grant_or_its_owner(s: &Server) {
     let (ann, writer) = (s.token("ann", &[]), s.token("w", &["paper.write"]));
     let body = |author: &str| json!({"slug": "s", "title": "T", "authorId": author});
     assert_eq!(
@@ -148,7 +148,7 @@ pub(super) async fn what_is_created(s: &Server) {
     let mut other = body("bob");
     other["slug"] = json!("t");
     assert_eq!(call(s, &writer, "POST", "/papers", other).await.status, 201);
-    // Into a container, with the stored author.
+    // A create in a container: the permission depends on the container and on the author.
     let thread = |author: &str, container: &str| json!({"slug": "s", "title": "T", "authorId": author, "containerId": container});
     let locked = s.token("ann", &["-write@c1"]);
     assert_eq!(
@@ -169,9 +169,9 @@ pub(super) async fn what_is_created(s: &Server) {
             .status,
         201
     );
-    let of_one = s.token("w", &["write@c1"]);
+    let with_c1_grant = s.token("w", &["write@c1"]);
     assert_eq!(
-        call(s, &of_one, "POST", "/threads", thread("bob", "c2"))
+        call(s, &with_c1_grant, "POST", "/threads", thread("bob", "c2"))
             .await
             .code(),
         (403, "forbidden")
@@ -179,12 +179,14 @@ pub(super) async fn what_is_created(s: &Server) {
     let mut other = thread("bob", "c1");
     other["slug"] = json!("t");
     assert_eq!(
-        call(s, &of_one, "POST", "/threads", other).await.status,
+        call(s, &with_c1_grant, "POST", "/threads", other)
+            .await
+            .status,
         201
     );
 }
 
-pub(super) async fn upserts(s: &Server) {
+pub(super) async fn an_upsert_of_another_owner_needs_a_grant(s: &Server) {
     let record = paper(s, "ann", "one").await;
     let (ann, bob, writer) = (
         s.token("ann", &[]),
@@ -192,8 +194,8 @@ pub(super) async fn upserts(s: &Server) {
         s.token("w", &["paper.write"]),
     );
     let body = |slug: &str, author: &str| json!({"slug": slug, "title": "new", "authorId": author});
-    // An existing record of another author, whatever author the call sends; or a new record of
-    // another author.
+    // An existing record of another author, for any author in the call; or a new record of another
+    // author.
     for wanted in [body("one", "bob"), body("one", "ann"), body("two", "ann")] {
         assert_eq!(
             call(s, &bob, "POST", "/papers/ensure", wanted.clone())
@@ -222,7 +224,7 @@ pub(super) async fn upserts(s: &Server) {
             .json()["authorId"],
         "bob"
     );
-    // With a rule over the record, and hidden.
+    // The same for an entity with a `check`, and with `hide`.
     let lay = |slug: &str, author: &str| json!({"slug": slug, "title": "new", "authorId": author});
     assert_eq!(
         call(s, &ann, "POST", "/rules/lay-down", lay("r", "ann"))
@@ -248,19 +250,31 @@ pub(super) async fn upserts(s: &Server) {
             .code(),
         (404, "not_found")
     );
-    // By container: it stays where it is.
+    // By container: the record stays in its container.
     let put = |slug: &str, container: &str| json!({"slug": slug, "title": "new", "authorId": "w", "containerId": container});
-    let of_one = s.token("w", &["write@c1"]);
+    let with_c1_grant = s.token("w", &["write@c1"]);
     assert_eq!(
-        call(s, &of_one, "POST", "/threads/put-thread", put("t", "c1"))
-            .await
-            .status,
+        call(
+            s,
+            &with_c1_grant,
+            "POST",
+            "/threads/put-thread",
+            put("t", "c1")
+        )
+        .await
+        .status,
         201
     );
     assert_eq!(
-        call(s, &of_one, "POST", "/threads/put-thread", put("t", "c1"))
-            .await
-            .status,
+        call(
+            s,
+            &with_c1_grant,
+            "POST",
+            "/threads/put-thread",
+            put("t", "c1")
+        )
+        .await
+        .status,
         200
     );
     let both = s.token("w", &["write@c1", "write@c2"]);
@@ -279,7 +293,7 @@ pub(super) async fn upserts(s: &Server) {
     );
 }
 
-pub(super) async fn many_records(s: &Server) {
+pub(super) async fn operations_on_many_records_skip_refused_ones(s: &Server) {
     let (mine, theirs) = (paper(s, "ann", "a").await, paper(s, "bob", "b").await);
     let ann = s.token("ann", &[]);
     assert_eq!(
@@ -296,15 +310,19 @@ pub(super) async fn many_records(s: &Server) {
             .json()
     };
     assert_eq!(take(ann.clone()).await, json!(true));
-    assert_eq!(take(ann).await, json!(false), "the other is not hers");
+    assert_eq!(
+        take(ann).await,
+        json!(false),
+        "the other paper has another author"
+    );
     assert_eq!(take(s.token("w", &["paper.write"])).await, json!(true));
 }
 
-pub(super) async fn derived_lists(s: &Server) {
+pub(super) async fn a_derive_applies_the_permissions_of_its_lists(s: &Server) {
     for (author, slug) in [("ann", "a"), ("bob", "b")] {
         paper(s, author, slug).await;
     }
-    // Its own permission first, then that of the list that it reads from.
+    // The permission of the derive is checked first, then that of the list that it reads from.
     let derived = |roles: &'static [&'static str]| async move {
         call(
             s,
@@ -327,7 +345,7 @@ pub(super) async fn derived_lists(s: &Server) {
     );
 }
 
-pub(super) async fn included_records(s: &Server) {
+pub(super) async fn includes_apply_the_permissions_of_their_routes(s: &Server) {
     let mine = paper(s, "ann", "a").await;
     let theirs = paper(s, "bob", "b").await;
     let body = |top: &Json| json!({"id": "T", "topId": id(top)});

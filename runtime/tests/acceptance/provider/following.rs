@@ -6,9 +6,9 @@ use serde_json::json;
 use super::{Library, On, ids};
 use crate::provider_fixture::{LIBRARY, Paper, PaperCreate, Stage, Words};
 
-pub(super) async fn every_mutation_is_followed(l: Library) {
+pub(super) async fn the_index_follows_every_mutation(l: Library) {
     l.paper("a", "one", "x").await;
-    l.until("papers", &[("a", "one|x")]).await;
+    l.wait_for_entries("papers", &[("a", "one|x")]).await;
     for (method, path, body, expected) in [
         (
             "PATCH",
@@ -62,12 +62,13 @@ pub(super) async fn every_mutation_is_followed(l: Library) {
             l.s.raw_json(method, path, body).await
         };
         assert!(reply.status < 300, "{method} {path} {reply:?}");
-        l.until("papers", expected).await;
+        l.wait_for_entries("papers", expected).await;
     }
-    // An upsert that makes a record, and a transaction: all of it or nothing.
+    // An upsert that creates a record, and a transaction that is committed or rolled back as a
+    // whole.
     l.s.post("/papers/ensure", json!({"slug": "new", "title": "made"}))
         .await;
-    l.settled("papers", |found| found.values().eq(["made|"]))
+    l.wait_for_index("papers", |found| found.values().eq(["made|"]))
         .await;
     let papers = l.s.running().adapter::<Paper>().unwrap();
     let input = |id: &str| PaperCreate {
@@ -92,7 +93,7 @@ pub(super) async fn every_mutation_is_followed(l: Library) {
     })
     .await
     .unwrap();
-    l.settled("papers", |found| {
+    l.wait_for_index("papers", |found| {
         found.contains_key("t1") && found.contains_key("t2")
     })
     .await;
@@ -101,7 +102,7 @@ pub(super) async fn every_mutation_is_followed(l: Library) {
     assert_eq!(l.words.indexed("papers").len(), 3);
 }
 
-pub(super) async fn batches_of_many_records(l: Library) {
+pub(super) async fn the_index_follows_large_batches(l: Library) {
     let papers = l.s.running().adapter::<Paper>().unwrap();
     let cx = linchpin::Cx::system("a test");
     cx.transaction(async |cx| {
@@ -125,26 +126,34 @@ pub(super) async fn batches_of_many_records(l: Library) {
     })
     .await
     .unwrap();
-    l.settled("papers", |found| found.len() == 1203).await;
+    l.wait_for_index("papers", |found| found.len() == 1203)
+        .await;
     let renamed =
         l.s.post("/papers/rename-all", json!({"rank": 0, "title": "new"}))
             .await;
     assert_eq!(renamed.json(), json!(1203));
-    l.settled("papers", |found| found.values().all(|text| text == "new|"))
+    l.wait_for_index("papers", |found| found.values().all(|text| text == "new|"))
         .await;
     let cleared = l.s.post("/papers/clear", json!({"rank": 0})).await;
     assert_eq!(cleared.json(), json!(1203));
-    l.until("papers", &[]).await;
+    l.wait_for_entries("papers", &[]).await;
 }
 
-pub(super) async fn expiry_and_soft_deletion_are_followed(l: Library) {
+pub(super) async fn the_index_follows_expiry_and_soft_deletion(l: Library) {
     for (id, slug) in [("a", "one"), ("b", "two"), ("c", "three")] {
         let body = json!({"id": id, "slug": slug, "text": "word"}).to_string();
-        assert_eq!(l.as_of("red", "POST", "/secrets", &body).await.status, 201);
+        assert_eq!(
+            l.send_as("red", "POST", "/secrets", &body).await.status,
+            201
+        );
     }
-    l.settled("secrets", |found| found.len() == 3).await;
-    assert_eq!(l.as_of("red", "DELETE", "/secrets/a", "").await.status, 204);
-    l.until("secrets", &[("b", "word"), ("c", "word")]).await;
+    l.wait_for_index("secrets", |found| found.len() == 3).await;
+    assert_eq!(
+        l.send_as("red", "DELETE", "/secrets/a", "").await.status,
+        204
+    );
+    l.wait_for_entries("secrets", &[("b", "word"), ("c", "word")])
+        .await;
     // Expired records are invisible, whether or not they are in the index.
     l.s.advance(3_600_001);
     assert_eq!(
@@ -153,19 +162,23 @@ pub(super) async fn expiry_and_soft_deletion_are_followed(l: Library) {
     );
     // An expired record that conflicts with another is removed at once.
     let body = json!({"id": "d", "slug": "two", "text": "word"}).to_string();
-    assert_eq!(l.as_of("red", "POST", "/secrets", &body).await.status, 201);
-    l.until("secrets", &[("c", "word"), ("d", "word")]).await;
+    assert_eq!(
+        l.send_as("red", "POST", "/secrets", &body).await.status,
+        201
+    );
+    l.wait_for_entries("secrets", &[("c", "word"), ("d", "word")])
+        .await;
     // The sweeper reports the records that it removes.
     let table = l.s.running().adapters().table("secrets").unwrap().clone();
     assert_eq!(
         table.sweep(l.s.now()).await.unwrap(),
         2,
-        "the deleted one and the expired one"
+        "the deleted record and the expired one"
     );
-    l.until("secrets", &[("d", "word")]).await;
+    l.wait_for_entries("secrets", &[("d", "word")]).await;
 }
 
-pub(super) async fn rebuilding(l: Library) {
+pub(super) async fn a_rebuild_corrects_the_index_during_writes(l: Library) {
     let papers = l.s.running().adapter::<Paper>().unwrap();
     let cx = linchpin::Cx::system("a test");
     cx.transaction(async |cx| {
@@ -189,10 +202,11 @@ pub(super) async fn rebuilding(l: Library) {
     })
     .await
     .unwrap();
-    l.settled("papers", |found| found.len() == 1001).await;
-    l.words.plant("papers", "ghost", "word");
-    l.words.plant("papers", "p0007", "stale");
-    l.words.lose("papers", "p0500");
+    l.wait_for_index("papers", |found| found.len() == 1001)
+        .await;
+    l.words.insert_entry("papers", "ghost", "word");
+    l.words.insert_entry("papers", "p0007", "stale");
+    l.words.remove_entry("papers", "p0500");
     // Writes continue in the meantime.
     let writes = async {
         for n in 0..50 {
@@ -205,7 +219,7 @@ pub(super) async fn rebuilding(l: Library) {
     };
     let (rebuilt, ()) = tokio::join!(l.s.running().adapters().rebuild_search::<Paper>(), writes);
     assert!((951..=1051).contains(&rebuilt.unwrap()));
-    l.settled("papers", |found| {
+    l.wait_for_index("papers", |found| {
         let kept = (0..1001).filter(|n| n % 20 != 0 || *n >= 1000).all(|n| {
             found
                 .get(&format!("p{n:04}"))
@@ -226,7 +240,7 @@ pub(super) async fn rebuilding(l: Library) {
 }
 
 /// After a restart, indexed records are not indexed again; those of another store are.
-pub(super) async fn an_index_goes_on_where_it_stopped(on: On) {
+pub(super) async fn an_index_continues_after_a_restart(on: On) {
     let folder = tempfile::tempdir().unwrap();
     let words = Words::default();
     let (one, two) = (
@@ -255,7 +269,7 @@ pub(super) async fn an_index_goes_on_where_it_stopped(on: On) {
         rank: None,
     };
     let cx = linchpin::Cx::system("a test");
-    let titles = async |running: &linchpin::Running| {
+    let found_ids = async |running: &linchpin::Running| {
         let found = running
             .adapter::<Paper>()
             .unwrap()
@@ -278,24 +292,24 @@ pub(super) async fn an_index_goes_on_where_it_stopped(on: On) {
     assert_eq!(
         words.indexed("papers").len(),
         1,
-        "stopping delivers what waits"
+        "a stop delivers waiting events first"
     );
     // Records are not read again: a record that is missing in the index stays missing.
-    words.lose("papers", "a");
+    words.remove_entry("papers", "a");
     let running = start(&one).await;
-    assert_eq!(titles(&running).await, Vec::<String>::new());
+    assert_eq!(found_ids(&running).await, Vec::<String>::new());
     assert_eq!(
         running.adapters().rebuild_search::<Paper>().await.unwrap(),
         1
     );
-    assert_eq!(titles(&running).await, ["a"]);
+    assert_eq!(found_ids(&running).await, ["a"]);
     running.stop().await.unwrap();
-    // A database that was put in the place of the other one.
+    // Another database replaces the first one.
     let other = start(&two).await;
     assert_eq!(
         words.indexed("papers").len(),
         0,
-        "its records, and no others, before it serves"
+        "the index has the records of the new database only, before the app serves"
     );
     other
         .adapter::<Paper>()
@@ -305,6 +319,6 @@ pub(super) async fn an_index_goes_on_where_it_stopped(on: On) {
         .unwrap();
     other.stop().await.unwrap();
     let running = start(&two).await;
-    assert_eq!(titles(&running).await, ["b"]);
+    assert_eq!(found_ids(&running).await, ["b"]);
     running.stop().await.unwrap();
 }

@@ -6,21 +6,21 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Library, ids, library};
-use crate::provider_fixture::{Mood, Words};
+use crate::provider_fixture::{Behaviour, Words};
 
-pub(super) async fn others_records_are_never_shown(l: Library) {
+pub(super) async fn records_of_others_are_never_returned(l: Library) {
     for team in ["red", "blue"] {
         l.secrets(team, (0..5).map(|n| format!("{team}-{n}")), "word")
             .await;
     }
-    l.settled("secrets", |found| found.len() == 10).await;
+    l.wait_for_index("secrets", |found| found.len() == 10).await;
     let hunt = l.hunt("red", "/secrets/hunt?q=word").await;
     assert_eq!(ids(&hunt), ["red-0", "red-1", "red-2", "red-3", "red-4"]);
     let page = l.hunt("red", "/secrets/hunt-page?q=word&limit=2").await;
-    // A cursor is its caller's.
+    // A cursor is valid for its caller only.
     let cursor = page["nextCursor"].as_str().unwrap();
     let stolen = l
-        .as_of(
+        .send_as(
             "blue",
             "GET",
             &format!("/secrets/hunt-page?q=word&cursor={cursor}"),
@@ -33,17 +33,17 @@ pub(super) async fn others_records_are_never_shown(l: Library) {
 
 /// A caller sees the same whether the provider returns other callers' records, unknown ids, or
 /// nothing.
-pub(super) async fn a_liar_is_told_apart_by_nothing(l: Library) {
+pub(super) async fn a_wrong_provider_reveals_no_hidden_records(l: Library) {
     l.secrets("blue", (0..40).map(|n| format!("blue-{n:02}")), "word")
         .await;
-    l.settled("secrets", |found| found.len() == 40).await;
+    l.wait_for_index("secrets", |found| found.len() == 40).await;
     let mut answers = Vec::new();
-    let some = |prefix: &str| {
+    let forty_ids = |prefix: &str| {
         (0..40)
             .map(|n| format!("{prefix}-{n:02}"))
             .collect::<Vec<_>>()
     };
-    let odd: Vec<String> = [
+    let invalid_ids: Vec<String> = [
         "",
         ".",
         "..",
@@ -55,17 +55,17 @@ pub(super) async fn a_liar_is_told_apart_by_nothing(l: Library) {
     ]
     .map(str::to_owned)
     .into();
-    for mood in [
-        Mood::Honest,
-        Mood::Says(Vec::new()),
-        Mood::Says(some("blue")),
-        Mood::Lists(some("blue")),
-        Mood::Says(some("nobody")),
-        Mood::Lists(some("nobody")),
-        Mood::Says(odd.clone()),
-        Mood::Lists(odd),
+    for behaviour in [
+        Behaviour::Honest,
+        Behaviour::Returns(Vec::new()),
+        Behaviour::Returns(forty_ids("blue")),
+        Behaviour::ReturnsInTurn(forty_ids("blue")),
+        Behaviour::Returns(forty_ids("nobody")),
+        Behaviour::ReturnsInTurn(forty_ids("nobody")),
+        Behaviour::Returns(invalid_ids.clone()),
+        Behaviour::ReturnsInTurn(invalid_ids),
     ] {
-        l.words.mood(mood);
+        l.words.behave(behaviour);
         for path in [
             "/secrets/hunt?q=word",
             "/secrets/hunt-page?q=word&limit=1",
@@ -85,24 +85,24 @@ pub(super) async fn a_liar_is_told_apart_by_nothing(l: Library) {
     assert_eq!(
         ids(&l.hunt("blue", "/secrets/hunt?q=word").await),
         Vec::<&str>::new(),
-        "it lies to blue as well"
+        "the provider also returns wrong ids to blue"
     );
-    l.words.mood(Mood::Honest);
+    l.words.behave(Behaviour::Honest);
     assert_eq!(ids(&l.hunt("blue", "/secrets/hunt?q=word").await).len(), 40);
 }
 
-pub(super) async fn pages_stay_whole_when_hits_are_dropped(l: Library) {
+pub(super) async fn pages_are_filled_after_hits_are_dropped(l: Library) {
     l.secrets("blue", (0..300).map(|n| format!("blue-{n:03}")), "word")
         .await;
     l.secrets("red", (0..30).map(|n| format!("red-{n:03}")), "word")
         .await;
-    // Nine of blue's and then one of red's, again and again, some of them twice.
+    // Nine hits of blue, then one of red, repeated 30 times.
     let mut order = Vec::new();
     for n in 0..30 {
         order.extend((0..9).map(|m| format!("blue-{:03}", n * 9 + m)));
         order.push(format!("red-{n:03}"));
     }
-    l.words.mood(Mood::Lists(order));
+    l.words.behave(Behaviour::ReturnsInTurn(order));
     let expected: Vec<String> = (0..30).map(|n| format!("red-{n:03}")).collect();
     for limit in [1, 2, 3, 7, 29, 30, 31, 2000] {
         let mut seen: Vec<String> = Vec::new();
@@ -115,16 +115,16 @@ pub(super) async fn pages_stay_whole_when_hits_are_dropped(l: Library) {
             let Some(cursor) = page["nextCursor"].as_str() else {
                 break;
             };
-            assert_eq!(items.len(), limit, "a page that is not the last is full");
+            assert_eq!(items.len(), limit, "every page but the last is full");
             // A cursor contains only records that its reader has seen.
-            let shown = base64_text(cursor);
-            assert!(!shown.contains("blue"), "{shown}");
+            let cursor_text = base64_text(cursor);
+            assert!(!cursor_text.contains("blue"), "{cursor_text}");
             path = format!("/secrets/hunt-page?q=word&limit={limit}&cursor={cursor}");
         }
         assert_eq!(seen, expected, "{limit}");
     }
-    // Each id counts once, however often it is named.
-    l.words.mood(Mood::Says(
+    // Each id counts once, even if it is repeated.
+    l.words.behave(Behaviour::Returns(
         [
             "red-001", "red-000", "red-001", "red-001", "blue-000", "red-000",
         ]
@@ -150,28 +150,28 @@ pub(super) fn base64_text(cursor: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-pub(super) async fn what_a_provider_babbles_is_bounded(l: Library) {
-    l.words.mood(Mood::Babbles);
+pub(super) async fn long_responses_of_a_provider_are_cut(l: Library) {
+    l.words.behave(Behaviour::ReturnsTooMany);
     let before = l.words.queries.load(Ordering::SeqCst);
     let page = l.hunt("red", "/secrets/hunt-page?q=word&limit=5").await;
     assert_eq!(
         page,
         json!({"items": [], "nextCursor": null, "hasMore": false})
     );
-    let asked = l.words.queries.load(Ordering::SeqCst) - before;
-    assert!((2..40).contains(&asked), "{asked}");
+    let query_count = l.words.queries.load(Ordering::SeqCst) - before;
+    assert!((2..40).contains(&query_count), "{query_count}");
 }
 
-pub(super) async fn an_index_behind_the_store_shows_nothing_wrong(l: Library) {
+pub(super) async fn a_stale_index_returns_no_wrong_records(l: Library) {
     l.paper("a", "word one", "").await;
     l.paper("b", "word two", "").await;
-    l.settled("papers", |found| found.len() == 2).await;
-    // From here on the index hears nothing.
+    l.wait_for_index("papers", |found| found.len() == 2).await;
+    // From here on, changes do not reach the index.
     *l.words.full.lock().unwrap() = true;
     assert_eq!(
         l.s.delete("/papers/a").await.status,
         204,
-        "a failing index changes no answer"
+        "a failing index changes no response"
     );
     assert_eq!(
         l.s.patch("/papers/b", json!({"title": "changed"}))
@@ -183,24 +183,24 @@ pub(super) async fn an_index_behind_the_store_shows_nothing_wrong(l: Library) {
     assert_eq!(
         (ids(&found), &found[0]["title"]),
         (vec!["b"], &json!("changed")),
-        "what the store has now"
+        "the current records of the store"
     );
     // Missed changes arrive as soon as the provider works again.
     *l.words.full.lock().unwrap() = false;
-    l.until("papers", &[("b", "changed|")]).await;
+    l.wait_for_entries("papers", &[("b", "changed|")]).await;
 }
 
-pub(super) async fn failures_are_503(mut l: Library) {
+pub(super) async fn provider_failures_are_503(mut l: Library) {
     l.paper("a", "word", "").await;
-    l.settled("papers", |found| found.len() == 1).await;
-    for mood in [Mood::Fails, Mood::Panics] {
-        l.words.mood(mood.clone());
+    l.wait_for_index("papers", |found| found.len() == 1).await;
+    for behaviour in [Behaviour::Fails, Behaviour::Panics] {
+        l.words.behave(behaviour.clone());
         for path in ["/papers/find?q=word", "/papers/find-page?q=word"] {
             let reply = l.s.get(path).await;
             assert_eq!(
                 (reply.code(), reply.header("retry-after").as_str()),
                 ((503, "unavailable"), "1"),
-                "{mood:?}"
+                "{behaviour:?}"
             );
             assert!(
                 !String::from_utf8_lossy(&reply.body).contains("order"),
@@ -213,7 +213,7 @@ pub(super) async fn failures_are_503(mut l: Library) {
         );
         l.s.get("/papers/find").await.problem("required", "query:q");
     }
-    // One that never answers is given up.
+    // A provider that never answers is abandoned.
     l = library(
         l.on,
         Words {
@@ -222,22 +222,22 @@ pub(super) async fn failures_are_503(mut l: Library) {
         },
     )
     .await;
-    l.words.mood(Mood::Hangs);
+    l.words.behave(Behaviour::Hangs);
     assert_eq!(
         l.s.get("/papers/find?q=word").await.code(),
         (503, "unavailable")
     );
-    l.words.mood(Mood::Honest);
+    l.words.behave(Behaviour::Honest);
     assert_eq!(
         l.s.get("/papers/find?q=word").await.json(),
         json!([]),
-        "and asked again the next time"
+        "the provider is called again the next time"
     );
 }
 
-pub(super) async fn hostile_texts(l: Library) {
+pub(super) async fn hostile_search_texts_cause_no_error(l: Library) {
     l.paper("a", "word", "").await;
-    l.settled("papers", |found| found.len() == 1).await;
+    l.wait_for_index("papers", |found| found.len() == 1).await;
     for q in [
         "title:*",
         "*:*",

@@ -1,4 +1,4 @@
-//! Functions of the user's under a key, and clients that leave while something is done for them.
+//! Functions of the app under an idempotency key, and clients that disconnect during a call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -13,15 +13,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::{Order, OrderCreate, count, key, replayed, same, send};
+use super::{Order, OrderCreate, check_equal, count, key, replayed, send};
 use crate::server::{Reply, Server};
 
-/// How often each function was called, by a name that the request gives.
+/// The number of calls of each function, by a name in the request.
 static CALLS: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
 /// Holds a call back until the test releases it.
 static HELD: LazyLock<Mutex<HashMap<String, Arc<Notify>>>> = LazyLock::new(Mutex::default);
 
-fn called(name: &str) -> usize {
+fn count_call(name: &str) -> usize {
     *CALLS
         .lock()
         .unwrap()
@@ -34,12 +34,12 @@ fn calls(name: &str) -> usize {
     CALLS.lock().unwrap().get(name).copied().unwrap_or_default()
 }
 
-fn held(name: &str) -> Arc<Notify> {
+fn wait_for_release(name: &str) -> Arc<Notify> {
     Arc::clone(HELD.lock().unwrap().entry(name.to_owned()).or_default())
 }
 
 #[derive(serde::Deserialize)]
-struct Said {
+struct Instruction {
     name: String,
     /// The behaviour of the function.
     how: String,
@@ -50,25 +50,25 @@ struct Said {
 pub(super) async fn act(
     axum::Extension(cx): axum::Extension<Cx>,
     axum::Extension(adapters): axum::Extension<Adapters>,
-    axum::Json(said): axum::Json<Said>,
+    axum::Json(instruction): axum::Json<Instruction>,
 ) -> linchpin::Result<Response> {
-    let times = called(&said.name);
-    match said.how.as_str() {
+    let times = count_call(&instruction.name);
+    match instruction.how.as_str() {
         "panic" if times == 1 => panic!("as told"),
         "fail" if times == 1 => return Err(linchpin::Error::unavailable("as told")),
         "refuse" => return Err(linchpin::Error::not_found()),
         "hold" => {
             adapters
                 .get::<Order>()?
-                .create(&cx, order(&said.name))
+                .create(&cx, order(&instruction.name))
                 .await?;
-            held(&said.name).notified().await;
+            wait_for_release(&instruction.name).notified().await;
         }
         "stream" => {
-            let endless = futures_util::stream::iter(
+            let pieces = futures_util::stream::iter(
                 (0..3).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"piece "))),
             );
-            return Ok(Body::from_stream(endless).into_response());
+            return Ok(Body::from_stream(pieces).into_response());
         }
         "cookie" => {
             return Ok((
@@ -92,8 +92,8 @@ fn order(number: &str) -> OrderCreate {
     }
 }
 
-pub(super) async fn functions(s: &Server) {
-    let tell = async |how: &str, key: &str, name: &str| {
+pub(super) async fn responses_of_functions_are_replayed(s: &Server) {
+    let act_as = async |how: &str, key: &str, name: &str| {
         send(
             s,
             "POST",
@@ -103,41 +103,41 @@ pub(super) async fn functions(s: &Server) {
         )
         .await
     };
-    let (k, name) = (key("cookie"), key("cookie"));
-    let first = tell("cookie", &k, &name).await;
+    let (idempotency_key, name) = (key("cookie"), key("cookie"));
+    let first = act_as("cookie", &idempotency_key, &name).await;
     assert_eq!(
         (first.status, &*first.header("set-cookie"), &*first.body),
         (202, "a=b", &b"text"[..])
     );
-    let again = tell("cookie", &k, &name).await;
-    same(&first, &again);
+    let again = act_as("cookie", &idempotency_key, &name).await;
+    check_equal(&first, &again);
     // Other headers are not stored: they may be secret.
     assert!(!again.headers.contains_key("set-cookie"));
     assert_eq!(calls(&name), 1);
-    let (k, name) = (key("refuse"), key("refuse"));
-    let refused = tell("refuse", &k, &name).await;
+    let (idempotency_key, name) = (key("refuse"), key("refuse"));
+    let refused = act_as("refuse", &idempotency_key, &name).await;
     assert_eq!(refused.code(), (404, "not_found"));
     assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
-    same(&refused, &tell("refuse", &k, &name).await);
+    check_equal(&refused, &act_as("refuse", &idempotency_key, &name).await);
     assert_eq!(calls(&name), 1);
     // A response that cannot be stored is given once, and the call has no second effect.
     for how in ["stream", "large"] {
-        let (k, name) = (key(how), key(how));
-        let first = tell(how, &k, &name).await;
+        let (idempotency_key, name) = (key(how), key(how));
+        let first = act_as(how, &idempotency_key, &name).await;
         assert_eq!(
             (first.status, first.body.len()),
             (200, if how == "large" { (2 << 20) + 1 } else { 18 })
         );
         assert_eq!(
-            tell(how, &k, &name).await.code(),
+            act_as(how, &idempotency_key, &name).await.code(),
             (409, "idempotency_conflict")
         );
         assert_eq!(calls(&name), 1);
     }
 }
 
-/// Sends a call, and leaves the answer where it is.
-async fn begun(s: &Server, path: &str, key: &str, body: &Json) -> TcpStream {
+/// Sends a call, and does not read the response.
+async fn begin_call(s: &Server, path: &str, key: &str, body: &Json) -> TcpStream {
     let (text, mut socket) = (
         body.to_string(),
         TcpStream::connect(s.running().address()).await.unwrap(),
@@ -151,7 +151,7 @@ async fn begun(s: &Server, path: &str, key: &str, body: &Json) -> TcpStream {
 }
 
 /// The response to a call after the previous one is done.
-async fn answered(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
+async fn wait_for_response(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
     loop {
         let reply = send(s, "POST", path, key, body).await;
         if reply.status != 409 {
@@ -161,36 +161,41 @@ async fn answered(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
     }
 }
 
-pub(super) async fn a_client_that_leaves(s: &Server) {
-    let (k, name) = (key("hold"), key("hold"));
+pub(super) async fn a_call_continues_after_its_client_disconnects(s: &Server) {
+    let (idempotency_key, name) = (key("hold"), key("hold"));
     let body = json!({"name": name, "how": "hold"});
-    let socket = begun(s, "/orders/act", &k, &body).await;
+    let socket = begin_call(s, "/orders/act", &idempotency_key, &body).await;
     while s.walk("/orders").await.is_empty() {
         tokio::task::yield_now().await;
     }
-    // The client writes the request and leaves before the response.
+    // The client writes the request and disconnects before the response.
     drop(socket);
-    let busy = send(s, "POST", "/orders/act", &k, &body).await;
+    let busy = send(s, "POST", "/orders/act", &idempotency_key, &body).await;
     assert_eq!(busy.code(), (409, "idempotency_in_progress"));
-    held(&name).notify_one();
-    let answer = answered(s, "/orders/act", &k, &body).await;
+    wait_for_release(&name).notify_one();
+    let answer = wait_for_response(s, "/orders/act", &idempotency_key, &body).await;
     assert_eq!(
         (answer.status, replayed(&answer), answer.json()),
         (200, true, json!({"times": 1}))
     );
     assert_eq!((calls(&name), count(s).await), (1, 1));
-    // The same while a generated route works: whenever the client leaves, there is one order and
-    // one answer.
+    // The same for a generated route: at any time the client may disconnect, and there is one order
+    // and one response.
     for round in 0..20 {
-        let (k, body) = (key("leave"), json!({"number": format!("left-{round}")}));
-        let mut socket = begun(s, "/orders", &k, &body).await;
+        let (idempotency_key, body) = (key("leave"), json!({"number": format!("left-{round}")}));
+        let mut socket = begin_call(s, "/orders", &idempotency_key, &body).await;
         if round % 2 == 0 {
             let mut byte = [0; 1];
-            // The answer has begun.
+            // The response has begun.
             let _ = socket.read(&mut byte).await;
         }
         drop(socket);
-        assert_eq!(answered(s, "/orders", &k, &body).await.status, 201);
+        assert_eq!(
+            wait_for_response(s, "/orders", &idempotency_key, &body)
+                .await
+                .status,
+            201
+        );
         assert_eq!(count(s).await, round + 2);
     }
 }

@@ -110,8 +110,8 @@ pub(super) async fn concurrent_pushes_all_arrive(s: &Server) {
     );
 }
 
-// Rules of elements: bounds and repeats.
-pub(super) async fn arr_bounds(s: &Server) {
+// Constraints of elements and of the list: bounds and duplicates.
+pub(super) async fn array_limits_are_enforced(s: &Server) {
     let path = plain(s).await;
     let add = |tag: &str| {
         let (path, body) = (format!("{path}/add-few"), json!({ "tag": tag }));
@@ -124,7 +124,7 @@ pub(super) async fn arr_bounds(s: &Server) {
     assert_eq!(
         add("a").await.json()["few"],
         json!(["a", "b"]),
-        "what is there takes no room"
+        "a value that is already in the list takes no space"
     );
     let drop = |tag: &str| {
         let path = format!("{path}/drop-some?tag={tag}");

@@ -6,7 +6,7 @@ use super::article;
 use crate::server::Server;
 
 /// Creates three drafts: `a` and `b` in category `x`, `c` in category `y`.
-pub(super) async fn three(s: &Server) {
+pub(super) async fn three_drafts(s: &Server) {
     for (slug, category, score) in [("a", "x", 1), ("b", "x", 2), ("c", "y", 3)] {
         article(
             s,
@@ -25,7 +25,7 @@ pub(super) async fn statuses(s: &Server) -> Vec<String> {
 }
 
 pub(super) async fn a_batch_updates_all_matches(s: &Server) {
-    three(s).await;
+    three_drafts(s).await;
     let reply = s
         .post("/articles/publish-all", json!({"category": "x"}))
         .await;
@@ -40,7 +40,7 @@ pub(super) async fn a_batch_updates_all_matches(s: &Server) {
 }
 
 pub(super) async fn a_batch_deletes_all_matches(s: &Server) {
-    three(s).await;
+    three_drafts(s).await;
     s.post("/articles/publish-all", json!({"category": "x"}))
         .await;
     assert_eq!(
@@ -55,7 +55,7 @@ pub(super) async fn a_batch_deletes_all_matches(s: &Server) {
 }
 
 pub(super) async fn a_batch_without_a_match_changes_nothing(s: &Server) {
-    three(s).await;
+    three_drafts(s).await;
     assert_eq!(
         &s.raw("POST", "/articles/sweep-either", &[], "").await.body[..],
         b"0"
@@ -75,7 +75,7 @@ async fn slugs(s: &Server, query: &str) -> Vec<String> {
 pub(super) async fn a_batch_applies_every_condition(s: &Server) {
     // `b` and `c` match all four conditions. Each other article fails exactly one: the score of `a`
     // is too low, and the slugs of the last three name the condition that they fail.
-    three(s).await;
+    three_drafts(s).await;
     article(s, json!({"slug": "category", "category": "z", "score": 5})).await;
     article(
         s,
@@ -97,7 +97,7 @@ pub(super) async fn a_batch_applies_every_condition(s: &Server) {
         .collect::<Vec<_>>();
     let listed = slugs(s, &all.join("&")).await;
     assert_eq!(listed, ["b", "c"]);
-    for (n, (one, _)) in conditions.iter().enumerate() {
+    for (n, (slug, _)) in conditions.iter().enumerate() {
         let others: Vec<&str> = all
             .iter()
             .enumerate()
@@ -106,7 +106,7 @@ pub(super) async fn a_batch_applies_every_condition(s: &Server) {
             .collect();
         let more = slugs(s, &others.join("&")).await;
         assert!(
-            more.len() == 3 && more.contains(&(*one).to_owned()),
+            more.len() == 3 && more.contains(&(*slug).to_owned()),
             "without {}: {more:?}",
             all[n]
         );
@@ -129,7 +129,7 @@ pub(super) async fn a_batch_applies_every_condition(s: &Server) {
 }
 
 pub(super) async fn a_void_batch_returns_nothing(s: &Server) {
-    three(s).await;
+    three_drafts(s).await;
     let reply = s.post("/articles/reset", json!({"category": "x"})).await;
     assert_eq!((reply.status, reply.body.len()), (204, 0));
     let scores: Vec<_> = s
@@ -142,7 +142,7 @@ pub(super) async fn a_void_batch_returns_nothing(s: &Server) {
 }
 
 pub(super) async fn a_batch_that_violates_a_unique_changes_nothing(s: &Server) {
-    three(s).await;
+    three_drafts(s).await;
     let reply = s
         .post("/articles/reslug", json!({"category": "x", "slug": "same"}))
         .await;

@@ -58,7 +58,7 @@ pub(super) async fn consume_ignores_expired_records(s: &Server) {
             .await
             .json()["id"],
         json!(valid),
-        "an expired one hides none"
+        "an expired record does not hide a valid one"
     );
 }
 
@@ -82,8 +82,8 @@ pub(super) async fn concurrent_consumes_succeed_once(s: &Server) {
     assert_eq!(replies.iter().filter(|r| r.json() != Json::Null).count(), 1);
 }
 
-// N concurrent callers, M records.
-pub(super) async fn cons_many(s: &Server) {
+// More concurrent callers than records.
+pub(super) async fn concurrent_consumes_return_different_records(s: &Server) {
     for rank in 0..10 {
         code(s, json!({"code": "k", "rank": rank})).await;
     }
@@ -100,7 +100,7 @@ pub(super) async fn cons_many(s: &Server) {
 }
 
 /// A filter that matches one record waits while another transaction has locked it.
-pub(super) async fn cons_in_use(s: &Server) {
+pub(super) async fn consume_skips_records_in_use(s: &Server) {
     let id = code(s, json!({"code": "k"})).await;
     let vouchers = s.running().adapter::<Voucher>().unwrap();
     let cx = Cx::system("a test");

@@ -68,7 +68,7 @@ pub(super) async fn partial_fields_may_be_omitted(s: &Server) {
     assert_eq!(
         (nothing.status, nothing.json()),
         (200, before),
-        "an empty change is none"
+        "an empty body changes nothing"
     );
 }
 

@@ -104,8 +104,8 @@ pub(super) async fn concurrent_upserts_create_once(s: &Server) {
     assert_eq!(s.walk("/articles").await.len(), 1);
 }
 
-// By the primary key; the response tells created from updated.
-pub(super) async fn ups_by_key(s: &Server) {
+// Matches by the primary key; the response shows whether the record was created.
+pub(super) async fn upsert_matches_by_key(s: &Server) {
     let first = s
         .post("/settings/put-setting", json!({"id": "a b", "low": 1}))
         .await;
@@ -140,8 +140,7 @@ pub(super) async fn ups_by_key(s: &Server) {
     assert!(replies.iter().all(|r| [200, 201].contains(&r.status)));
 }
 
-// A violation of another unique.
-pub(super) async fn ups_other_unique(s: &Server) {
+pub(super) async fn upsert_refuses_a_key_that_the_server_generates(s: &Server) {
     let path = plain(s).await;
     let id = path.rsplit('/').next().unwrap();
     assert_eq!(
@@ -152,13 +151,13 @@ pub(super) async fn ups_other_unique(s: &Server) {
         .await
         .status,
         400,
-        "the key is the server's"
+        "the server generates the key"
     );
     assert_eq!(s.get(&path).await.json()["slug"], "a");
 }
 
-// The rule over the whole record is checked on the resulting record.
-pub(super) async fn ups_checked(s: &Server) {
+// The `check` of the entity gets the resulting record.
+pub(super) async fn upsert_validates_its_fields(s: &Server) {
     s.post("/settings/put-setting", json!({"id": "a", "low": 200}))
         .await
         .problem("check", "low");
@@ -175,7 +174,7 @@ pub(super) async fn ups_checked(s: &Server) {
         .await
         .problem("check", "low");
     assert_eq!(s.get("/settings/a").await.json()["low"], 5);
-    // Omitted fields keep their stored value, whatever their default.
+    // Omitted fields keep their stored value, even if they have a default.
     assert_eq!(
         s.post(
             "/settings/put-setting",
@@ -201,8 +200,8 @@ pub(super) async fn ups_checked(s: &Server) {
         .problem("type", "low");
 }
 
-/// A record that exists, and that no read finds.
-pub(super) async fn ups_out_of_reach(s: &Server) {
+/// The record exists, but no read finds it.
+pub(super) async fn upsert_cannot_change_hidden_records(s: &Server) {
     assert_eq!(
         s.post("/drawers/put-drawer", json!({"id": "a", "label": "socks"}))
             .await

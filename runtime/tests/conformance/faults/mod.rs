@@ -1,4 +1,4 @@
-//! Stores that fault, each in one way: the comparison must find every one of them.
+//! Faulty stores, each with one fault. The comparison must find every fault.
 
 mod plan;
 mod store;
@@ -496,8 +496,8 @@ const FAULTS: &[(&str, Fault)] = &[
     ),
 ];
 
-/// Faults that few sequences show, and the seed of one such sequence. The search starts with this
-/// seed to save time; if the generator changes, the search continues with later seeds.
+/// Faults that only few sequences show, with the seed of one such sequence. The search starts with
+/// this seed to save time; if the generator changes, the search continues with later seeds.
 const LATE: [(&str, u64); 9] = [
     ("gates are ignored", 26),
     ("anonymous callers pass for authenticated ones", 26),

@@ -164,7 +164,7 @@ impl Committed for FaultyCommitted {
 
 impl FaultyStore {
     fn correct(&self) -> &dyn Outbox {
-        self.0.outbox().expect("memory has one")
+        self.0.outbox().expect("the memory store has an outbox")
     }
 }
 
@@ -209,8 +209,8 @@ impl Outbox for FaultyStore {
             Ok(waiting)
         })
     }
-    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
-        self.correct().told(consumer, lost)
+    fn lost_reported<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+        self.correct().lost_reported(consumer, lost)
     }
     fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
         self.correct().settle(consumer, done)

@@ -4,7 +4,7 @@ use linchpin::entity::{EntityDesc, FieldDesc, Kind};
 use linchpin::filter::Filter;
 use serde_json::{Value as Json, json};
 
-use super::{comparable, made};
+use super::{comparable, has_generated_texts};
 use crate::pool::{Random, text, value};
 use crate::sequence::{Filtered, What};
 
@@ -48,7 +48,7 @@ fn condition(r: &mut Random, desc: &'static EntityDesc) -> Json {
     let ops: &[&str] = match field.kind {
         Kind::StringArray => &["$has", "$eq", "$ne"],
         Kind::Boolean | Kind::Enum(_) => &["$eq", "$ne", "$in", "$nin"],
-        Kind::String if !made(desc, field) => &[
+        Kind::String if !has_generated_texts(desc, field) => &[
             "$eq",
             "$ne",
             "$gt",
@@ -63,7 +63,7 @@ fn condition(r: &mut Random, desc: &'static EntityDesc) -> Json {
     };
     let op = *r.one(ops);
     let literal = |r: &mut Random| match value(r, field) {
-        // A text that looks like a reference.
+        // A text may look like a reference, so it is marked as a literal.
         Json::String(text) => json!({ "$literal": text }),
         Json::Array(list) => json!({ "$literal": list }),
         other => other,

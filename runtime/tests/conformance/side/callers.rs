@@ -1,4 +1,4 @@
-//! The callers, and the fixture served for them.
+//! The callers, and the HTTP service of the fixture.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,7 +17,7 @@ use linchpin::{Actor, ActorKind, BoxFuture, MiddlewareCx, Plugin, PostCx};
 
 use super::{SECRET, all};
 use crate::fixture::ALL;
-use crate::fixture::related::Judge;
+use crate::fixture::related::FixtureEvaluator;
 
 /// The callers: an anonymous one, two of one tenant, one of another, and one without a tenant. The
 /// first user is an editor.
@@ -46,16 +46,16 @@ pub fn actor(n: usize) -> Arc<Actor> {
     })
 }
 
-/// Believes the header `x-actor`.
-pub struct Believer(Vec<Arc<Actor>>);
+/// An auth plugin that trusts the header `x-actor`.
+pub struct HeaderActor(Vec<Arc<Actor>>);
 
-impl Believer {
+impl HeaderActor {
     pub fn new() -> Self {
         Self((0..ACTORS.len()).map(actor).collect())
     }
 }
 
-impl ActorResolver for Believer {
+impl ActorResolver for HeaderActor {
     fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
         let n = parts
             .headers
@@ -67,7 +67,7 @@ impl ActorResolver for Believer {
     }
 }
 
-impl Plugin for Believer {
+impl Plugin for HeaderActor {
     fn name(&self) -> &'static str {
         "believer"
     }
@@ -79,12 +79,13 @@ impl Plugin for Believer {
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             cx.registrar().set_route_auth(RouteAuth::default())?;
-            cx.registrar().set_evaluator(Judge)
+            cx.registrar().set_evaluator(FixtureEvaluator)
         })
     }
 }
 
-/// The fixture on a store, served without an app: events have no consumers.
+/// The adapters and the HTTP service of the fixture on a store, without an `App`: events have no
+/// consumers.
 pub async fn app(store: &Arc<dyn Store>, clock: &Arc<AtomicI64>) -> (Adapters, HttpService) {
     let descs: Vec<&'static EntityDesc> = all().collect();
     create_tables(&**store, &descs)
@@ -99,8 +100,8 @@ pub async fn app(store: &Arc<dyn Store>, clock: &Arc<AtomicI64>) -> (Adapters, H
     let mut state = HttpState::new(adapters.clone());
     let reading = Arc::clone(clock);
     state.clock = Arc::new(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)));
-    state.resolver = Some(Arc::new(Believer::new()));
-    state.registry.evaluator = Some(Arc::new(Judge));
+    state.resolver = Some(Arc::new(HeaderActor::new()));
+    state.registry.evaluator = Some(Arc::new(FixtureEvaluator));
     state.claims = Some(Arc::new(Claims::new(store).expect("claims")));
     let service = service(endpoints(&ALL, ALL.mount, &adapters), state).expect("a service");
     (adapters, service)

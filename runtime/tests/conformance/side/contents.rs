@@ -13,14 +13,14 @@ impl Side {
     /// All stored records of an entity, with private fields and deleted records. Expired records
     /// are left out, because the time of their removal is not defined.
     pub async fn contents(&mut self, desc: &'static EntityDesc) -> String {
-        let (all, _) = &self.whole[desc.storage_name];
+        let (all, _) = &self.read_and_remove[desc.storage_name];
         let rows = self
             .store
             .run(all, Vec::new(), Rows::records(desc))
             .rows()
             .await
             .expect("the contents");
-        assert!(rows.records.len() < 500, "more than is looked at");
+        assert!(rows.records.len() < 500, "more records than one page");
         let now = self.now();
         let expired = |record: &[Value]| {
             desc.ttl
@@ -31,31 +31,34 @@ impl Side {
             .iter()
             .filter(|record| !expired(record))
             .collect();
-        let mut broken = String::new();
+        let mut problems = String::new();
         for record in &live {
             self.remember(desc, record);
             // Both sides might be wrong in the same way, so computed fields are checked against
             // their inputs.
             for (field, value) in desc.fields.iter().zip(&record[..]) {
-                let follows = field
+                let expected = field
                     .computed
                     .map(|computed| (computed.value)(&Stored(record)));
-                if follows
-                    .is_some_and(|follows| !matches!(follows, Ok(follows) if follows == *value))
+                if expected
+                    .is_some_and(|expected| !matches!(expected, Ok(expected) if expected == *value))
                 {
-                    broken.push_str(&format!(
-                        "\n{}: `{}` does not follow from the rest of {record:?}",
+                    problems.push_str(&format!(
+                        "\n{}: `{}` does not have the value that is computed from {record:?}",
                         self.store.name(),
                         field.wire
                     ));
                 }
             }
         }
-        self.named(records(desc, live.into_iter())) + &broken
+        self.named(records(desc, live.into_iter())) + &problems
     }
 
-    /// Every number that records of an entity keep of others is what counting gives.
-    pub async fn sound(&self, desc: &'static EntityDesc) -> std::result::Result<(), String> {
+    /// Checks that every counter of an entity equals the number of the records that it counts.
+    pub async fn check_counters(
+        &self,
+        desc: &'static EntityDesc,
+    ) -> std::result::Result<(), String> {
         for other in all() {
             for summary in other
                 .summaries
@@ -64,14 +67,15 @@ impl Side {
             {
                 let field = summary.position().expect("a field");
                 let when = Filter::from(&summary.when);
-                let (records, kept) = (self.stored(other).await, self.stored(desc).await);
-                for record in kept {
-                    let named = |one: &[Value]| one[summary.by] == record[desc.primary];
-                    let own = |one: &[Value]| match other.tenant.zip(desc.tenant) {
+                let (records, counting_records) =
+                    (self.stored(other).await, self.stored(desc).await);
+                for record in counting_records {
+                    let refers = |one: &[Value]| one[summary.by] == record[desc.primary];
+                    let has_same_tenant = |one: &[Value]| match other.tenant.zip(desc.tenant) {
                         Some((theirs, ours)) => one[theirs.field] == record[ours.field],
                         None => true,
                     };
-                    let live = |one: &[Value]| {
+                    let is_live = |one: &[Value]| {
                         other
                             .soft_delete
                             .is_none_or(|mark| one[mark.field()].is_null())
@@ -79,13 +83,16 @@ impl Side {
                     let counted = records
                         .iter()
                         .filter(|one| {
-                            named(one) && own(one) && live(one) && matches(&when, &***one, &[])
+                            refers(one)
+                                && has_same_tenant(one)
+                                && is_live(one)
+                                && matches(&when, &***one, &[])
                         })
                         .count();
                     if record[field] != Value::Int(counted as i64) {
                         let (key, is) = (&record[desc.primary], &record[field]);
                         return Err(format!(
-                            "{} {key:?} keeps {is:?} in {}, and counting {} gives {counted}",
+                            "{} {key:?} has {is:?} in {}, but {} has {counted} such records",
                             desc.name, summary.field, other.name
                         ));
                     }
@@ -96,7 +103,7 @@ impl Side {
     }
 
     async fn stored(&self, desc: &'static EntityDesc) -> Vec<Box<[Value]>> {
-        let (all, _) = &self.whole[desc.storage_name];
+        let (all, _) = &self.read_and_remove[desc.storage_name];
         self.store
             .run(all, Vec::new(), Rows::records(desc))
             .rows()

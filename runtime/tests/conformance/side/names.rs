@@ -1,4 +1,4 @@
-//! Generated ids, keys and cursors under names that are the same on both sides.
+//! Replaces generated ids, keys and cursors by names that are equal on both sides.
 
 use std::sync::LazyLock;
 
@@ -48,15 +48,15 @@ impl Side {
         if !text.contains('<') {
             return text.to_owned();
         }
-        let put = |found: &regex::Captures<'_>| {
+        let key_of = |found: &regex::Captures<'_>| {
             let known = self.known.get(&found[1]).map_or(&[][..], Vec::as_slice);
             let n: usize = found[2].parse().unwrap_or(0);
-            // The latest first: they are the ones that are still there.
-            let place = known.len().checked_sub(1 + n % known.len().max(1));
-            place.map_or_else(|| "none".to_owned(), |place| known[place].clone())
+            // The newest first, because they most likely still exist.
+            let position = known.len().checked_sub(1 + n % known.len().max(1));
+            position.map_or_else(|| "none".to_owned(), |position| known[position].clone())
         };
         REFERENCE
-            .replace_all(text, put)
+            .replace_all(text, key_of)
             .replace("<cursor>", &self.cursor)
     }
 
@@ -69,14 +69,14 @@ impl Side {
         }
     }
 
-    /// Removes cursors from pages, and keeps the cursor of the page itself, not those of included
-    /// lists.
-    pub(super) fn unsigned(&mut self, body: String) -> (String, bool) {
+    /// Replaces all cursors of a body by one text. Stores the cursor of the page itself, but not
+    /// those of included lists. Returns whether the page has a next page.
+    pub(super) fn without_cursors(&mut self, body: String) -> (String, bool) {
         const BEFORE: &str = "\"nextCursor\":\"";
         if !body.contains(BEFORE) {
             return (body, false);
         }
-        let page = body.starts_with("{\"items\":[") && body.ends_with("\"hasMore\":true}");
+        let is_page = body.starts_with("{\"items\":[") && body.ends_with("\"hasMore\":true}");
         let mut parts = body.split(BEFORE);
         let mut out = parts.next().unwrap_or_default().to_owned();
         let mut last = "";
@@ -87,17 +87,17 @@ impl Side {
             out.push_str("SIGNED\"");
             out.push_str(rest);
         }
-        if page {
+        if is_page {
             last.clone_into(&mut self.cursor);
         }
-        (out, page)
+        (out, is_page)
     }
 
-    /// Names a generated value by the number of values before it.
+    /// Replaces each generated value by a name, which contains the number of the values before it.
     pub(super) fn named(&mut self, text: String) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text.as_str();
-        // Byte by byte, because it reads every response; the placeholders are ASCII.
+        // This reads every response, so it uses no regular expression. Generated values are ASCII.
         while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
             out.push_str(&rest[..start]);
             rest = &rest[start..];
@@ -106,18 +106,18 @@ impl Side {
                     .trim_start_matches(|c: char| c.is_ascii_alphanumeric())
                     .len();
             let length = if is_uuid(rest) { 36 } else { word };
-            let (made, behind) = rest.split_at(length);
-            if length == 36 || is_cuid(made) {
+            let (value, after) = rest.split_at(length);
+            if length == 36 || is_cuid(value) {
                 let next = self.names.len();
                 out.push_str(
                     self.names
-                        .entry(made.to_owned())
+                        .entry(value.to_owned())
                         .or_insert_with(|| format!("made-{next}")),
                 );
             } else {
-                out.push_str(made);
+                out.push_str(value);
             }
-            rest = behind;
+            rest = after;
         }
         out.push_str(rest);
         out
@@ -125,7 +125,7 @@ impl Side {
 }
 
 #[test]
-fn what_is_made_up_is_told_from_what_is_said() {
+fn generated_values_are_distinguished_from_sent_values() {
     assert!(is_uuid("0193e7a0-0000-7000-8000-00000000000f\","));
     assert!(
         !is_uuid("0193e7a0-0000-4000-8000-00000000000f")

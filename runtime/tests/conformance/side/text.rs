@@ -1,4 +1,4 @@
-//! Answers and records as text that two sides can be compared by.
+//! Responses and records as texts, which the comparison of the sides uses.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use linchpin::entity::{EntityDesc, Kind};
 use linchpin::prelude::*;
 use serde_json::Value as Json;
 
-/// Whether a text begins with a uuid of version 7, as the server makes them.
+/// Whether a text begins with a uuid of version 7, as the server generates them.
 pub(super) fn is_uuid(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() >= 36
@@ -26,7 +26,7 @@ pub(super) fn is_cuid(word: &str) -> bool {
         && word.as_bytes().iter().all(alphanumeric)
 }
 
-/// Records as JSON arrays, one a line.
+/// Records as JSON arrays, one per line.
 pub(super) fn records<'a>(
     desc: &EntityDesc,
     records: impl Iterator<Item = &'a Box<[Value]>>,
@@ -43,7 +43,7 @@ pub(super) fn records<'a>(
                 Value::Text(text) => out.push_str(&Json::from(text.as_str()).to_string()),
                 Value::Date(at) => write!(out, "\"{at}\"").expect("a text"),
                 Value::Strings(list) => out.push_str(&Json::from(list.clone()).to_string()),
-                // Stores hand out lists of strings as lists or as JSON.
+                // Some stores return lists of strings as lists, others as JSON.
                 Value::Json(text) if matches!(field.kind, Kind::StringArray) => {
                     out.push_str(
                         &serde_json::from_str::<Json>(text)
@@ -70,15 +70,16 @@ pub(super) fn describe(error: &Error) -> String {
 
 /// Appends a text in the form of a path segment.
 pub(super) fn encode(text: &str, out: &mut String) {
-    encode_but(b"-_.~", text, out);
+    encode_except(b"-_.~", text, out);
 }
 
-/// Appends a text in the form of a query value; in a list, commas separate.
+/// Appends a text in the form of a query value. Commas stay, because they separate the items of a
+/// list.
 pub(super) fn encode_value(text: &str, out: &mut String) {
-    encode_but(b"-_.~,", text, out);
+    encode_except(b"-_.~,", text, out);
 }
 
-fn encode_but(plain: &[u8], text: &str, out: &mut String) {
+fn encode_except(plain: &[u8], text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
             out.push(char::from(byte));

@@ -15,7 +15,7 @@ use linchpin::search::{SearchIndex, SearchProvider, SearchQuery};
 use linchpin::{Actor, BoxFuture, MiddlewareCx, Plugin, PostCx, Result, Running};
 use linchpin_search_tantivy::Tantivy;
 
-/// Everybody's.
+/// A record that every caller may read.
 #[entity(search(provider = "tantivy", fields(title = 3, body = 1)), pagination(default = 50, max = 1000), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Article {
@@ -37,7 +37,7 @@ pub const FIND_PAGE: Operation<Article>;
 #[operation(kind = "batch", action = "update", filter = (body == param(body)), set(body = param(to)))]
 pub const RENAME_ALL: Operation<Article>;
 
-/// A tenant's.
+/// A record of a tenant.
 #[entity(search(provider = "tantivy", fields(text = 1)), tenant(team))]
 #[derive(Clone, Debug)]
 pub struct Note {
@@ -59,7 +59,7 @@ pub static SHELF: Package = package!(
     ]
 );
 
-/// Authentication of a caller whose team is named in the request.
+/// Authenticates callers whose tenant is in the header `x-team`.
 struct TeamAuth;
 
 impl ActorResolver for TeamAuth {
@@ -132,6 +132,7 @@ pub async fn eventually(holds: impl AsyncFn() -> bool) {
     waited.await.expect("in time");
 }
 
+/// A running app, with a client for its routes.
 pub struct Library {
     pub running: Running,
     client: Client<HttpConnector, Full<Bytes>>,
@@ -218,7 +219,7 @@ impl Library {
         ids(&serde_json::from_str(&answer).unwrap())
     }
 
-    /// The ids of an array.
+    /// The ids of the records in a response that is an array.
     pub async fn ids(&self, path: &str) -> Vec<String> {
         let (status, answer) = self.send("GET", path, "").await;
         assert_eq!(status, 200, "{path} {answer}");
@@ -252,7 +253,7 @@ impl Library {
         .await;
     }
 
-    /// All pages of a search.
+    /// The ids on all pages of a search.
     pub async fn walk(&self, q: &str, limit: usize) -> Vec<String> {
         let (mut seen, mut cursor) = (Vec::new(), String::new());
         loop {
@@ -270,7 +271,7 @@ impl Library {
                 Some(next) => cursor = format!("&cursor={next}"),
                 None => return seen,
             }
-            assert!(seen.len() < 100_000, "the walk does not end");
+            assert!(seen.len() < 100_000, "the pages do not end");
         }
     }
 
@@ -302,7 +303,7 @@ pub fn program(folder: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "support::writes_until_it_is_killed",
+            "support::child_process_writes_until_it_is_killed",
             "--ignored",
             "--test-threads",
             "1",
@@ -316,18 +317,18 @@ pub fn program(folder: &Path) -> Child {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the program that another test runs and kills"]
-async fn writes_until_it_is_killed() {
+async fn child_process_writes_until_it_is_killed() {
     let Ok(folder) = std::env::var(FOLDER) else {
         return;
     };
     let running = try_start(Path::new(&folder), "test.db").await.unwrap();
     let articles = running.adapter::<Article>().unwrap();
     let cx = Cx::system("a crash test");
-    let life = linchpin::Uuid::new_v7();
+    let run_id = linchpin::Uuid::new_v7();
     for n in 0.. {
         let make = async |kind: &str| {
             let (id, title, body) = (
-                format!("{life}-{kind}-{n}"),
+                format!("{run_id}-{kind}-{n}"),
                 "some".to_owned(),
                 "made".to_owned(),
             );
@@ -368,21 +369,21 @@ pub fn stored(folder: &Path) -> i64 {
     count.unwrap_or(0)
 }
 
-/// All documents of an index, in order. The app must have stopped.
+/// The ids of all documents of the index, in order. The app must have stopped.
 pub fn ids_in_the_index(folder: &Path) -> Vec<String> {
     let runtime = std::thread::scope(|scope| {
         scope
             .spawn(|| {
                 tokio::runtime::Runtime::new()
                     .unwrap()
-                    .block_on(everything(&folder.join("search")))
+                    .block_on(all_document_ids(&folder.join("search")))
             })
             .join()
     });
     runtime.unwrap()
 }
 
-async fn everything(folder: &Path) -> Vec<String> {
+async fn all_document_ids(folder: &Path) -> Vec<String> {
     let desc = <Article as Entity>::DESC;
     let fields = ["title", "body"].map(|name| linchpin::search::SearchField { name, weight: 1.0 });
     let index = SearchIndex {

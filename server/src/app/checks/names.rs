@@ -58,7 +58,7 @@ pub(in crate::app) fn known_names(
                 let roles = endpoint.policy.roles.join(", ");
                 missing.add(
                     &route,
-                    format!("needs roles {roles}, but no plugin registers who holds them"),
+                    format!("needs roles {roles}, but no plugin registers a role check"),
                 );
             }
             _ => {}
@@ -72,7 +72,7 @@ pub(in crate::app) fn known_names(
         if guard.requires_roles() && !registered {
             missing.add(
                 &place,
-                "needs roles, but no plugin registers who holds them".to_owned(),
+                "needs roles, but no plugin registers a role check".to_owned(),
             );
         }
         for what in guard.missing(&auth, registry) {
@@ -93,7 +93,7 @@ struct MissingNames {
 
 impl MissingNames {
     /// The maximum number of places reported per name.
-    const MOST: usize = 8;
+    const MAX_PLACES: usize = 8;
 
     fn add(&mut self, place: &str, what: String) {
         match self.named.iter_mut().find(|(other, _)| *other == what) {
@@ -106,12 +106,12 @@ impl MissingNames {
     fn message(self) -> Option<String> {
         let mut lines = self.twice;
         // A message that already names a missing plugin needs no further hint.
-        let plugin = self
+        let needs_plugin_hint = self
             .named
             .iter()
             .any(|(what, _)| what.contains("but no plugin"));
         lines.extend(self.named.iter().map(|(what, places)| {
-            match places.split_at_checked(Self::MOST) {
+            match places.split_at_checked(Self::MAX_PLACES) {
                 _ if places.len() == 1 => format!("{} {what}", places[0]),
                 Some((first, rest)) if !rest.is_empty() => {
                     format!("{} and {} more: {what}", first.join(", "), rest.len())
@@ -122,9 +122,9 @@ impl MissingNames {
         if lines.is_empty() {
             return None;
         }
-        if plugin {
+        if needs_plugin_hint {
             let help = "help: correct the name, or add the plugin that registers it: `linchpin_auth::Auth` for accounts and sessions, \
-                        `JwtAuth` for tokens of others; a route that everybody may call has `auth = none`";
+                        `JwtAuth` for tokens of others; `auth = none` makes a route public";
             lines.push(help.to_owned());
         }
         Some(lines.join("\n"))
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_many_routes_lack_is_said_once() {
+    fn a_name_missing_in_many_routes_is_reported_once() {
         let mut missing = MissingNames::default();
         let role = "needs role `admin`, which no plugin declares".to_owned();
         for n in [1, 2, 2, 3] {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::database::count;
+use super::database::parse_count;
 use super::{Config, Durability, Environment, data_keys};
 use crate::store::DatabaseUrl;
 use crate::suggest::nearest;
@@ -11,7 +11,7 @@ use crate::{Problem, Result};
 use linchpin_migrate::SchemaCheck;
 
 /// The prefix of all variables.
-const ALL: &str = "LINCHPIN_";
+const PREFIX: &str = "LINCHPIN_";
 /// The variable of the signing secrets.
 pub(super) const SECRET: &str = "LINCHPIN_SIGNING_SECRET";
 /// The variable of the keys of stored data.
@@ -56,7 +56,7 @@ impl Config {
     /// mistake of the configuration.
     ///
     /// # Errors
-    /// None at present; the result leaves room for an environment that cannot be read at all.
+    /// Never at present. Later versions may return an error for an environment that cannot be read.
     pub fn from_env() -> Result<Self> {
         Self::from_vars(
             std::env::vars_os().filter_map(|(k, v)| {
@@ -73,7 +73,7 @@ impl Config {
         let mut config = Self::new();
         let mut seen_host = false;
         for (name, value) in vars {
-            if !name.starts_with(ALL) {
+            if !name.starts_with(PREFIX) {
                 continue;
             }
             seen_host |= name == "LINCHPIN_HOST";
@@ -96,13 +96,14 @@ impl Config {
         for problem in self.problems.iter_mut().filter(|problem| {
             problem.code == "unknown" && !problem.message.contains("did you mean")
         }) {
-            // Only the prefix of a plugin's variables is known here.
+            // Only the prefix of a plugin's variables is known here, so only the prefix is
+            // compared.
             let meant = prefixes.iter().find_map(|prefix| {
                 let begin = problem
                     .path
                     .match_indices('_')
                     .map(|(at, _)| problem.path.split_at(at + 1));
-                let most = (prefix.len().saturating_sub(ALL.len()) / 4).max(1);
+                let most = (prefix.len().saturating_sub(PREFIX.len()) / 4).max(1);
                 let mut near =
                     begin.filter(|(begin, _)| strsim::osa_distance(begin, prefix) <= most);
                 near.next().map(|(_, rest)| format!("{prefix}{rest}"))
@@ -152,35 +153,35 @@ impl Config {
                 }
                 _ => Some(wrong("must be `full` or `normal`")),
             },
-            "LINCHPIN_POSTGRES_READERS" => count(value)
+            "LINCHPIN_POSTGRES_READERS" => parse_count(value)
                 .map(|n| self.postgres.readers = Some(n))
                 .err()
                 .map(&wrong),
-            "LINCHPIN_POSTGRES_SCANS" => count(value)
+            "LINCHPIN_POSTGRES_SCANS" => parse_count(value)
                 .map(|n| self.postgres.scans = Some(n))
                 .err()
                 .map(&wrong),
-            "LINCHPIN_POSTGRES_WRITERS" => count(value)
+            "LINCHPIN_POSTGRES_WRITERS" => parse_count(value)
                 .map(|n| self.postgres.writers = Some(n))
                 .err()
                 .map(&wrong),
-            "LINCHPIN_POSTGRES_POOL" => count(value)
+            "LINCHPIN_POSTGRES_POOL" => parse_count(value)
                 .map(|n| self.postgres.pool = Some(n))
                 .err()
                 .map(&wrong),
-            "LINCHPIN_POSTGRES_TRANSACTIONS" => count(value)
+            "LINCHPIN_POSTGRES_TRANSACTIONS" => parse_count(value)
                 .map(|n| self.postgres.transactions = Some(n))
                 .err()
                 .map(&wrong),
-            "LINCHPIN_POSTGRES_IN_FLIGHT" => count(value)
+            "LINCHPIN_POSTGRES_IN_FLIGHT" => parse_count(value)
                 .map(|n| self.postgres.in_flight = Some(n))
                 .err()
                 .map(&wrong),
-            "LINCHPIN_POSTGRES_STATEMENT_SECONDS" => count(value)
+            "LINCHPIN_POSTGRES_STATEMENT_SECONDS" => parse_count(value)
                 .map(|n| self.postgres.statement_timeout = Some(Duration::from_secs(n as u64)))
                 .err()
                 .map(&wrong),
-            "LINCHPIN_POSTGRES_CONNECT_SECONDS" => count(value)
+            "LINCHPIN_POSTGRES_CONNECT_SECONDS" => parse_count(value)
                 .map(|n| self.postgres.connect_timeout = Some(Duration::from_secs(n as u64)))
                 .err()
                 .map(&wrong),
@@ -227,7 +228,7 @@ impl Config {
                 }
                 _ => Some(wrong("must be a number greater than 0")),
             },
-            "LINCHPIN_BODIES_MIB" => count(value)
+            "LINCHPIN_BODIES_MIB" => parse_count(value)
                 .map(|n| self.bodies = (n as u64) << 20)
                 .err()
                 .map(&wrong),
@@ -269,16 +270,18 @@ impl Config {
                 // The common prefix is left out, because it does not help to find the variable that
                 // was meant.
                 let near = nearest(
-                    name.trim_start_matches(ALL),
-                    VARIABLES.iter().map(|known| known.trim_start_matches(ALL)),
+                    name.trim_start_matches(PREFIX),
+                    VARIABLES
+                        .iter()
+                        .map(|known| known.trim_start_matches(PREFIX)),
                 );
                 let hint = near.map_or_else(String::new, |known| {
-                    format!("; did you mean `{ALL}{known}`?")
+                    format!("; did you mean `{PREFIX}{known}`?")
                 });
                 Some(Problem::new(
                     name,
                     "unknown",
-                    format!("is read by nothing in this app{hint}"),
+                    format!("is not a known variable of this app{hint}"),
                 ))
             }
         };
@@ -286,8 +289,8 @@ impl Config {
     }
 }
 
-/// Returns the mistake in a log filter. The library takes `infoo` for a module and not for a level:
-/// then hardly anything is logged.
+/// Returns the mistake in a log filter. The library reads the misspelled level `infoo` as the name
+/// of a module, and then logs almost nothing.
 fn log_flaw(filter: &str) -> Option<String> {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let is_level = |text: &str| levels.iter().any(|level| level.eq_ignore_ascii_case(text));
@@ -299,12 +302,12 @@ fn log_flaw(filter: &str) -> Option<String> {
             let hint = nearest(level, levels)
                 .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             return Some(format!(
-                "`{part}` ends with no level ({}){hint}",
+                "`{part}` does not end with a level ({}){hint}",
                 levels.join(", ")
             ));
         }
         if module.is_some_and(|module| module.trim().is_empty()) {
-            return Some(format!("`{part}` names no module"));
+            return Some(format!("`{part}` has no module before `=`"));
         }
     }
     tracing_subscriber::EnvFilter::try_new(filter)

@@ -10,7 +10,7 @@ mod env;
 #[cfg(test)]
 mod tests;
 
-use self::database::COUNT;
+use self::database::MAX_COUNT;
 pub use self::database::Postgres;
 use super::data_keys;
 use super::secret::SigningSecret;
@@ -81,11 +81,12 @@ const DATABASE: &str = "stores.default";
 /// | `LINCHPIN_CONNECTIONS_PER_ADDRESS` | maximum number of concurrent connections per IP address, or per /64 of IPv6; further ones are refused with 503 | half of `LINCHPIN_MAX_CONNECTIONS`, at least 256; no limit for loopback |
 /// | `LINCHPIN_BODIES_MIB` | total size of the bodies of all requests in progress, in MiB; further requests are refused with 503 | 256 |
 /// | `LINCHPIN_SHUTDOWN_SECONDS` | seconds that accepted requests may take when the app stops | 10 |
-/// | `LINCHPIN_SCHEMA_CHECK` | `schema.check`: what a start does if the tables differ from what the ledger of migrations says: `error`, `warn` or `off` | `error` |
+/// | `LINCHPIN_SCHEMA_CHECK` | `schema.check`: the reaction at start-up if the tables differ from the ledger of migrations: `error`, `warn` or `off` | `error` |
 /// | `LINCHPIN_LOG` | filter of the log, such as `info,linchpin=debug` | `info` |
 /// | `LINCHPIN_LOG_FORMAT` | format of the log: `text` or `json` | `text` |
 ///
-/// Any other variable with the prefix `LINCHPIN_` is refused as a misspelling.
+/// Any other variable with the prefix `LINCHPIN_` is refused as a misspelling, unless a plugin or a
+/// store of the app reads it.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) host: IpAddr,
@@ -176,8 +177,11 @@ impl Config {
     fn add_secret(&mut self, name: &str, secret: &str) {
         match SigningSecret::new(secret) {
             Ok(secret) if self.secrets.contains(&secret) => {
-                self.problems
-                    .push(Problem::new(name, "invalid", "names one secret twice"));
+                self.problems.push(Problem::new(
+                    name,
+                    "invalid",
+                    "contains the same secret twice",
+                ));
             }
             Ok(secret) => self.secrets.push(secret),
             Err(why) => self.problems.push(Problem::new(name, "invalid", why)),
@@ -313,12 +317,12 @@ impl Config {
         for (name, _) in names
             .iter()
             .zip(counts)
-            .filter(|(_, n)| n.is_some_and(|n| !(1..=COUNT).contains(&n)))
+            .filter(|(_, n)| n.is_some_and(|n| !(1..=MAX_COUNT).contains(&n)))
         {
             self.problems.push(Problem::new(
                 format!("stores.postgres.{name}"),
                 "invalid",
-                format!("must be from 1 to {COUNT}"),
+                format!("must be from 1 to {MAX_COUNT}"),
             ));
         }
         self.postgres = postgres;
@@ -417,15 +421,16 @@ impl Config {
             file.parent()
                 .is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
         };
-        let lost = file.as_ref().filter(missing).map(|file| {
-            format!("is the file {}, whose folder does not exist: make it, or name another file by LINCHPIN_DATABASE_URL", file.display())
+        let missing_folder = file.as_ref().filter(missing).map(|file| {
+            format!("is the file {}, whose folder does not exist: create it, or set LINCHPIN_DATABASE_URL to another file", file.display())
         });
         // A development secret would be kept in that directory.
-        let nowhere = lost.is_some() && self.environment != Environment::Production;
+        let no_folder_for_secret =
+            missing_folder.is_some() && self.environment != Environment::Production;
         self.problems
-            .extend(lost.map(|message| Problem::new(DATABASE, "invalid", message)));
+            .extend(missing_folder.map(|message| Problem::new(DATABASE, "invalid", message)));
         if self.secrets.is_empty()
-            && !nowhere
+            && !no_folder_for_secret
             && !self
                 .problems
                 .iter()
@@ -448,7 +453,7 @@ impl Config {
             problem.code == "unknown" && !problem.message.contains("did you mean")
         }) {
             unread.message.push_str(
-                "; a plugin reads its own only where `from_env` made it, as `Auth::from_env()`",
+                "; a plugin reads its variables only if it was created with `from_env`, as `Auth::from_env()`",
             );
         }
         if self.problems.is_empty() {

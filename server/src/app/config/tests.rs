@@ -63,7 +63,7 @@ fn reports_every_mistake_at_once_and_no_secret() {
 }
 
 #[test]
-fn a_log_filter_says_a_level_for_everything() {
+fn a_log_filter_needs_a_default_level() {
     for good in [
         "info",
         "INFO",
@@ -72,31 +72,34 @@ fn a_log_filter_says_a_level_for_everything() {
     ] {
         assert!(vars(&[("LINCHPIN_LOG", good)]).is_ok(), "{good}");
     }
-    for (bad, told) in [
+    for (bad, expected) in [
         (
             "infoo",
-            "`infoo` ends with no level (off, error, warn, info, debug, trace); did you mean `info`?",
+            "`infoo` does not end with a level (off, error, warn, info, debug, trace); did you mean `info`?",
         ),
-        ("infoo=,x", "`infoo=` ends with no level"),
-        ("info,linchpin", "`linchpin` ends with no level"),
-        ("info,", "`` ends with no level"),
-        ("=debug", "names no module"),
-        ("info,linchpin=loud", "`linchpin=loud` ends with no level"),
-        ("", "ends with no level"),
+        ("infoo=,x", "`infoo=` does not end with a level"),
+        ("info,linchpin", "`linchpin` does not end with a level"),
+        ("info,", "`` does not end with a level"),
+        ("=debug", "has no module before `=`"),
+        (
+            "info,linchpin=loud",
+            "`linchpin=loud` does not end with a level",
+        ),
+        ("", "does not end with a level"),
     ] {
         let error = vars(&[("LINCHPIN_LOG", bad)])
             .err()
             .map(|e| e.to_string())
             .unwrap_or_default();
         assert!(
-            error.contains("LINCHPIN_LOG") && error.contains(told),
+            error.contains("LINCHPIN_LOG") && error.contains(expected),
             "{bad}: {error}"
         );
     }
 }
 
 #[test]
-fn variables_of_a_plugin_are_its_own_and_those_that_nearly_are_say_so() {
+fn an_unknown_variable_is_reported_with_the_plugin_variable_it_resembles() {
     let names = [
         "AUTH_SESSION_IDLE_SECONDS",
         "ATUH_SESSION_IDLE_SECONDS",
@@ -109,21 +112,21 @@ fn variables_of_a_plugin_are_its_own_and_those_that_nearly_are_say_so() {
             .expect("a configuration");
     config.leave(&["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"]);
     let error = checked(config).err();
-    let told: Vec<String> = error
+    let messages: Vec<String> = error
         .iter()
         .flat_map(crate::Error::details)
         .map(|p| format!("{} {}", p.path, p.message))
         .collect();
-    let nothing = "is read by nothing in this app";
+    let nothing = "is not a known variable of this app";
     assert_eq!(
-        told,
+        messages,
         [
             format!(
                 "LINCHPIN_ATUH_SESSION_IDLE_SECONDS {nothing}; did you mean `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`?"
             ),
             format!("LINCHPIN_SECURTY_CSRF {nothing}; did you mean `LINCHPIN_SECURITY_CSRF`?"),
             format!(
-                "LINCHPIN_MAIL_FROM {nothing}; a plugin reads its own only where `from_env` made it, as `Auth::from_env()`"
+                "LINCHPIN_MAIL_FROM {nothing}; a plugin reads its variables only if it was created with `from_env`, as `Auth::from_env()`"
             ),
             format!("LINCHPIN_DOKS {nothing}; did you mean `LINCHPIN_DOCS`?"),
         ]
@@ -131,7 +134,7 @@ fn variables_of_a_plugin_are_its_own_and_those_that_nearly_are_say_so() {
 }
 
 #[test]
-fn a_production_app_needs_a_secret_and_says_so_with_the_rest() {
+fn a_missing_secret_in_production_is_reported_with_all_other_mistakes() {
     let error = vars(&[
         ("LINCHPIN_ENVIRONMENT", "production"),
         ("LINCHPIN_PORT", "x"),
@@ -143,16 +146,16 @@ fn a_production_app_needs_a_secret_and_says_so_with_the_rest() {
         .map(|p| p.path.clone())
         .collect();
     assert_eq!(paths, ["LINCHPIN_PORT", "security.signing.secret"]);
-    let whole = vars(&[
+    let valid = vars(&[
         ("LINCHPIN_ENVIRONMENT", "production"),
         ("LINCHPIN_SIGNING_SECRET", GOOD),
     ])
     .ok();
-    assert!(whole.is_some_and(|c| !c.docs_on() && c.host.is_unspecified()));
+    assert!(valid.is_some_and(|c| !c.docs_on() && c.host.is_unspecified()));
 }
 
 #[test]
-fn a_placeholder_is_no_secret_in_production() {
+fn a_placeholder_secret_is_refused_in_production() {
     let secret = (
         "LINCHPIN_SIGNING_SECRET",
         "change-me-change-me-change-me-change-me",
@@ -169,7 +172,7 @@ fn a_placeholder_is_no_secret_in_production() {
 }
 
 #[test]
-fn a_bad_secret_is_one_mistake() {
+fn a_short_secret_is_reported_as_one_mistake() {
     let error = vars(&[
         ("LINCHPIN_ENVIRONMENT", "production"),
         ("LINCHPIN_SIGNING_SECRET", "short"),
@@ -179,7 +182,7 @@ fn a_bad_secret_is_one_mistake() {
 }
 
 #[test]
-fn a_server_is_chosen_by_its_url() {
+fn a_postgres_url_and_its_settings_are_read() {
     let config = vars(&[
         (
             "LINCHPIN_DATABASE_URL",
@@ -200,11 +203,11 @@ fn a_server_is_chosen_by_its_url() {
 }
 
 #[test]
-fn a_folder_is_not_made_for_a_database() {
-    let place = tempfile::tempdir().unwrap();
+fn the_folder_of_a_database_is_not_created() {
+    let temporary = tempfile::tempdir().unwrap();
     let (folder, file) = (
-        place.path().join("data"),
-        place.path().join("data").join("app.db"),
+        temporary.path().join("data"),
+        temporary.path().join("data").join("app.db"),
     );
     let url = format!("sqlite:{}", file.display());
     let paths = |list: &[(&str, &str)]| {

@@ -40,7 +40,7 @@ static SEALED: Package = package!(
     entities = [entity(Endpoint), entity(Device)]
 );
 
-/// A plugin with encrypted fields, and with codes that need the key `a`.
+/// A plugin with encrypted fields; with `codes`, also with values that always need the key `a`.
 struct Sealing {
     codes: bool,
 }
@@ -128,7 +128,7 @@ async fn rekeyed(app: &Running) -> String {
 }
 
 #[tokio::test]
-async fn every_value_is_written_anew() {
+async fn every_secret_is_encrypted_again() {
     let (_folder, url) = file();
     let app = start(&url, &["a"]).await.unwrap();
     // More than two batches; some of the records are deleted.
@@ -179,7 +179,7 @@ async fn every_value_is_written_anew() {
 
 #[tokio::test]
 async fn a_start_without_a_key_that_is_needed_fails() {
-    // Before, between and after the other keys in the order of the index.
+    // The missing key sorts before, between or after the other keys in the index.
     for kid in ["a", "a-b", "m", "z"] {
         let (_folder, url) = file();
         let app = start(&url, &[kid]).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_value_that_changes_meanwhile_is_kept() {
     app.stop().await.unwrap();
     let app = start(&url, &["b", "a"]).await.unwrap();
     let field = SealedField::new(endpoint::secret, app.adapters(), &keys(&app)).unwrap();
-    let stale = field.under(&cx(), "a", 1).await.unwrap().remove(0);
+    let stale = field.encrypted_with(&cx(), "a", 1).await.unwrap().remove(0);
     let endpoints = app.adapters().get::<Endpoint>().unwrap();
     let other = keys(&app)
         .seal(Place::of(endpoint::secret, "e1"), b"other")
@@ -235,16 +235,16 @@ async fn a_value_that_cannot_be_decrypted_is_named() {
     let endpoints = app.adapters().get::<Endpoint>().unwrap();
     endpoints.create(&cx(), new).await.unwrap();
     let error = run(app.adapters().clone(), Vec::new()).await.unwrap_err();
-    let shown = format!("{error:?}");
+    let debug_text = format!("{error:?}");
     assert!(
-        shown.contains("`endpoints.secret` of `e1`") && !shown.contains("hush"),
-        "{shown}"
+        debug_text.contains("`endpoints.secret` of `e1`") && !debug_text.contains("hush"),
+        "{debug_text}"
     );
     app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn what_still_needs_a_former_key_is_reported() {
+async fn remaining_uses_of_a_former_key_and_wrong_calls_are_reported() {
     let app = App::new(config("memory:", &["b", "a"])).plugin(Sealing { codes: true });
     let app = app.start().await.unwrap();
     assert_eq!(

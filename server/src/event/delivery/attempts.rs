@@ -1,4 +1,4 @@
-//! Attempts to deliver events, and what follows after a failure.
+//! Attempts to deliver events, and the retries after a failure.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -7,23 +7,24 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use super::{Delivery, Ended, LONGEST_OF_STORE, Source, Step};
+use super::{Delivery, Ended, MAX_STORE_BACKOFF, Source, Step};
 use crate::event::Batch;
 use crate::event::leases::{Lease, lease};
-use crate::event::pending::{Held, Item, LONGEST, pause};
+use crate::event::pending::{Held, Item, MAX_BACKOFF, pause};
 use crate::event::relay::{cause, outbox};
 use crate::store::Parked;
 use crate::{Error, Result};
 
 /// The number of failures after which an event is parked.
-const TRIES: u32 = 20;
-/// The number of events that fail in a row before the others are not tried either for a moment.
-const DOWN: usize = 3;
+const MAX_TRIES: u32 = 20;
+/// After this number of failed events in a row, the consumer counts as down, and the other events
+/// are held back too.
+const FAILURES_IN_A_ROW: usize = 3;
 /// The name of the event that says that an event was parked.
-const DEAD: &str = "linchpin.outbox.dead";
+const PARKED_EVENT: &str = "linchpin.outbox.dead";
 
 impl Delivery {
-    /// Delivers events in order, as far as none of them fails.
+    /// Delivers events in order. A failed event holds back later events of its record.
     pub(super) async fn deliver(&mut self, items: Vec<Item>) -> Step<()> {
         let (mut rest, mut failures) = (items, 0);
         if let Some(blocked) = &mut self.blocked {
@@ -42,8 +43,8 @@ impl Delivery {
                 self.block(rest.into(), 1, &error);
                 return Ok(());
             }
-            let (one, known) = (rest.len() == 1, progress);
-            let failed = match known.or(one.then_some(0)) {
+            let (is_single, known) = (rest.len() == 1, progress);
+            let failed = match known.or(is_single.then_some(0)) {
                 Some(done) => {
                     let later = rest.split_off(done + 1);
                     if let Some(failed) = rest.pop() {
@@ -53,7 +54,7 @@ impl Delivery {
                     failures = if rest.is_empty() { failures + 1 } else { 1 };
                     let later = later.into_iter();
                     rest = later.filter_map(|item| self.pending.admit(item)).collect();
-                    if failures >= DOWN {
+                    if failures >= FAILURES_IN_A_ROW {
                         self.hold_all(std::mem::take(&mut rest));
                     }
                     continue;
@@ -72,7 +73,7 @@ impl Delivery {
             let Some(item) = self.pending.admit(item) else {
                 continue;
             };
-            if failures >= DOWN {
+            if failures >= FAILURES_IN_A_ROW {
                 self.hold_all(vec![item]);
                 continue;
             }
@@ -92,10 +93,11 @@ impl Delivery {
         Ok(())
     }
 
-    /// The consumer fails, and not single events: these are tried later, without a failure counted.
+    /// Holds back events of a consumer that is down. This does not count as a failure of these
+    /// events.
     fn hold_all(&mut self, items: Vec<Item>) {
         self.down = true;
-        let due = Instant::now() + pause(0, LONGEST);
+        let due = Instant::now() + pause(0, MAX_BACKOFF);
         for item in items {
             if let Some(item) = self.pending.admit(item) {
                 self.pending.hold(item, 0, due);
@@ -113,7 +115,7 @@ impl Delivery {
             Ok(()) => {
                 self.finish_all(&item);
                 if std::mem::take(&mut self.down) {
-                    self.pending.hurry(Instant::now());
+                    self.pending.retry_now(Instant::now());
                 }
                 self.deliver(held.items.into()).await
             }
@@ -121,29 +123,31 @@ impl Delivery {
                 let [item] = item;
                 let held_back = held.items;
                 self.fail(item, held.tries + 1, &error).await;
-                // Behind the event that failed; they go on if it was parked.
-                let free: Vec<Item> = held_back
+                // If the failed event is held, later events of its record wait for it. If it was
+                // parked, they are delivered.
+                let admitted: Vec<Item> = held_back
                     .into_iter()
                     .filter_map(|item| self.pending.admit(item))
                     .collect();
-                self.deliver(free).await
+                self.deliver(admitted).await
             }
         }
     }
 
-    /// An event has failed this many times: it is held, or parked.
+    /// Holds an event that has failed `tries` times, or parks it after the last try.
     async fn fail(&mut self, item: Item, tries: u32, error: &Error) {
-        let pause = pause(tries - 1, LONGEST);
-        tracing::warn!(consumer = self.consumer.name, event = item.event.id.as_str(), tries, %error, cause = cause(error), pause = ?pause, "an event was not delivered and will be offered again");
+        let pause = pause(tries - 1, MAX_BACKOFF);
+        tracing::warn!(consumer = self.consumer.name, event = item.event.id.as_str(), tries, %error, cause = cause(error), pause = ?pause, "an event was not delivered; it is parked after 20 failed attempts");
         let now = Instant::now();
-        if tries < TRIES {
+        if tries < MAX_TRIES {
             return self.pending.hold(item, tries, now + pause);
         }
         match self.park(&item, tries, error).await {
             Ok(()) => self.finish_all(&[item]),
             Err(error) => {
-                tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), "an event that failed for good cannot be parked; it is tried again");
-                self.pending.hold(item, TRIES - 1, now + LONGEST_OF_STORE);
+                tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), "an event that failed in its last attempt cannot be parked; it is tried again");
+                self.pending
+                    .hold(item, MAX_TRIES - 1, now + MAX_STORE_BACKOFF);
             }
         }
     }
@@ -169,7 +173,7 @@ impl Delivery {
             name = event.name,
             tries,
             cause = text,
-            "an event failed for good and was parked"
+            "an event failed in its last attempt and was parked"
         );
         let alarm = serde_json::json!({
             "consumer": self.consumer.name,
@@ -180,14 +184,14 @@ impl Delivery {
             "error": text,
             "tries": tries,
         });
-        // After the stop of the app nobody listens.
-        drop(self.bus.emit(DEAD, &alarm));
+        // After the stop of the app there are no listeners.
+        drop(self.bus.emit(PARKED_EVENT, &alarm));
         Ok(())
     }
 
-    /// The consumer stops at these events.
+    /// Stops the consumer at these events until they succeed.
     fn block(&mut self, items: VecDeque<Item>, tries: u32, error: &Error) {
-        let pause = pause(tries - 1, LONGEST);
+        let pause = pause(tries - 1, MAX_BACKOFF);
         tracing::warn!(consumer = self.consumer.name, tries, %error, cause = cause(error), pause = ?pause, "events were not delivered, and the consumer waits for them");
         self.health.fails(&self.consumer.name);
         self.blocked = Some(Held {
@@ -197,7 +201,7 @@ impl Delivery {
         });
     }
 
-    /// Tries the events again at which the consumer has stopped.
+    /// Retries the events at which the consumer has stopped.
     pub(super) async fn unblock(&mut self) -> Step<()> {
         let Some(Held { tries, due, .. }) = self.blocked else {
             return Ok(());
@@ -235,10 +239,11 @@ impl Delivery {
         }
     }
 
-    /// Gives events to the sink; returns its outcome, and how far it got if it says so.
+    /// Passes events to the sink. Returns its result, and the number of processed events if the
+    /// sink reports it.
     async fn publish(&mut self, items: &[Item]) -> Step<(Result<()>, Option<usize>)> {
         let fence = self.lease.map_or(0, |lease| lease.fence);
-        // Nothing is delivered after the lease: another process may lead.
+        // Nothing is delivered after the lease has ended, because another process may lead then.
         if let Source::Stored { leases, .. } = &self.source {
             let same = |lease: Lease| lease.fence == fence;
             if !lease(leases, &self.consumer.name).is_some_and(same) {

@@ -1,8 +1,8 @@
 //! Calls of mounted routes from within the process, on behalf of an actor.
 //!
-//! A plugin that carries requests by another way than HTTP, such as frames of a socket, calls the
-//! same routes: the call takes the path of a request through the policy, from the rate limit on.
-//! Only the credential is not read, because the plugin has checked it.
+//! A plugin that receives requests by another protocol than HTTP, such as frames of a socket, calls
+//! the same routes. The call passes the same checks as an HTTP request, from the rate limit on.
+//! Only the credential is not read, because the plugin has checked it already.
 
 mod request;
 
@@ -30,7 +30,7 @@ use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Actor, Cx, Error, Result};
 
-/// The id of a path for a check that concerns no certain record.
+/// The id in the path of a check that is not about a particular record.
 const ANY_RECORD: &str = "-";
 
 /// Calls mounted routes of entities from within the process. A plugin gets it from
@@ -72,12 +72,12 @@ pub struct RouteReply {
     pub status: u16,
     /// The headers, as in HTTP.
     pub headers: HeaderMap,
-    /// JSON; empty if the route answers nothing. A refusal has the error body.
+    /// JSON; empty if the response has no body. A refusal has the error body.
     pub body: Bytes,
 }
 
 impl RouteReply {
-    /// Whether the route has done what was asked.
+    /// Whether the status is a success (200 to 299).
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -85,7 +85,7 @@ impl RouteReply {
     /// The body; null if it is empty.
     ///
     /// # Errors
-    /// `internal` if it is no JSON.
+    /// `internal` if it is not JSON.
     pub fn json(&self) -> Result<Json> {
         if self.body.is_empty() {
             return Ok(Json::Null);
@@ -93,8 +93,8 @@ impl RouteReply {
         serde_json::from_slice(&self.body).map_err(Error::internal)
     }
 
-    /// Whether the idempotency key was seen before: nothing was done, and the body is that of the
-    /// first call.
+    /// Whether this is a replay: the idempotency key was used before, the route did not run again,
+    /// and the body is that of the first call.
     pub fn is_replayed(&self) -> bool {
         self.headers.contains_key(REPLAYED)
     }
@@ -116,9 +116,9 @@ impl RouteReply {
 }
 
 impl RouteCaller {
-    /// Calls the routes of this app from now on.
-    pub(super) fn reach(&self, app: &Arc<App>) {
-        // An app starts once.
+    /// Sets the app whose routes are called.
+    pub(super) fn set_app(&self, app: &Arc<App>) {
+        // The value is set once, because an app starts once.
         drop(self.0.set(Arc::downgrade(app)));
     }
 
@@ -135,8 +135,7 @@ impl RouteCaller {
             .is_ok_and(|app| app.named(entity, route).is_some())
     }
 
-    /// Whether the app has mounted such a route, and calls of it under one idempotency key have one
-    /// effect.
+    /// Whether the app has mounted such a route, and the route accepts an idempotency key.
     pub fn is_idempotent(&self, entity: &EntityDesc, route: &str) -> bool {
         self.app().is_ok_and(|app| {
             let mounted = app.named(entity, route);
@@ -148,7 +147,7 @@ impl RouteCaller {
     /// connection. A policy without `auth` admits every caller with its roles.
     ///
     /// # Errors
-    /// The refusal of the policy; `internal` for a name in `auth` that nobody registered;
+    /// The refusal of the policy; `internal` for a name in `auth` that no plugin has registered;
     /// `unavailable` if the app does not run.
     pub fn allows(&self, policy: &PolicyDesc, actor: &Actor) -> Result<()> {
         let app = self.app()?;
@@ -156,7 +155,7 @@ impl RouteCaller {
             let check = app
                 .auth
                 .check(name)
-                .ok_or_else(|| Error::internal(format!("nobody registered auth `{name}`")))?;
+                .ok_or_else(|| Error::internal(format!("no plugin registers auth `{name}`")))?;
             check(actor)?;
         }
         match policy.roles {
@@ -207,14 +206,14 @@ impl RouteCaller {
             let id = RequestId::of(&request.headers);
             let (actor, from, counted) =
                 (Arc::clone(&request.actor), request.from, request.counted);
-            let certain = request.id.is_some();
-            let request = if certain {
+            let has_record_id = request.id.is_some();
+            let request = if has_record_id {
                 request
             } else {
                 request.id(ANY_RECORD)
             };
             let (parts, _) = request.parts(&mounted.endpoint)?;
-            let Some((mounted, params)) = found(&app, &mounted.endpoint, &parts) else {
+            let Some((mounted, params)) = find_same_route(&app, &mounted.endpoint, &parts) else {
                 return Err(Error::not_found());
             };
             let request = Request {
@@ -229,7 +228,7 @@ impl RouteCaller {
                     counted,
                 }),
             };
-            let work = pin!(dispatch::admit(&request, &actor, certain));
+            let work = pin!(dispatch::admit(&request, &actor, has_record_id));
             protected(mounted.endpoint.policy.timeout, work)
                 .await
                 .and_then(|done| done)
@@ -237,7 +236,7 @@ impl RouteCaller {
     }
 }
 
-/// The route that a call names.
+/// The mounted route of a call.
 fn mounted<'a>(app: &'a App, request: &RouteRequest) -> Result<&'a Mounted> {
     app.named(request.entity, &request.route).ok_or_else(|| {
         let (entity, route) = (request.entity.name, &request.route);
@@ -245,8 +244,9 @@ fn mounted<'a>(app: &'a App, request: &RouteRequest) -> Result<&'a Mounted> {
     })
 }
 
-/// The route of a path, if it is the intended one: an id may be the path of another route.
-pub(super) fn found<'r: 'p, 'p>(
+/// The route of a path, if it is `endpoint`. An id can give the path of another route: with the id
+/// `new`, `/posts/{id}` may be the route `/posts/new`.
+pub(super) fn find_same_route<'r: 'p, 'p>(
     app: &'r App,
     endpoint: &Endpoint,
     parts: &'p Parts,
@@ -259,16 +259,17 @@ pub(super) fn found<'r: 'p, 'p>(
     }
 }
 
-/// The routes of entities by storage name and name, as positions in the table.
+/// The routes of entities by storage name and name: the positions of path and method in the route
+/// table.
 pub(super) type NamedRoutes = HashMap<&'static str, HashMap<String, (usize, usize)>>;
 
 /// Adds a route. The form with parameters in the path is used only if there is no other.
-pub(super) fn name(endpoint: &Endpoint, at: (usize, usize), routes: &mut NamedRoutes) {
+pub(super) fn add_route(endpoint: &Endpoint, at: (usize, usize), routes: &mut NamedRoutes) {
     let Some(table) = &endpoint.table else { return };
     let by_path = match endpoint.action {
         Action::Operation(_, by_path) => by_path,
         Action::Create | Action::List | Action::Get | Action::Update | Action::Delete => false,
-        // Functions of the app may answer without an end.
+        // A function of the app may return an endless stream.
         Action::Extra(_) | Action::Plugin(_) => return,
     };
     let of_entity = routes.entry(table.desc.storage_name).or_default();

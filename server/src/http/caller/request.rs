@@ -20,7 +20,8 @@ use crate::http::{idempotency, path};
 use crate::operation::{self, Place};
 use crate::{Actor, Error, Problem, Result};
 
-/// Headers that describe the transport, the body or a condition of another request.
+/// Headers of the connection that a call does not get: they describe the transport, the body or a
+/// condition of another request.
 const NOT_PASSED: [HeaderName; 16] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -42,8 +43,8 @@ const NOT_PASSED: [HeaderName; 16] = [
 
 /// A call of a route of an entity: `get`, `list`, `create`, `update`, `delete`, or an operation.
 ///
-/// Its members are the parameters of the route: path parameters, query parameters or members of the
-/// body, as the route declares them.
+/// The members of the call are the parameters of the route: path parameters, query parameters or
+/// members of the body, as the route declares them.
 #[derive(Clone, Debug)]
 pub struct RouteRequest {
     pub(super) entity: &'static EntityDesc,
@@ -53,6 +54,7 @@ pub struct RouteRequest {
     pub(super) headers: HeaderMap,
     members: Map<String, Json>,
     pub(super) id: Option<String>,
+    /// Whether the call counts for the rate limit of the route.
     pub(super) counted: bool,
 }
 
@@ -128,7 +130,7 @@ impl RouteRequest {
     /// idempotent.
     ///
     /// # Errors
-    /// `validation_failed` if the key is no visible ASCII text.
+    /// `validation_failed` if the key is not visible ASCII text.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self> {
         let problem = || Problem::new("idempotencyKey", "format", "must be visible ASCII");
         let value = HeaderValue::from_str(key).map_err(|_| Error::invalid(problem()))?;
@@ -136,7 +138,7 @@ impl RouteRequest {
         Ok(self)
     }
 
-    /// Does not count the call for the rate limit of the route: for checks that the server makes by
+    /// Does not count the call for the rate limit of the route. For checks that the server makes
     /// itself.
     #[must_use]
     pub fn uncounted(mut self) -> Self {
@@ -186,7 +188,7 @@ impl RouteRequest {
         Ok((parts, body))
     }
 
-    /// The path, with the members that it carries.
+    /// Writes members into the path parameters of the path.
     fn path(&mut self, endpoint: &Endpoint) -> Result<String> {
         let (_, names) = path::canonical(&endpoint.path);
         let record = match endpoint.action {
@@ -227,7 +229,7 @@ impl RouteRequest {
         }
     }
 
-    /// The members of the query, and the body. The path has taken its members.
+    /// Splits the members that are not in the path into the query and the body.
     fn split(&mut self, endpoint: &Endpoint) -> (Map<String, Json>, Option<Json>) {
         let mut members = std::mem::take(&mut self.members);
         if matches!(
@@ -254,7 +256,7 @@ impl RouteRequest {
     }
 }
 
-/// A value as a query carries it.
+/// A value in the text form of a query.
 fn text_of(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),

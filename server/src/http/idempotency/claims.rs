@@ -1,4 +1,4 @@
-//! Claims: records of an entity of our own, in the store of the app.
+//! Claims of idempotency keys: records of an internal entity, in the store of the app.
 //!
 //! A claim is a record; inserting it succeeds for one caller only. That caller finishes the claim
 //! with the response, or releases it. The statements contain the holder, so that they do not change
@@ -13,7 +13,8 @@ use crate::resource::{CursorKey, Form, Prepared, Table};
 use crate::store::{Assign, AssignValue, Plan, Rows, Store};
 use crate::{Code, Cx, Error, Result, Timestamp, Value};
 
-/// How often a caller looks again when the claim it met has gone meanwhile.
+/// The maximum number of attempts to claim a key, if other calls release their claim at the same
+/// time.
 const ATTEMPTS: usize = 4;
 
 // Positions of the fields.
@@ -53,7 +54,7 @@ static FIELDS: [FieldDesc; 8] = [
 
 /// Calls that were made under a key. No package mounts it.
 static CLAIM: EntityDesc = EntityDesc {
-    doc: "Calls that were made under an idempotency key, and what they were answered.",
+    doc: "Calls that were made under an idempotency key, and their responses.",
     ttl: Some(Ttl {
         field: EXPIRES_AT,
         after: None,
@@ -70,7 +71,7 @@ static CLAIM: EntityDesc = EntityDesc {
     )
 };
 
-/// A claim that this call holds.
+/// A claim that the current call holds.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     id: String,
@@ -79,9 +80,11 @@ pub(super) struct Claim {
 
 /// The identity of a call.
 pub(super) struct CallId {
-    /// The hash of the caller, the route and the key.
+    /// The hash of the caller, the route, the key, and the context values that the effect depends
+    /// on.
     pub(super) id: String,
-    /// The hash of the method, path, query and body.
+    /// The hash of the content: method, path, query, body, the headers `Content-Type` and
+    /// `If-Match`, and the context values that code of the app may read.
     pub(super) fingerprint: String,
     /// Milliseconds after which a claim counts as abandoned.
     pub(super) stale: u64,
@@ -103,11 +106,11 @@ pub struct Claims {
     table: Arc<Table>,
     insert: Prepared,
     read: Prepared,
-    take: Prepared,
+    take_over: Prepared,
     finish: Prepared,
     free: Prepared,
     /// Whether the store has transactions.
-    pub(super) transacts: bool,
+    pub(super) has_transactions: bool,
 }
 
 impl std::fmt::Debug for Claims {
@@ -119,7 +122,7 @@ impl std::fmt::Debug for Claims {
 }
 
 impl Claims {
-    /// Creates it on a store that has the table of [`Claims::entity`].
+    /// Creates the claims on a store that has the table of [`Claims::entity`].
     ///
     /// # Errors
     /// If the store refuses a statement.
@@ -129,8 +132,8 @@ impl Claims {
             Arc::clone(store),
             CursorKey::derive::<&[u8]>(&[]),
         )?);
-        // The holder's alone, and only while it runs.
-        let held = || {
+        // Matches a claim only for its holder, and only while the holder's call runs.
+        let held_by_caller = || {
             let running = Filter::cond(STATUS, Op::Eq, Operand::One(Source::Value(Value::Null)));
             Filter::eq_arg(ID, 0)
                 .and(Filter::eq_arg(HOLDER, 1))
@@ -145,7 +148,7 @@ impl Claims {
                 }),
             };
             Plan::Update {
-                filter: held(),
+                filter: held_by_caller(),
                 set: fields.iter().enumerate().map(set).collect(),
                 pick: None,
             }
@@ -159,21 +162,21 @@ impl Claims {
         Ok(Self {
             insert: table.prepare("claim", Plan::Insert)?,
             read: table.prepare("read", by_id)?,
-            take: table.prepare("take", update(&[HOLDER, CLAIMED_AT, EXPIRES_AT]))?,
+            take_over: table.prepare("take", update(&[HOLDER, CLAIMED_AT, EXPIRES_AT]))?,
             finish: table.prepare("finish", update(&[STATUS, HEADERS, BODY, EXPIRES_AT]))?,
             free: table.prepare(
                 "free",
                 Plan::Delete {
-                    filter: held(),
+                    filter: held_by_caller(),
                     pick: None,
                 },
             )?,
-            transacts: store.supports("transaction"),
+            has_transactions: store.supports("transaction"),
             table,
         })
     }
 
-    /// What a claim is: a table of the framework.
+    /// The entity of claims, whose table belongs to the framework.
     pub fn entity() -> &'static EntityDesc {
         &CLAIM
     }
@@ -188,13 +191,14 @@ impl Claims {
     /// # Errors
     /// `idempotency_conflict` if the key was used for another request, `idempotency_in_progress`
     /// while the other call runs; the errors of the store.
-    pub(super) async fn claim(&self, cx: &Cx, ask: &CallId) -> Result<ClaimResult> {
+    pub(super) async fn claim(&self, cx: &Cx, call_id: &CallId) -> Result<ClaimResult> {
         let holder = crate::Uuid::new_v7().as_str().to_owned();
         let now = Value::Date(cx.now());
         // A claim lasts longer than its call, even if its response is stored for a shorter time.
-        let expiry = later(cx.now(), ask.ttl.max(ask.stale));
+        let expiry = later(cx.now(), call_id.ttl.max(call_id.stale));
         for _ in 0..ATTEMPTS {
-            let texts = [&ask.id, &ask.fingerprint, &holder].map(|text| Value::Text(text.clone()));
+            let texts =
+                [&call_id.id, &call_id.fingerprint, &holder].map(|text| Value::Text(text.clone()));
             let values = texts
                 .into_iter()
                 .chain([
@@ -212,14 +216,14 @@ impl Claims {
             {
                 Ok(_) => {
                     return Ok(ClaimResult::Claimed(Claim {
-                        id: ask.id.clone(),
+                        id: call_id.id.clone(),
                         holder,
                     }));
                 }
                 Err(error) if error.code() == Code::Conflict => {}
                 Err(error) => return Err(error),
             }
-            let id = Value::Text(ask.id.clone());
+            let id = Value::Text(call_id.id.clone());
             let rows = self
                 .table
                 .execute(
@@ -229,11 +233,11 @@ impl Claims {
                     self.table.rows(&Form::Records),
                 )
                 .await?;
-            // Released in between.
+            // The claim was released between the two statements.
             let Some(record) = rows.records.first() else {
                 continue;
             };
-            if text(&record[FINGERPRINT]) != ask.fingerprint {
+            if text(&record[FINGERPRINT]) != call_id.fingerprint {
                 return Err(Error::new(
                     Code::IdempotencyConflict,
                     "The idempotency key was used for another request",
@@ -249,7 +253,7 @@ impl Claims {
                 cx.now()
             };
             if cx.now().millis().saturating_sub(claimed_at.millis())
-                < i64::try_from(ask.stale).unwrap_or(i64::MAX)
+                < i64::try_from(call_id.stale).unwrap_or(i64::MAX)
             {
                 break;
             }
@@ -264,23 +268,23 @@ impl Claims {
             ];
             if self
                 .table
-                .execute(cx, &self.take, args, Rows::count())
+                .execute(cx, &self.take_over, args, Rows::count())
                 .await?
                 .count
                 > 0
             {
                 tracing::warn!(
-                    "an idempotency key was left behind by a call that never ended; another takes it over"
+                    "a call did not finish with its idempotency key; another call takes the key over"
                 );
                 return Ok(ClaimResult::Claimed(Claim {
-                    id: ask.id.clone(),
+                    id: call_id.id.clone(),
                     holder,
                 }));
             }
         }
         Err(Error::new(
             Code::IdempotencyInProgress,
-            "A request with this idempotency key is being worked on",
+            "A request with this idempotency key is in progress",
         )
         .retry_after(1))
     }
@@ -293,10 +297,10 @@ impl Claims {
         &self,
         cx: &Cx,
         claim: &Claim,
-        kept: &StoredResponse,
+        stored_response: &StoredResponse,
         ttl: u64,
     ) -> Result<bool> {
-        let (status, headers, body) = kept.values();
+        let (status, headers, body) = stored_response.values();
         let args = vec![
             Value::Text(claim.id.clone()),
             Value::Text(claim.holder.clone()),
@@ -317,7 +321,7 @@ impl Claims {
     ///
     /// # Errors
     /// The errors of the store.
-    pub(super) async fn free(&self, cx: &Cx, claim: &Claim) -> Result<()> {
+    pub(super) async fn release(&self, cx: &Cx, claim: &Claim) -> Result<()> {
         let args = vec![
             Value::Text(claim.id.clone()),
             Value::Text(claim.holder.clone()),
@@ -362,7 +366,7 @@ mod tests {
         Cx::actor(crate::Actor::anonymous()).at(Timestamp::from_millis(1_767_323_045_678 + millis))
     }
 
-    fn ask(fingerprint: &str) -> CallId {
+    fn call_id(fingerprint: &str) -> CallId {
         CallId {
             id: "one".to_owned(),
             fingerprint: fingerprint.to_owned(),
@@ -372,26 +376,26 @@ mod tests {
     }
 
     async fn first(claims: &Claims, cx: &Cx) -> Claim {
-        match claims.claim(cx, &ask("f")).await.unwrap() {
+        match claims.claim(cx, &call_id("f")).await.unwrap() {
             ClaimResult::Claimed(claim) => claim,
-            ClaimResult::Stored(_) => panic!("nothing is kept yet"),
+            ClaimResult::Stored(_) => panic!("a response is stored already"),
         }
     }
 
     async fn code(claims: &Claims, cx: &Cx, fingerprint: &str) -> Option<Code> {
         claims
-            .claim(cx, &ask(fingerprint))
+            .claim(cx, &call_id(fingerprint))
             .await
             .err()
             .map(|error| error.code())
     }
 
-    fn kept() -> StoredResponse {
+    fn stored_response() -> StoredResponse {
         StoredResponse::stored(201, "[]", &Value::Text("e30=".to_owned())).unwrap()
     }
 
     #[tokio::test]
-    async fn a_claim_left_behind_is_taken_over_once_and_its_holder_has_lost_it() {
+    async fn a_stale_claim_is_taken_over_once_and_its_holder_loses_it() {
         let claims = claims();
         let lost = first(&claims, &at(0)).await;
         let almost = at(STALE as i64 - 1);
@@ -400,7 +404,7 @@ mod tests {
             Some(Code::IdempotencyInProgress)
         );
         let late = at(STALE as i64);
-        // Not for something else.
+        // Another request with the same key cannot take the claim over.
         assert_eq!(
             code(&claims, &late, "g").await,
             Some(Code::IdempotencyConflict)
@@ -410,34 +414,54 @@ mod tests {
             code(&claims, &late, "f").await,
             Some(Code::IdempotencyInProgress)
         );
-        // The first holder returns.
-        assert!(!claims.finish(&late, &lost, &kept(), 1_000).await.unwrap());
-        claims.free(&late, &lost).await.unwrap();
+        // The first holder tries to finish and to release its lost claim.
+        assert!(
+            !claims
+                .finish(&late, &lost, &stored_response(), 1_000)
+                .await
+                .unwrap()
+        );
+        claims.release(&late, &lost).await.unwrap();
         assert_eq!(
             code(&claims, &late, "f").await,
             Some(Code::IdempotencyInProgress)
         );
-        assert!(claims.finish(&late, &taken, &kept(), 1_000).await.unwrap());
+        assert!(
+            claims
+                .finish(&late, &taken, &stored_response(), 1_000)
+                .await
+                .unwrap()
+        );
         assert!(matches!(
-            claims.claim(&late, &ask("f")).await.unwrap(),
+            claims.claim(&late, &call_id("f")).await.unwrap(),
             ClaimResult::Stored(_)
         ));
     }
 
     #[tokio::test]
-    async fn what_is_finished_is_not_freed_and_is_forgotten_in_time() {
+    async fn a_finished_claim_is_kept_until_it_expires() {
         let claims = claims();
         let claim = first(&claims, &at(0)).await;
-        assert!(claims.finish(&at(0), &claim, &kept(), 1_000).await.unwrap());
-        assert!(!claims.finish(&at(0), &claim, &kept(), 1_000).await.unwrap());
-        claims.free(&at(0), &claim).await.unwrap();
+        assert!(
+            claims
+                .finish(&at(0), &claim, &stored_response(), 1_000)
+                .await
+                .unwrap()
+        );
+        assert!(
+            !claims
+                .finish(&at(0), &claim, &stored_response(), 1_000)
+                .await
+                .unwrap()
+        );
+        claims.release(&at(0), &claim).await.unwrap();
         assert!(matches!(
-            claims.claim(&at(999), &ask("f")).await.unwrap(),
+            claims.claim(&at(999), &call_id("f")).await.unwrap(),
             ClaimResult::Stored(_)
         ));
-        // Expired, though not swept yet: the key is as good as new, for anything.
+        // The claim has expired, but is not removed yet: another request can use the key.
         assert!(matches!(
-            claims.claim(&at(1_000), &ask("g")).await.unwrap(),
+            claims.claim(&at(1_000), &call_id("g")).await.unwrap(),
             ClaimResult::Claimed(_)
         ));
     }
@@ -445,18 +469,18 @@ mod tests {
     #[tokio::test]
     async fn a_running_claim_outlives_a_short_ttl() {
         let claims = claims();
-        let ask = CallId {
+        let call_id = CallId {
             ttl: 1_000,
-            ..ask("f")
+            ..call_id("f")
         };
-        let ClaimResult::Claimed(claim) = claims.claim(&at(0), &ask).await.unwrap() else {
-            panic!("nothing is kept yet")
+        let ClaimResult::Claimed(claim) = claims.claim(&at(0), &call_id).await.unwrap() else {
+            panic!("a response is stored already")
         };
         assert_eq!(
             code(&claims, &at(2_000), "f").await,
             Some(Code::IdempotencyInProgress)
         );
-        claims.free(&at(2_000), &claim).await.unwrap();
+        claims.release(&at(2_000), &claim).await.unwrap();
         first(&claims, &at(2_001)).await;
     }
 }

@@ -1,10 +1,10 @@
-//! Idempotency: calls of a route under one key have one effect and one answer.
+//! Idempotency: several calls of a route with the same key have one effect and one response.
 //!
 //! The first call under a key claims the key, runs, and stores its response in the claim. Later
-//! calls get that response. The work runs in a task of its own, because the future of a request
-//! ends with its connection: a claim is finished or released even if the client has left. The
-//! writes of generated routes are committed together with the response, so that neither exists
-//! without the other.
+//! calls get that response. The call runs in a separate task, because the future of a request ends
+//! with its connection: a claim is finished or released even if the client has left. The writes of
+//! generated routes are committed together with the response, so that neither exists without the
+//! other.
 
 mod claims;
 mod stored;
@@ -36,15 +36,15 @@ use crate::{Actor, Code, Cx, Error, Problem, Result, Value};
 
 pub use claims::Claims;
 use claims::{CallId, Claim, ClaimResult};
-use stored::{StoredResponse, settles};
+use stored::{StoredResponse, is_final};
 
 pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The path of problems with the key.
 const PATH: &str = "header:Idempotency-Key";
-/// Longest key.
-const LONGEST: usize = 255;
-/// How long to wait before each attempt to write down how a call ended.
-const WAITS: [Duration; 5] = [
+/// The maximum length of a key, in bytes.
+const MAX_KEY_LENGTH: usize = 255;
+/// The pause before each attempt to store the result of a call.
+const PAUSES: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(100),
     Duration::from_millis(500),
@@ -52,15 +52,15 @@ const WAITS: [Duration; 5] = [
     Duration::from_secs(5),
 ];
 
-/// Whether an entity has a route whose calls can be repeated.
-pub(crate) fn wanted(entry: &EntityEntry) -> bool {
+/// Whether an entity has a route with `idempotency`.
+pub(crate) fn has_idempotent_route(entry: &EntityEntry) -> bool {
     let own = entry.desc.routes.iter().chain([&entry.desc.defaults]);
     let operations = entry.mounted().map(|spec| &spec.policy);
     let declares = |policy: &PolicyDesc| policy.idempotency.is_some();
     own.chain(operations).any(declares) || entry.routes.iter().any(|route| declares(&route.policy))
 }
 
-/// Whether a key means anything on a route: it changes something.
+/// Whether a route supports a key: only routes that may change records do.
 pub(crate) fn applies(endpoint: &Endpoint) -> bool {
     match endpoint.action {
         Action::Create | Action::Update | Action::Delete => true,
@@ -92,20 +92,20 @@ pub(super) struct KeyedCalls {
     policy: Idempotency,
     timeout: Duration,
     /// Whether the writes of the call and its response are committed together.
-    together: bool,
+    in_one_transaction: bool,
     /// The names of the context values that the call's effect depends on.
     context_names: Box<[&'static str]>,
-    /// Whether code of the user's runs, which may read any of them.
-    code: bool,
+    /// Whether code of the app runs, which may read any context value.
+    runs_app_code: bool,
 }
 
-/// The end of a call: its response, and the part of it that is still to be stored.
-struct End {
+/// The result of a call: its response, and the step that its claim still needs.
+struct CallResult {
     answer: Result<Response<Body>>,
-    left: Left,
+    claim_step: ClaimStep,
 }
 
-enum Left {
+enum ClaimStep {
     Nothing,
     Keep(StoredResponse),
     Free,
@@ -121,23 +121,23 @@ impl KeyedCalls {
             endpoint.run.is_none() && !custom && !matches!(endpoint.action, Action::Extra(_));
         Self {
             route: format!("{} {}", endpoint.method.as_str(), endpoint.path).into(),
-            together: claims.transacts && generated,
+            in_one_transaction: claims.has_transactions && generated,
             context_names: context::needed(endpoint)
                 .iter()
                 .map(|desc| desc.name)
                 .collect(),
-            code: !generated,
+            runs_app_code: !generated,
             claims,
             policy,
             timeout: endpoint.policy.timeout,
         }
     }
 
-    /// Answers a call, its body read.
+    /// Responds to a call whose body has been read.
     ///
     /// # Errors
-    /// `validation_failed` for the key; `idempotency_conflict`, `idempotency_in_progress`; whatever
-    /// the route answers.
+    /// `validation_failed` for the key; `idempotency_conflict`, `idempotency_in_progress`; the
+    /// errors of the route.
     pub(super) async fn run(&self, request: EntityRequest<'_>) -> Result<Response<Body>> {
         let Some(key) = key(&request.head.parts.headers).map_err(Error::invalid)? else {
             if self.policy.required {
@@ -149,7 +149,7 @@ impl KeyedCalls {
             }
             return dispatch::perform(&request).await;
         };
-        let ask = self.ask(key, &request);
+        let call_id = self.call_id(key, &request);
         let EntityRequest { head, body, cx } = request;
         let (app, parts, id, from) = (
             Arc::clone(head.app),
@@ -158,10 +158,10 @@ impl KeyedCalls {
             head.from,
         );
         let (answering, answer) = oneshot::channel();
-        // Counted from here on: shutdown keeps the store open until the task ends.
+        // The task is counted from here on: a stop keeps the store open until the task ends.
         let counted = app.work.subscribe();
         tokio::spawn(async move {
-            // The same route: a path belongs to one route.
+            // The look-up finds the same route again, because a path belongs to one route.
             if let Found::Endpoint(mounted, params) = app.find(&parts.method, parts.uri.path())
                 && let Some(keyed) = &mounted.idempotency
             {
@@ -176,7 +176,7 @@ impl KeyedCalls {
                     in_process: None,
                 };
                 let request = EntityRequest { head, body, cx };
-                keyed.work(request, &ask, answering).await;
+                keyed.claim_and_run(request, &call_id, answering).await;
             }
             drop(counted);
         });
@@ -184,7 +184,7 @@ impl KeyedCalls {
     }
 
     /// The identity of the call: its caller and its content.
-    fn ask(&self, key: &str, request: &EntityRequest<'_>) -> CallId {
+    fn call_id(&self, key: &str, request: &EntityRequest<'_>) -> CallId {
         let parts = request.head.parts;
         let anonymous = Actor::anonymous();
         let actor = request.cx.get_actor().map_or(&anonymous, |actor| &**actor);
@@ -197,34 +197,37 @@ impl KeyedCalls {
             Some(id) => (actor.kind.as_str(), id.as_str()),
             None => ("", address.as_str()),
         };
-        let known: &[u8] = if actor.id.is_some() {
+        let identified_by: &[u8] = if actor.id.is_some() {
             b"actor"
         } else {
             b"address"
         };
-        let mut of = Digested::new();
-        of.part(self.route.as_bytes())
+        let mut identity = PartsDigest::new();
+        identity
+            .part(self.route.as_bytes())
             .optional(actor.tenant_id.as_deref());
-        of.part(known)
+        identity
+            .part(identified_by)
             .part(kind.as_bytes())
             .part(caller.as_bytes())
             .part(key.as_bytes());
-        let mut what = Digested::new();
+        let mut content = PartsDigest::new();
         for (name, value) in stable_values(request.cx.context_values()) {
             // A context value that the effect depends on is part of the identity: the same key in
             // another workspace is another call. Any other context value, such as the language, is
             // not. But code of the app may have read it. Then a call with another value is refused,
             // because a second effect would be worse.
             let part = if self.context_names.contains(&name) {
-                &mut of
-            } else if self.code {
-                &mut what
+                &mut identity
+            } else if self.runs_app_code {
+                &mut content
             } else {
                 continue;
             };
             part.part(name.as_bytes()).part(&value);
         }
-        what.part(parts.method.as_str().as_bytes())
+        content
+            .part(parts.method.as_str().as_bytes())
             .part(parts.uri.path().as_bytes())
             .optional(parts.uri.query());
         for name in [CONTENT_TYPE, IF_MATCH] {
@@ -234,53 +237,59 @@ impl KeyedCalls {
                 .iter()
                 .map(axum::http::HeaderValue::as_bytes)
                 .collect();
-            what.part(&values.len().to_be_bytes());
+            content.part(&values.len().to_be_bytes());
             for value in values {
-                what.part(value);
+                content.part(value);
             }
         }
-        what.part(&request.body);
+        content.part(&request.body);
         let timeout = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         CallId {
-            id: of.end(),
-            fingerprint: what.end(),
+            id: identity.end(),
+            fingerprint: content.end(),
             stale: timeout.saturating_mul(2),
             ttl: self.policy.ttl,
         }
     }
 
-    /// Claims, runs, and writes down how it ended.
-    async fn work(
+    /// Claims the key, runs the call, and stores its result.
+    async fn claim_and_run(
         &self,
         request: EntityRequest<'_>,
-        ask: &CallId,
+        call_id: &CallId,
         answering: oneshot::Sender<Result<Response<Body>>>,
     ) {
-        let claim = match self.claims.claim(&request.cx, ask).await {
+        let claim = match self.claims.claim(&request.cx, call_id).await {
             Ok(ClaimResult::Claimed(claim)) => claim,
             // The task continues even if no client waits for the response, here and below.
-            Ok(ClaimResult::Stored(kept)) => return drop(answering.send(kept.replay())),
+            Ok(ClaimResult::Stored(stored_response)) => {
+                return drop(answering.send(stored_response.replay()));
+            }
             Err(error) => return drop(answering.send(Err(error))),
         };
-        let ended = if self.together {
-            protected(self.timeout, pin!(self.together(&request, &claim))).await
+        let ended = if self.in_one_transaction {
+            protected(
+                self.timeout,
+                pin!(self.run_in_transaction(&request, &claim)),
+            )
+            .await
         } else {
-            protected(self.timeout, pin!(self.apart(&request))).await
+            protected(self.timeout, pin!(self.run_then_store(&request))).await
         };
-        let End { answer, left } = match ended.and_then(|ended| ended) {
+        let CallResult { answer, claim_step } = match ended.and_then(|ended| ended) {
             Ok(end) => end,
             Err(error) => self.refused(error, request.head.id).await,
         };
         let mut waiting = Some((answering, answer));
-        for wait in WAITS {
+        for wait in PAUSES {
             tokio::time::sleep(wait).await;
-            match self.settle(&request.cx, &claim, &left).await {
+            match self.update_claim(&request.cx, &claim, &claim_step).await {
                 Ok(()) => break,
                 Err(error) => {
-                    tracing::error!(%error, route = &*self.route, "how an idempotent call ended cannot be written down yet");
+                    tracing::error!(%error, route = &*self.route, "the result of an idempotent call cannot be stored");
                 }
             }
-            // The answer is true whatever becomes of the claim.
+            // The response is correct even if the claim cannot be finished.
             if let Some((answering, answer)) = waiting.take() {
                 drop(answering.send(answer));
             }
@@ -291,7 +300,11 @@ impl KeyedCalls {
     }
 
     /// Runs a generated route: its writes and its response are one transaction.
-    async fn together(&self, request: &EntityRequest<'_>, claim: &Claim) -> Result<End> {
+    async fn run_in_transaction(
+        &self,
+        request: &EntityRequest<'_>,
+        claim: &Claim,
+    ) -> Result<CallResult> {
         let table = request
             .head
             .mounted
@@ -312,8 +325,14 @@ impl KeyedCalls {
         }
     }
 
-    /// Within a transaction, which is begun again when others got in between.
-    async fn attempt(&self, cx: &Cx, request: &EntityRequest<'_>, claim: &Claim) -> Result<End> {
+    /// Runs the call in the given transaction. The caller repeats the transaction after a conflict
+    /// with others.
+    async fn attempt(
+        &self,
+        cx: &Cx,
+        request: &EntityRequest<'_>,
+        claim: &Claim,
+    ) -> Result<CallResult> {
         let id = request.head.id;
         let inner = EntityRequest {
             head: request.head,
@@ -321,82 +340,84 @@ impl KeyedCalls {
             body: request.body.clone(),
         };
         let response = dispatch::perform(&inner).await?;
-        let (kept, response) =
+        let (stored_response, response) =
             StoredResponse::of(dispatch::announce(response, cx.first_event()), id.as_str()).await?;
-        if !settles(kept.status()) {
-            return Ok(End {
+        if !is_final(stored_response.status()) {
+            return Ok(CallResult {
                 answer: Ok(response),
-                left: Left::Free,
+                claim_step: ClaimStep::Free,
             });
         }
         if self
             .claims
-            .finish(cx, claim, &kept, self.policy.ttl)
+            .finish(cx, claim, &stored_response, self.policy.ttl)
             .await?
         {
-            return Ok(End {
+            return Ok(CallResult {
                 answer: Ok(response),
-                left: Left::Nothing,
+                claim_step: ClaimStep::Nothing,
             });
         }
         // The call took so long that another call has taken over the claim. Its writes are rolled
         // back.
         Err(Error::new(
             Code::IdempotencyInProgress,
-            "Another request with this idempotency key has taken over",
+            "The request took too long, and another one has taken over its idempotency key",
         )
         .retry_after(1))
     }
 
     /// Runs a function of the app, then stores its response.
-    async fn apart(&self, request: &EntityRequest<'_>) -> Result<End> {
+    async fn run_then_store(&self, request: &EntityRequest<'_>) -> Result<CallResult> {
         let id = request.head.id;
         let response = dispatch::perform(request).await?;
-        let (kept, response) = StoredResponse::of(
+        let (stored_response, response) = StoredResponse::of(
             dispatch::announce(response, request.cx.first_event()),
             id.as_str(),
         )
         .await?;
-        let left = if settles(kept.status()) {
-            Left::Keep(kept)
+        let claim_step = if is_final(stored_response.status()) {
+            ClaimStep::Keep(stored_response)
         } else {
-            Left::Free
+            ClaimStep::Free
         };
-        Ok(End {
+        Ok(CallResult {
             answer: Ok(response),
-            left,
+            claim_step,
         })
     }
 
     /// The end of a call that was refused or failed.
-    async fn refused(&self, error: Error, id: &RequestId) -> End {
-        let left = match StoredResponse::of_error(&error, id.as_str()).await {
-            Ok(kept) if settles(kept.status()) => Left::Keep(kept),
-            _ => Left::Free,
+    async fn refused(&self, error: Error, id: &RequestId) -> CallResult {
+        let claim_step = match StoredResponse::of_error(&error, id.as_str()).await {
+            Ok(stored_response) if is_final(stored_response.status()) => {
+                ClaimStep::Keep(stored_response)
+            }
+            _ => ClaimStep::Free,
         };
-        End {
+        CallResult {
             answer: Err(error),
-            left,
+            claim_step,
         }
     }
 
-    async fn settle(&self, cx: &Cx, claim: &Claim, left: &Left) -> Result<()> {
-        match left {
-            Left::Nothing => Ok(()),
-            Left::Keep(kept) => self
+    async fn update_claim(&self, cx: &Cx, claim: &Claim, claim_step: &ClaimStep) -> Result<()> {
+        match claim_step {
+            ClaimStep::Nothing => Ok(()),
+            ClaimStep::Keep(stored_response) => self
                 .claims
-                .finish(cx, claim, kept, self.policy.ttl)
+                .finish(cx, claim, stored_response, self.policy.ttl)
                 .await
                 .map(drop),
-            Left::Free => self.claims.free(cx, claim).await,
+            ClaimStep::Free => self.claims.release(cx, claim).await,
         }
     }
 }
 
-/// The key of a request, if it names one.
+/// The key of a request, if it has one.
 ///
 /// # Errors
-/// When it is none.
+/// `validation_failed` if the header is not a valid key.
 fn key(headers: &HeaderMap) -> std::result::Result<Option<&str>, Problem> {
     let mut values = headers.get_all(KEY).iter();
     let Some(value) = values.next() else {
@@ -409,7 +430,7 @@ fn key(headers: &HeaderMap) -> std::result::Result<Option<&str>, Problem> {
     if bytes.is_empty() {
         return Err(Problem::new(PATH, "min_length", "must not be empty"));
     }
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAX_KEY_LENGTH {
         return Err(Problem::new(
             PATH,
             "max_length",
@@ -426,10 +447,11 @@ fn key(headers: &HeaderMap) -> std::result::Result<Option<&str>, Problem> {
     }
 }
 
-/// A digest of parts of which none can pass for a piece of another.
-struct Digested(Sha256);
+/// A digest of several parts. The length of each part is included, so that different parts never
+/// have the same digest.
+struct PartsDigest(Sha256);
 
-impl Digested {
+impl PartsDigest {
     fn new() -> Self {
         Self(Sha256::new())
     }
@@ -455,7 +477,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_one_header_of_visible_ascii() {
+    fn a_key_is_one_header_of_at_most_255_visible_ascii_characters() {
         let read = |values: &[&[u8]]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -478,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_surrounds_a_call_has_one_form() {
+    fn context_values_have_one_digest_in_any_order() {
         let (locale, level) = (
             ("locale", Value::Text("de".to_owned())),
             ("level", Value::Int(7)),
@@ -495,16 +517,16 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_digest_stay_apart() {
-        let of = |parts: &[&str]| {
-            let mut digest = Digested::new();
+    fn digest_parts_are_separated() {
+        let digest = |parts: &[&str]| {
+            let mut digest = PartsDigest::new();
             for part in parts {
                 digest.part(part.as_bytes());
             }
             digest.end()
         };
-        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
-        assert_ne!(of(&["ab"]), of(&["ab", ""]));
-        assert_eq!(of(&["ab"]), of(&["ab"]));
+        assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
+        assert_ne!(digest(&["ab"]), digest(&["ab", ""]));
+        assert_eq!(digest(&["ab"]), digest(&["ab"]));
     }
 }

@@ -12,9 +12,9 @@ use crate::http::once::REPLAYED;
 use crate::http::response::{self, Raised};
 use crate::{Code, Error, Result, Value};
 
-/// Longest body that is kept, in bytes: more than any record within the usual limit of a body
-/// needs.
-const LONGEST: u64 = 2 << 20;
+/// The maximum length of a stored body, in bytes: longer than any record that a body of the default
+/// size limit can contain.
+const MAX_BODY: u64 = 2 << 20;
 
 /// The headers that are stored and replayed. Headers of the connection and of the request belong to
 /// one response only.
@@ -30,14 +30,14 @@ const HEADERS: [HeaderName; 4] = [
 pub(super) struct StoredResponse {
     status: StatusCode,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// `None` if it was too long, or its length was unknown. Then it is known that the call
-    /// succeeded, but not with which response.
+    /// `None` if it was too long, or its length was unknown. Then the call is complete, but its
+    /// response cannot be replayed.
     body: Option<Bytes>,
 }
 
 /// Whether a response completes the call. After any other response, the next attempt is a first
 /// call.
-pub(super) fn settles(status: StatusCode) -> bool {
+pub(super) fn is_final(status: StatusCode) -> bool {
     !status.is_server_error()
         && !matches!(
             status,
@@ -49,14 +49,14 @@ impl StoredResponse {
     /// The stored part of a response, and the response itself.
     ///
     /// # Errors
-    /// When its body breaks off.
+    /// If reading its body fails.
     pub(super) async fn of(
         response: Response<Body>,
         request: &str,
     ) -> Result<(Self, Response<Body>)> {
         if let Some(Raised(error)) = response.extensions().get::<Raised>() {
-            let kept = Self::of_error(error, request).await?;
-            return Ok((kept, response));
+            let stored_response = Self::of_error(error, request).await?;
+            return Ok((stored_response, response));
         }
         let (parts, body) = response.into_parts();
         let copied = |name: &HeaderName| Some((name.clone(), parts.headers.get(name)?.clone()));
@@ -66,7 +66,7 @@ impl StoredResponse {
         if body
             .size_hint()
             .exact()
-            .is_none_or(|length| length > LONGEST)
+            .is_none_or(|length| length > MAX_BODY)
         {
             return Ok((
                 Self {
@@ -78,18 +78,21 @@ impl StoredResponse {
             ));
         }
         let bytes = body.collect().await.map_err(Error::internal)?.to_bytes();
-        let kept = Self {
+        let stored_response = Self {
             status: parts.status,
             headers,
             body: Some(bytes.clone()),
         };
-        Ok((kept, Response::from_parts(parts, Body::from(bytes))))
+        Ok((
+            stored_response,
+            Response::from_parts(parts, Body::from(bytes)),
+        ))
     }
 
     /// The stored part of an error response.
     ///
     /// # Errors
-    /// None that can be.
+    /// Never: an error response has its whole body in memory.
     pub(super) async fn of_error(error: &Error, request: &str) -> Result<Self> {
         let (parts, body) = response::error(error, request).into_parts();
         let headers = parts
@@ -110,14 +113,14 @@ impl StoredResponse {
         self.status
     }
 
-    /// The answer of a record.
+    /// The stored response of a claim's record.
     ///
     /// # Errors
-    /// When something else has written to the record.
+    /// `internal` if the record has another form, because other code has written to it.
     pub(super) fn stored(status: i64, headers: &str, body: &Value) -> Result<Self> {
         let broken = || {
             Error::internal(
-                "the answer kept under an idempotency key cannot be read; something else has written to it",
+                "the response stored under an idempotency key cannot be read; other code has written to the table",
             )
         };
         let status = u16::try_from(status)
@@ -155,7 +158,7 @@ impl StoredResponse {
             .iter()
             .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
             .collect();
-        // Pairs of texts are JSON always.
+        // Pairs of texts can always be written as JSON.
         let headers = serde_json::to_string(&headers).unwrap_or_default();
         let body = self
             .body
@@ -168,14 +171,14 @@ impl StoredResponse {
         )
     }
 
-    /// The answer again.
+    /// Returns the stored response.
     ///
     /// # Errors
     /// `idempotency_conflict` when the body was not kept: the call took effect and must not do so
     /// again.
     pub(super) fn replay(self) -> Result<Response<Body>> {
         let Some(body) = self.body else {
-            let text = "A request with this idempotency key has been answered; its answer was too long to be kept";
+            let text = "A request with this idempotency key has been processed, but its response was too long to be stored";
             return Err(Error::new(Code::IdempotencyConflict, text));
         };
         let mut response = Response::new(Body::from(body));
@@ -193,7 +196,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_answer_is_given_again_as_it_was() {
+    async fn a_stored_response_is_replayed_unchanged() {
         let answer = Response::builder()
             .status(201)
             .header("content-type", "text/plain; charset=\"x\"")
@@ -204,22 +207,22 @@ mod tests {
             .header("x-request-id", "r")
             .body(Body::from(vec![0, 255, b'"']))
             .unwrap();
-        let (kept, answer) = StoredResponse::of(answer, "r").await.unwrap();
+        let (stored_response, answer) = StoredResponse::of(answer, "r").await.unwrap();
         assert_eq!(answer.headers()["set-cookie"], "session=secret");
         assert_eq!(
             answer.into_body().collect().await.unwrap().to_bytes(),
             vec![0, 255, b'"']
         );
-        let (status, headers, body) = kept.values();
+        let (status, headers, body) = stored_response.values();
         let (Value::Int(status), Value::Text(headers)) = (status, headers) else {
             panic!("a number and a text")
         };
-        let again = StoredResponse::stored(status, &headers, &body)
+        let replayed = StoredResponse::stored(status, &headers, &body)
             .unwrap()
             .replay()
             .unwrap();
-        assert_eq!(again.status(), 201);
-        let mut names: Vec<&str> = again.headers().keys().map(HeaderName::as_str).collect();
+        assert_eq!(replayed.status(), 201);
+        let mut names: Vec<&str> = replayed.headers().keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(
             names,
@@ -231,31 +234,34 @@ mod tests {
                 "x-event-id"
             ]
         );
-        assert_eq!(again.headers()["location"], "/posts/%C3%A4");
+        assert_eq!(replayed.headers()["location"], "/posts/%C3%A4");
         assert_eq!(
-            again.into_body().collect().await.unwrap().to_bytes(),
+            replayed.into_body().collect().await.unwrap().to_bytes(),
             vec![0, 255, b'"']
         );
     }
 
     #[tokio::test]
-    async fn what_has_no_end_or_is_too_long_is_not_kept() {
+    async fn endless_and_too_long_responses_are_not_stored() {
         let endless =
             futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"x")));
-        let long = Body::from(vec![b'x'; usize::try_from(LONGEST).unwrap() + 1]);
+        let long = Body::from(vec![b'x'; usize::try_from(MAX_BODY).unwrap() + 1]);
         for body in [Body::from_stream(endless), long] {
-            let (kept, _) = StoredResponse::of(Response::new(body), "r").await.unwrap();
-            assert_eq!(kept.replay().unwrap_err().code(), Code::IdempotencyConflict);
+            let (stored_response, _) = StoredResponse::of(Response::new(body), "r").await.unwrap();
+            assert_eq!(
+                stored_response.replay().unwrap_err().code(),
+                Code::IdempotencyConflict
+            );
         }
-        let (kept, _) = StoredResponse::of(Response::new(Body::empty()), "r")
+        let (stored_response, _) = StoredResponse::of(Response::new(Body::empty()), "r")
             .await
             .unwrap();
-        assert_eq!(kept.replay().unwrap().status(), 200);
+        assert_eq!(stored_response.replay().unwrap().status(), 200);
     }
 
     #[test]
-    fn refusals_that_may_pass_are_not_kept() {
-        for (status, keeps) in [
+    fn temporary_refusals_are_not_stored() {
+        for (status, expected) in [
             (200, true),
             (204, true),
             (303, true),
@@ -266,13 +272,13 @@ mod tests {
             (403, false),
         ] {
             assert_eq!(
-                settles(StatusCode::from_u16(status).unwrap()),
-                keeps,
+                is_final(StatusCode::from_u16(status).unwrap()),
+                expected,
                 "{status}"
             );
         }
         for status in [429, 500, 503, 504] {
-            assert!(!settles(StatusCode::from_u16(status).unwrap()), "{status}");
+            assert!(!is_final(StatusCode::from_u16(status).unwrap()), "{status}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A call of a plugin's route, and its answer.
+//! A call of a plugin's route, and its response.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub struct PluginCall {
     pub method: Method,
     /// The headers as sent.
     pub headers: HeaderMap,
-    /// The other end of the connection, which may be a proxy.
+    /// The remote address of the connection, which may be a proxy.
     pub from: Option<IpAddr>,
     /// The id of the request.
     pub request_id: RequestId,
@@ -47,7 +47,8 @@ impl PluginCall {
     /// described routes. `params` are the path parameters of such a route.
     ///
     /// # Errors
-    /// Why the request has no actor: a credential that cannot be checked, or was not meant.
+    /// The error of the actor resolver, if the credential of the request is invalid or cannot be
+    /// checked; `internal` if the request did not come through an app.
     pub fn of(parts: &Parts, params: &[&str]) -> Result<Self> {
         let extensions = &parts.extensions;
         if let Some(Denied { error, .. }) = extensions.get::<Denied>() {
@@ -79,7 +80,7 @@ impl PluginCall {
 
     /// Takes the right to change the protocol of the connection, for [`Reply::upgrade`]. `None` if
     /// the request does not ask for the protocol of the route, if the connection cannot change it,
-    /// or on a second call; then answer with [`Reply::upgrade_required`].
+    /// or on a second call; then return [`Reply::upgrade_required`].
     pub fn upgrade(&mut self) -> Option<Upgrade> {
         self.upgrade.take()
     }
@@ -101,24 +102,24 @@ impl PluginCall {
     }
 }
 
-/// The limit of one response for a client that does not read it.
+/// The time limit for a client that does not read one response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnreadLimit(pub(crate) Duration);
 
-/// The answer of a plugin's route.
+/// The response of a plugin's route.
 #[derive(Debug)]
 pub struct Reply(Response<Body>);
 
 impl Reply {
-    /// A body with every member.
+    /// Creates a response with a JSON body. Members that are null are included.
     ///
     /// # Errors
-    /// `internal` when it cannot be written as JSON.
+    /// `internal` if the body cannot be written as JSON, or if `status` is not a status code.
     pub fn json(status: u16, body: &impl Serialize) -> Result<Self> {
         Self::bytes(status, serde_json::to_vec(body).map_err(Error::internal)?)
     }
 
-    /// A body without members that are null.
+    /// Creates a response with a JSON body. Members that are null are omitted.
     ///
     /// # Errors
     /// As [`Reply::json`].
@@ -133,18 +134,18 @@ impl Reply {
         )))
     }
 
-    /// No body.
+    /// Creates a response without a body.
     ///
     /// # Errors
-    /// `internal` when that is no status.
+    /// `internal` if `status` is not a status code.
     pub fn empty(status: u16) -> Result<Self> {
         Ok(Self(response::empty(
             StatusCode::from_u16(status).map_err(Error::internal)?,
         )))
     }
 
-    /// A body that is written while the client reads it, chunk by chunk. The client gets each chunk
-    /// at once. The stream is dropped when the client has left.
+    /// Creates a response whose body is written chunk by chunk while the client reads it. The
+    /// client gets each chunk at once. The stream is dropped when the client has left.
     ///
     /// ```
     /// use linchpin::Result;
@@ -164,7 +165,7 @@ impl Reply {
     /// ```
     ///
     /// # Errors
-    /// `internal` when that is no status or no media type.
+    /// `internal` if `status` is not a status code, or the media type is not a valid header value.
     pub fn stream<B: Into<Bytes> + 'static>(
         status: u16,
         content_type: &str,
@@ -179,8 +180,8 @@ impl Reply {
         Ok(Self(response))
     }
 
-    /// With a shorter limit for a client that does not read: its connection is closed when it has
-    /// taken no byte of the waiting response for so long. The limit of all responses is 30 s; a
+    /// Sets a shorter time limit for a client that does not read. The connection is closed if the
+    /// client has read no byte of the response for this time. The limit of all responses is 30 s; a
     /// longer one has no effect.
     #[must_use]
     pub fn unread_limit(mut self, limit: Duration) -> Self {
@@ -191,9 +192,9 @@ impl Reply {
     /// Changes the protocol of the connection: sends 101, and then runs `run` with the socket. Add
     /// headers with [`Reply::header`].
     ///
-    /// The socket keeps its place in the limits of connections until the future ends, and a stop of
-    /// the app waits for it within the grace period (see [`Plugin::stopping`](crate::Plugin::stopping)). The
-    /// future is dropped at the end of that period. If the client leaves before the response is
+    /// The socket counts for the limits of connections until the future ends, and a stop of the app
+    /// waits for it within the grace period (see [`Plugin::stopping`](crate::Plugin::stopping)).
+    /// The future is dropped at the end of that period. If the client leaves before the response is
     /// sent, or if the response is not sent, `run` is dropped and never called.
     pub fn upgrade<F, Fut>(upgrade: Upgrade, run: F) -> Self
     where
@@ -212,26 +213,27 @@ impl Reply {
     pub fn upgrade_required(protocol: &'static str) -> Self {
         let error = Error::new(
             UPGRADE_REQUIRED,
-            format!("This path speaks {protocol} only"),
+            format!("This path accepts only the protocol {protocol}"),
         );
         Self::refused(error)
             .header(CONNECTION, HeaderValue::from_static("upgrade"))
             .header(UPGRADE, HeaderValue::from_static(protocol))
     }
 
-    /// Creates a refusal with headers of its own. Without headers, return the error itself.
+    /// Creates an error response to which headers can be added. If no header is needed, return the
+    /// error itself.
     pub fn refused(error: Error) -> Self {
         Self(error.into_response())
     }
 
-    /// With a header; one of that name is replaced.
+    /// Sets a header, and replaces an existing one of the same name.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers_mut().insert(name, value);
         self
     }
 
-    /// With a further header: of `Set-Cookie` there may be several.
+    /// Adds a header without replacing others, such as several `Set-Cookie` headers.
     #[must_use]
     pub fn and_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers_mut().append(name, value);
@@ -239,7 +241,7 @@ impl Reply {
     }
 }
 
-/// For routers of the plugin's own.
+/// Converts the reply for the plugin's own routers.
 impl IntoResponse for Reply {
     fn into_response(self) -> Response<Body> {
         self.0

@@ -14,13 +14,13 @@ use crate::{Code, Result};
 /// A route of a plugin, as data.
 #[derive(Debug)]
 pub struct RouteDesc {
-    /// The plugin's name; its tag in the document.
+    /// The plugin's name, which is also the tag of the route in the OpenAPI document.
     pub of: &'static str,
-    /// snake_case, unique within the plugin.
+    /// The name of the route in snake_case, unique within the plugin.
     pub name: &'static str,
     /// The method.
     pub method: Method,
-    /// Below the plugin's mount, in axum's form: `sessions/{sessionId}`.
+    /// The path below the plugin's mount path, in axum's form: `sessions/{sessionId}`.
     pub path: &'static str,
     /// The access rules and limits.
     pub policy: PolicyDesc,
@@ -35,12 +35,12 @@ pub struct RouteDesc {
     pub query: &'static [FieldDesc],
     /// Whether the parameters are a form in the body instead of the query.
     pub form: bool,
-    /// Whether parameters that are not declared are passed over, and not refused.
+    /// Whether undeclared parameters are ignored instead of refused.
     pub lenient: bool,
     /// The request headers that it reads, besides credentials, each with its purpose. All are
     /// optional.
     pub reads: &'static [(&'static str, &'static str)],
-    /// How the successful response travels.
+    /// The form of the successful response: whole, streamed, or a change of protocol.
     pub transport: Transport,
     /// Whether the function authenticates the caller itself; the call then has the anonymous actor.
     pub finds_caller: bool,
@@ -48,7 +48,7 @@ pub struct RouteDesc {
     pub answers: &'static [AnswerDesc],
     /// The errors, in addition to those of every route.
     pub errors: &'static [Code],
-    /// Headers of every answer, errors included, unless the answer has its own.
+    /// Headers of every response, errors included, unless the response has its own.
     pub headers: &'static [(&'static str, &'static str)],
     /// The first line is the summary.
     pub doc: &'static str,
@@ -56,7 +56,7 @@ pub struct RouteDesc {
     pub at: SourceLine,
 }
 
-/// How the successful response of a plugin route travels.
+/// The form of the successful response of a plugin route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// The whole response at once.
@@ -68,7 +68,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Its name in reports.
+    /// The name of the form in reports.
     pub(crate) const fn kind(self) -> &'static str {
         match self {
             Self::Whole => "plugin",
@@ -78,21 +78,21 @@ impl Transport {
     }
 }
 
-/// An answer of success.
+/// A successful response.
 #[derive(Debug, Clone, Copy)]
 pub struct AnswerDesc {
     /// 200 and so on.
     pub status: u16,
     /// The description.
     pub doc: &'static str,
-    /// The body; with several answers of one status, it is one of them.
+    /// The body. If several responses have the same status, the body is one of theirs.
     pub shape: Shape,
     /// Whether null members are omitted.
     pub sparse: bool,
 }
 
 impl AnswerDesc {
-    /// A body of a type: every member is there, null among them.
+    /// A response with a body of type `T`. Members that are null are included.
     #[must_use]
     pub const fn of<T: CustomOutput>(status: u16, doc: &'static str) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl AnswerDesc {
         }
     }
 
-    /// A body of a type. Null members are omitted.
+    /// A response with a body of type `T`. Members that are null are omitted.
     #[must_use]
     pub const fn sparse<T: CustomOutput>(status: u16, doc: &'static str) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl AnswerDesc {
         }
     }
 
-    /// No body.
+    /// A response without a body.
     #[must_use]
     pub const fn empty(status: u16, doc: &'static str) -> Self {
         Self {
@@ -248,7 +248,7 @@ impl<I: RouteInput> Route<I> {
         self.policy(policy)
     }
 
-    /// Largest body in bytes: 1 MiB unless it is said here.
+    /// Sets the largest body in bytes; 1 MiB by default.
     #[must_use]
     pub const fn max_body(self, bytes: u64) -> Self {
         let policy = self.desc.policy.max_body(bytes);
@@ -269,7 +269,7 @@ impl<I: RouteInput> Route<I> {
         self
     }
 
-    /// Parameters of the query.
+    /// Declares the parameters of the query.
     #[must_use]
     pub const fn query(mut self, query: &'static [FieldDesc]) -> Self {
         self.desc.query = query;
@@ -285,8 +285,7 @@ impl<I: RouteInput> Route<I> {
         self
     }
 
-    /// Passes over parameters that it does not declare: for routes whose callers follow a protocol
-    /// that adds some.
+    /// Ignores undeclared parameters, for routes whose callers follow a protocol that adds some.
     #[must_use]
     pub const fn lenient(mut self) -> Self {
         self.desc.lenient = true;
@@ -302,8 +301,8 @@ impl<I: RouteInput> Route<I> {
     }
 
     /// Declares that the successful response is a stream of this media type, such as
-    /// `text/event-stream`. The function answers with [`Reply::stream`]; the time limit of the
-    /// policy ends when the stream begins.
+    /// `text/event-stream`. The function returns [`Reply::stream`]; the time limit of the policy
+    /// ends when the stream begins.
     #[must_use]
     pub const fn streams(mut self, media: &'static str) -> Self {
         self.desc.transport = Transport::Stream(media);
@@ -311,7 +310,7 @@ impl<I: RouteInput> Route<I> {
     }
 
     /// Declares that the connection changes to this protocol, such as `websocket`. The function
-    /// takes [`PluginCall::upgrade`] and answers with [`Reply::upgrade`].
+    /// takes [`PluginCall::upgrade`] and returns [`Reply::upgrade`].
     #[must_use]
     pub const fn upgrades(mut self, protocol: &'static str) -> Self {
         self.desc.transport = Transport::Upgrade(protocol);
@@ -319,9 +318,9 @@ impl<I: RouteInput> Route<I> {
     }
 
     /// Lets the function authenticate the caller itself, with
-    /// [`Credentials`](crate::http::Credentials): the server reads no credential, and anybody may
-    /// call the route. For protocols that fix the order of their checks. If a guard of the app
-    /// covers the path, the server finds the caller first.
+    /// [`Credentials`](crate::http::Credentials): the server reads no credential, and anonymous
+    /// callers may call the route. This is for protocols that prescribe the order of their checks.
+    /// If a guard of the app covers the path, the server finds the caller first.
     #[must_use]
     pub const fn finds_caller(mut self) -> Self {
         self.desc.finds_caller = true;
@@ -342,7 +341,7 @@ impl<I: RouteInput> Route<I> {
         self
     }
 
-    /// Headers of every answer.
+    /// Sets headers of every response.
     #[must_use]
     pub const fn headers(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
         self.desc.headers = headers;
@@ -375,7 +374,7 @@ impl<I: RouteInput> Route<I> {
     }
 }
 
-/// The function of a route: it gets the call, and what the server passes on of the body.
+/// The function of a route: it gets the call and the body.
 pub(crate) type PluginHandler =
     Arc<dyn Fn(PluginCall, RouteBody) -> BoxFuture<'static, Result<Reply>> + Send + Sync>;
 
@@ -409,7 +408,7 @@ impl fmt::Debug for PluginRoute {
 }
 
 impl RouteDesc {
-    /// How the body is read.
+    /// The form of the body: all members, or changes.
     pub(crate) fn whole(&self) -> Whole {
         if self.partial {
             Whole::Patch

@@ -10,7 +10,7 @@ use super::RawBody;
 use crate::entity::{Embedded, EntityDesc, FieldDesc, Kind};
 use crate::{Error, Result};
 
-/// What the server passes on of the body of a request.
+/// The body of a request in the form that the function of a plugin route gets.
 #[derive(Debug)]
 pub enum RouteBody {
     /// No body: the route takes none, or takes a form.
@@ -24,7 +24,7 @@ pub enum RouteBody {
 /// The body of a plugin route: [`Nothing`], a `#[derive(Embedded)]` struct, [`Partial`] changes of
 /// one, or [`RawBody`].
 pub trait RouteInput: Sized + Send + 'static {
-    /// How it is read.
+    /// The type of the body; `None` if no body is read.
     const BODY: Option<&'static EntityDesc>;
     /// Whether members may be omitted.
     const PARTIAL: bool = false;
@@ -34,13 +34,14 @@ pub trait RouteInput: Sized + Send + 'static {
     /// Creates the value from a body that the server has accepted.
     ///
     /// # Errors
-    /// `internal` when it has another form, which the server rules out.
+    /// `internal` if the body has another form; the server prevents that.
     fn read(body: RouteBody) -> Result<Self>;
 }
 
 impl<T: Embedded + Send + 'static> RouteInput for T {
     const BODY: Option<&'static EntityDesc> =
-        // Items of lists are read and validated in the same way.
+        // The body is described as one item of a list: items are read and validated in the same
+        // way.
         Some(&EntityDesc::new(
             "",
             "",
@@ -83,7 +84,7 @@ pub struct Partial<T> {
 
 impl<T> fmt::Debug for Partial<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Their values may be secrets.
+        // The values are not printed, because they may be secrets.
         f.debug_tuple("Partial")
             .field(&self.members.keys().collect::<Vec<_>>())
             .finish()
@@ -94,7 +95,7 @@ impl<T> Partial<T> {
     /// A member by its name on the wire; `None` when the body has none.
     ///
     /// # Errors
-    /// `internal` when it is no `V`.
+    /// `internal` if the member is not a `V`.
     pub fn take<V: DeserializeOwned>(&mut self, wire: &str) -> Result<Option<V>> {
         self.members
             .remove(wire)

@@ -14,7 +14,7 @@ use crate::http::{body, input, path, query};
 use crate::validate::{Validator, read_whole};
 use crate::{Cx, Error, Problem, Result, Value};
 
-/// Everything that is known before the first call.
+/// The data that is prepared at start-up.
 pub(in crate::http) struct PluginRoutePlan {
     desc: &'static RouteDesc,
     rules: Option<Validator>,
@@ -32,7 +32,7 @@ impl PluginRoutePlan {
         })
     }
 
-    /// Whether it has a body to read.
+    /// Whether the route has a body that is read.
     pub(in crate::http) fn takes_body(&self) -> bool {
         self.rules.is_some() || self.desc.form
     }
@@ -42,7 +42,8 @@ impl PluginRoutePlan {
         self.desc.raw
     }
 
-    /// Answers a call whose body has been read, or that reads it itself: then it is `raw`.
+    /// Responds to a call whose body has been read. For a function that reads the body itself, the
+    /// body is `raw`.
     ///
     /// # Errors
     /// `unknown_parameter`, the errors of the body, `validation_failed` with every problem, and the
@@ -151,7 +152,7 @@ impl PluginRoutePlan {
         let (Some(desc), Some(rules)) = (self.desc.body, &self.rules) else {
             return Ok(RouteBody::None);
         };
-        input::declared(&parts.headers, bytes)?;
+        input::check_content_type(&parts.headers, bytes)?;
         let value = read_whole(
             &desc.fields[0],
             "",
@@ -165,7 +166,7 @@ impl PluginRoutePlan {
         };
         // Values of the right type are validated even if others have the wrong type, so that all
         // problems are reported together.
-        rules.judge_item(0, &text, problems);
+        rules.collect_item_problems(0, &text, problems);
         Ok(RouteBody::Json(text))
     }
 }

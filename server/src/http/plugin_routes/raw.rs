@@ -13,8 +13,8 @@ use crate::entity::EntityDesc;
 use crate::http::body::{self, BodyMemory};
 use crate::{Error, Result};
 
-/// A body of any media type, which the function of a route reads itself: after checks that need no
-/// body, and byte for byte as the client sent it. Use it for signatures over the raw bytes.
+/// A body of any media type, which the function of a route reads itself, byte for byte as the
+/// client sent it. Checks that need no body run before. Use it for signatures over the raw bytes.
 ///
 /// If the function does not read it, the server discards it.
 ///
@@ -35,13 +35,13 @@ use crate::{Error, Result};
 /// let route = COUNT.bind("/counter", count);
 /// ```
 pub struct RawBody {
-    /// Shared with the server, which takes a body back that was not read.
+    /// Shared with the server, which discards a body that was not read.
     pub(in crate::http) body: Arc<Mutex<Body>>,
-    /// Largest length, in bytes.
+    /// The maximum length, in bytes.
     pub(in crate::http) max: u64,
-    /// Longest time until all of it has arrived.
+    /// The time limit for receiving the whole body.
     pub(in crate::http) limit: Duration,
-    pub(in crate::http) room: BodyMemory,
+    pub(in crate::http) body_memory: BodyMemory,
 }
 
 impl fmt::Debug for RawBody {
@@ -60,7 +60,7 @@ impl RawBody {
     /// slowly; `unavailable` if the bodies of other requests leave no memory for it.
     pub async fn read(self) -> Result<Bytes> {
         let body = std::mem::take(&mut *self.body.lock());
-        body::read(body, self.max, self.limit, &self.room).await
+        body::read(body, self.max, self.limit, &self.body_memory).await
     }
 }
 

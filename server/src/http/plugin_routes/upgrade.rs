@@ -27,23 +27,24 @@ type Run = Box<dyn FnOnce(Socket) -> BoxFuture<'static, ()> + Send>;
 
 /// The right to change the protocol of a connection, for one response.
 pub struct Upgrade {
-    on: OnUpgrade,
+    on_upgrade: OnUpgrade,
     protocol: &'static str,
-    /// The place at the connection that the app's listener accepted; `None` under another server.
+    /// The slot of the connection, if the app's listener has accepted it; `None` under another
+    /// server.
     slot: Option<SocketSlot>,
 }
 
 impl Upgrade {
     /// The upgrade of a request that asks for a protocol; `None` if it does not, or if its
-    /// connection cannot change. The router answers `HEAD` with the route of `GET`, but `HEAD`
-    /// changes no protocol.
+    /// connection cannot change. The router uses the route of `GET` for `HEAD`, too, but `HEAD`
+    /// cannot change the protocol.
     pub(super) fn of(parts: &Parts, protocol: &'static str) -> Option<Self> {
-        let on = parts.extensions.get::<OnUpgrade>()?;
+        let on_upgrade = parts.extensions.get::<OnUpgrade>()?;
         let asks = parts.method != Method::HEAD
-            && lists(&parts.headers, CONNECTION, "upgrade")
-            && lists(&parts.headers, UPGRADE, protocol);
+            && has_element(&parts.headers, CONNECTION, "upgrade")
+            && has_element(&parts.headers, UPGRADE, protocol);
         asks.then(|| Self {
-            on: on.clone(),
+            on_upgrade: on_upgrade.clone(),
             protocol,
             slot: parts.extensions.get().cloned(),
         })
@@ -54,13 +55,15 @@ impl Upgrade {
         self.protocol
     }
 
-    /// Runs a function once the connection has changed.
+    /// Runs a function after the connection has changed its protocol.
     pub(super) fn then(self, run: Run) {
-        let task = SocketTask { on: self.on, run };
+        let task = SocketTask {
+            on_upgrade: self.on_upgrade,
+            run,
+        };
         match self.slot {
             Some(slot) => *slot.0.lock() = Some(task),
-            // Under another server nothing holds the place of the connection, and nothing waits
-            // for it.
+            // Another server does not run the task, so it is spawned here.
             None => drop(tokio::spawn(task.run(Socket::wrapped))),
         }
     }
@@ -75,7 +78,7 @@ impl fmt::Debug for Upgrade {
 }
 
 /// Whether a header that is a list has an element.
-fn lists(headers: &HeaderMap, name: impl AsHeaderName, element: &str) -> bool {
+fn has_element(headers: &HeaderMap, name: impl AsHeaderName, element: &str) -> bool {
     headers
         .get_all(name)
         .iter()
@@ -84,7 +87,7 @@ fn lists(headers: &HeaderMap, name: impl AsHeaderName, element: &str) -> bool {
         .any(|one| one.trim().eq_ignore_ascii_case(element))
 }
 
-/// The place at a connection for the function that runs after the change of protocol. The listener
+/// A slot of a connection for the function that runs after the change of protocol. The listener
 /// adds it to requests that ask for a change.
 #[derive(Clone, Default)]
 pub(crate) struct SocketSlot(Arc<Mutex<Option<SocketTask>>>);
@@ -96,9 +99,9 @@ impl SocketSlot {
     }
 }
 
-/// A function that waits for its socket.
+/// A function that runs with the socket after the change of protocol.
 pub(crate) struct SocketTask {
-    on: OnUpgrade,
+    on_upgrade: OnUpgrade,
     run: Run,
 }
 
@@ -106,15 +109,15 @@ impl SocketTask {
     /// Waits until the connection has changed, and runs the function. Does nothing if the client
     /// has left before.
     pub(crate) async fn run(self, socket: impl FnOnce(Upgraded) -> Socket) {
-        match self.on.await {
+        match self.on_upgrade.await {
             Ok(upgraded) => (self.run)(socket(upgraded)).await,
             Err(error) => tracing::debug!(%error, "the connection did not change its protocol"),
         }
     }
 }
 
-/// The socket of a connection that has left HTTP. It reads and writes bytes without any time limit
-/// or buffer of its own.
+/// The socket of a connection that has left HTTP. It reads and writes bytes without time limits and
+/// without a buffer.
 pub struct Socket(Io);
 
 enum Io {

@@ -10,24 +10,24 @@ use super::{RateKey, RateReply, RateStore, RateVerdict};
 use crate::Timestamp;
 use crate::http::RateLimit;
 
-/// Callers remembered at once, over all shards. A caller takes a hundred bytes and eight to sixteen
-/// more per call, up to [`STEPS`] of them.
-const CALLERS: usize = 1 << 16;
-/// Several shards, so that cores seldom wait for each other.
+/// The maximum number of stored callers in all shards. A caller needs about 100 bytes, and 24 to 48
+/// bytes more per stored moment, of which there are about [`MAX_MOMENTS`] at most.
+const MAX_CALLERS: usize = 1 << 16;
+/// The number of shards, each with its own lock, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
 /// The maximum number of moments stored per caller. A window with at most this number of calls is
 /// exact. With more calls, all calls of one 256th of the window count as one moment, the latest: a
 /// caller may wait that much longer, and never exceeds the limit.
-const STEPS: u64 = 256;
+const MAX_MOMENTS: u64 = 256;
 /// The number of callers that are compared when one must be removed.
 const SAMPLE: usize = 32;
-/// A full shard is searched for windows that are over this often, in milliseconds.
-const SEARCH: i64 = 1000;
+/// The interval at which a full shard is searched for expired windows, in milliseconds.
+const SEARCH_INTERVAL: i64 = 1000;
 
 /// Counts calls in this process. Other processes count their own.
 ///
-/// Its memory is bounded: if there are too many callers, it removes those furthest from their
-/// limits.
+/// The number of stored callers is limited: if there are too many, callers with few calls are
+/// removed.
 pub struct RatesInProcess {
     /// Two keys of 64 bits. Names are stored as hashes, so that long names need no more memory.
     hashers: [RandomState; 2],
@@ -38,6 +38,7 @@ pub struct RatesInProcess {
 #[derive(Default)]
 struct Shard {
     windows: HashMap<(u64, u64), Window>,
+    /// The time of the last search for expired windows.
     searched: i64,
 }
 
@@ -46,10 +47,11 @@ struct Shard {
 struct Window {
     moments: VecDeque<Moment>,
     calls: u32,
-    /// Its length, in milliseconds.
+    /// The length of the window, in milliseconds.
     length: i64,
 }
 
+/// Calls that count as one, at the time of the last of them.
 #[derive(Debug)]
 struct Moment {
     first: i64,
@@ -59,7 +61,7 @@ struct Moment {
 
 impl Default for RatesInProcess {
     fn default() -> Self {
-        Self::bounded(CALLERS)
+        Self::bounded(MAX_CALLERS)
     }
 }
 
@@ -107,14 +109,14 @@ impl RateStore for RatesInProcess {
 }
 
 impl Shard {
-    fn make_room(&mut self, most: usize, now: i64) {
-        if now.saturating_sub(self.searched).saturating_abs() >= SEARCH {
+    fn make_room(&mut self, max_callers: usize, now: i64) {
+        if now.saturating_sub(self.searched).saturating_abs() >= SEARCH_INTERVAL {
             self.searched = now;
             self.windows.retain(|_, window| window.calls_at(now) > 0);
         }
-        while self.windows.len() >= most {
-            // The caller with the fewest calls loses least, so a flood of new names removes its own
-            // entries.
+        while self.windows.len() >= max_callers {
+            // The caller with the fewest calls is removed, because its count matters least. So a
+            // flood of new callers removes its own entries.
             let victim = self
                 .windows
                 .iter()
@@ -131,7 +133,7 @@ impl Shard {
 impl Window {
     fn count(&mut self, limit: RateLimit, now: i64) -> RateVerdict {
         self.length = i64::try_from(limit.window).unwrap_or(i64::MAX);
-        // Otherwise callers would wait for moments in the future after the clock was set back.
+        // Removes moments in the future: after the clock was set back, callers would wait for them.
         while self.moments.back().is_some_and(|m| m.first > now) {
             self.calls -= self.moments.pop_back().map_or(0, |m| m.calls);
         }
@@ -143,7 +145,7 @@ impl Window {
             return RateVerdict::Refused(u64::try_from(wait).unwrap_or(0));
         }
         self.calls += 1;
-        let step = if u64::from(limit.max) > STEPS {
+        let step = if u64::from(limit.max) > MAX_MOMENTS {
             self.length / 256
         } else {
             -1
@@ -184,14 +186,14 @@ mod tests {
     const THREE: RateLimit = RateLimit::new(3, 1000);
 
     #[test]
-    fn the_window_slides() {
+    fn the_rate_window_slides() {
         let rates = RatesInProcess::default();
         let at = |now| rates.verdict(&"a", THREE, now);
         assert_eq!([at(0), at(900), at(950)], [RateVerdict::Admitted; 3]);
         assert_eq!(
             at(990),
             RateVerdict::Refused(10),
-            "until the first is a second ago"
+            "the caller waits until the first call is one second old"
         );
         assert_eq!(
             at(999),
@@ -199,14 +201,14 @@ mod tests {
             "refused calls do not count"
         );
         assert_eq!(at(1000), RateVerdict::Admitted);
-        // A counter of fixed seconds would start again here and admit three.
+        // A counter per calendar second would start again here and admit three calls.
         assert_eq!(at(1001), RateVerdict::Refused(899));
         assert_eq!(
             rates.verdict(&"b", THREE, 1001),
             RateVerdict::Admitted,
-            "others count on their own"
+            "other callers are counted separately"
         );
-        assert_eq!(at(-50_000), RateVerdict::Admitted, "a clock set back");
+        assert_eq!(at(-50_000), RateVerdict::Admitted, "the clock was set back");
     }
 
     #[test]
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_callers_is_bounded_and_frees_nobody() {
+    fn many_callers_need_limited_memory_and_reset_no_counter() {
         let rates = RatesInProcess::bounded(1600);
         for _ in 0..3 {
             assert_eq!(rates.verdict(&"loud", THREE, 0), RateVerdict::Admitted);
@@ -258,7 +260,7 @@ mod tests {
             rates.verdict(&"loud", THREE, 2),
             RateVerdict::Refused(_)
         ));
-        // Once their windows are over, they make room.
+        // Callers whose windows have expired are removed.
         rates.verdict(&"new", THREE, 5000);
         for name in 0..100_000 {
             rates.verdict(&name, THREE, 5000);

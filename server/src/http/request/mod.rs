@@ -29,7 +29,7 @@ use super::router::{App, Params};
 use super::serve::NO_STORE;
 use super::{input, path, precondition, query};
 use crate::operation::Answer;
-use crate::operation::permit::Moved;
+use crate::operation::permit::WrittenValues;
 use crate::resource::{Draft, Form, Includes, Outcome};
 use crate::validate::{Mode, read_draft};
 use crate::{Actor, Cx, Error, Problem, Result, Value};
@@ -38,7 +38,7 @@ use crate::{Actor, Cx, Error, Problem, Result, Value};
 /// once, when the router has found the route.
 #[derive(Clone, Copy)]
 pub(in crate::http) struct Request<'a> {
-    /// Everything that all routes share.
+    /// The state that all routes share.
     pub(in crate::http) app: &'a Arc<App>,
     /// The route, with its data prepared at start-up.
     pub(in crate::http) mounted: &'a Mounted,
@@ -48,7 +48,7 @@ pub(in crate::http) struct Request<'a> {
     pub(in crate::http) parts: &'a Parts,
     /// The id of the request.
     pub(in crate::http) id: &'a RequestId,
-    /// The other end of the connection, which may be a proxy.
+    /// The remote address of the connection, which may be a proxy.
     pub(in crate::http) from: Option<IpAddr>,
     /// The caller of a call within the process; `None` for a request.
     pub(in crate::http) in_process: Option<InProcess<'a>>,
@@ -83,7 +83,7 @@ impl<'a> Request<'a> {
 
 impl EntityRequest<'_> {
     /// Sets the status 201 and the `Location` of the new record.
-    fn created(
+    fn set_created(
         &self,
         response: &mut Response<Body>,
         location: Option<&NewRecordLocation>,
@@ -112,30 +112,30 @@ impl EntityRequest<'_> {
             }
             parameters += 1;
         }
-        // Percent-encoded text is always a header value.
+        // Percent-encoded text is always a valid header value.
         if let Ok(value) = HeaderValue::try_from(at) {
             response.headers_mut().insert(LOCATION, value);
         }
     }
 
-    /// The record's id; `None` when the segment can be no key of the entity.
-    fn id(&self, on: &Target) -> Option<Value> {
+    /// The record's id; `None` if the path segment cannot be a key of the entity.
+    fn id(&self, target: &Target) -> Option<Value> {
         // The record's id is the last parameter of a CRUD path.
         let text = self
             .head
             .params
             .get(self.head.params.len().checked_sub(1)?)?;
-        on.table.parse_id(&path::decode(text)?)
+        target.table.parse_id(&path::decode(text)?)
     }
 
-    /// The version of `If-Match`; problems with it are pushed.
-    fn expected(&self, on: &Target, problems: &mut Vec<Problem>) -> Option<i64> {
+    /// The version of `If-Match`; problems with the header are added to the list.
+    fn expected_version(&self, target: &Target, problems: &mut Vec<Problem>) -> Option<i64> {
         let version = precondition::if_match(&self.head.parts.headers).unwrap_or_else(|problem| {
             problems.push(problem);
             None
         });
-        if version.is_some() && on.table.desc.version.is_none() {
-            // Passing over it would lose the update it is there to prevent.
+        if version.is_some() && target.table.desc.version.is_none() {
+            // The header is not ignored: the client sent it to prevent a lost update.
             problems.push(Problem::new(
                 "header:If-Match",
                 "not_allowed",
@@ -145,17 +145,17 @@ impl EntityRequest<'_> {
         version
     }
 
-    fn draft(&self, on: &Target, mode: Mode) -> Result<Draft> {
+    fn draft(&self, target: &Target, mode: Mode) -> Result<Draft> {
         let object = input::object(&self.head.parts.headers, &self.body)?;
-        let mut draft = read_draft(on.table.desc, &object, mode, self.cx.now());
-        if let Some(allowed) = &on.input {
-            input::narrow(on.table.desc, &object, allowed, &mut draft);
+        let mut draft = read_draft(target.table.desc, &object, mode, self.cx.now());
+        if let Some(allowed) = &target.input {
+            input::refuse_other_members(target.table.desc, &object, allowed, &mut draft);
         }
         Ok(draft)
     }
 
-    /// `include` alone.
-    fn only_include(&self, on: &Target) -> Result<RequestedRelations> {
+    /// The relations in the query of a route whose only query parameter is `include`.
+    fn only_include(&self, target: &Target) -> Result<RequestedRelations> {
         let mut wanted = RequestedRelations::default();
         let Some(query) = self
             .head
@@ -168,9 +168,9 @@ impl EntityRequest<'_> {
         };
         let pairs = query::pairs(Some(query));
         let known = |pair: &&query::Pair<'_>| {
-            pair.key == include::NAME && !on.include.is_empty() && on.include.knows(pair)
+            pair.key == include::NAME && !target.include.is_empty() && target.include.knows(pair)
         };
-        let names = || (!on.include.is_empty()).then_some(include::NAME);
+        let names = || (!target.include.is_empty()).then_some(include::NAME);
         query::refuse_unknown(
             pairs
                 .iter()
@@ -183,7 +183,7 @@ impl EntityRequest<'_> {
             if n > 0 {
                 query::duplicate(pair, &mut problems);
             } else {
-                wanted = on.include.read(pair, &mut problems);
+                wanted = target.include.read(pair, &mut problems);
             }
         }
         if problems.is_empty() {
@@ -209,21 +209,22 @@ impl EntityRequest<'_> {
     }
 
     /// The call, limited by its permission for one record; `None` if the policy has no permission.
-    /// `moved` contains the values that an update writes to the fields of the permission.
+    /// `written` contains the values that an update writes to the fields of the permission.
     async fn limited(
         &self,
-        on: &Target,
+        target: &Target,
         id: &Value,
-        moved: Moved,
+        written: WrittenValues,
     ) -> Result<Option<Permitted<'_>>> {
         let Some(permit) = self.head.mounted.permit() else {
             return Ok(None);
         };
-        let (matches, looks) = (
-            on.table.by_id(id.clone()),
+        let (matches, runs_app_code) = (
+            target.table.by_id(id.clone()),
             self.head.mounted.endpoint.run.is_some(),
         );
-        let cx = Box::pin(permit.record(&on.table, &self.cx, &matches, moved, looks)).await?;
+        let cx = Box::pin(permit.record(&target.table, &self.cx, &matches, written, runs_app_code))
+            .await?;
         Ok(Some(Permitted {
             permit,
             cx,
@@ -236,9 +237,9 @@ impl EntityRequest<'_> {
     }
 
     /// The input of an override of this route.
-    fn inputs(&self, on: &Target, cx: &Cx, form: &Form, inputs: Inputs) -> OverrideCall {
+    fn inputs(&self, target: &Target, cx: &Cx, form: &Form, inputs: Inputs) -> OverrideCall {
         let (table, adapters, form) = (
-            Arc::clone(&on.table),
+            Arc::clone(&target.table),
             self.head.app.adapters.clone(),
             form.clone(),
         );
@@ -253,53 +254,55 @@ impl EntityRequest<'_> {
     }
 
     /// The relations to include, if the caller may read their records.
-    async fn with(
+    async fn allowed_includes(
         &self,
-        on: &Target,
+        target: &Target,
         wanted: &RequestedRelations,
     ) -> Result<Option<Box<Includes>>> {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let asking = RelatedRequest {
+        let related_request = RelatedRequest {
             cx: &self.cx,
             parts: self.head.parts,
             adapters: &self.head.app.adapters,
         };
-        let includes = on.include.allowed(wanted, asking).await?;
+        let includes = target.include.allowed(wanted, related_request).await?;
         includes.admit()?;
         Ok(Some(Box::new(includes)))
     }
 
     async fn answer_with(
         &self,
-        on: &Target,
-        with: &Includes,
+        target: &Target,
+        includes: &Includes,
         outcome: Outcome,
         shape: Answer,
     ) -> Result<Response<Body>> {
-        let outcome = with.complete(&on.table, &on.projection, outcome).await?;
+        let outcome = includes
+            .complete(&target.table, &target.projection, outcome)
+            .await?;
         // The version belongs to the record alone. Included records change without it, so the
         // request's headers are not used.
-        let whole = HeaderMap::new();
+        let no_headers = HeaderMap::new();
         let mut response = answer::answer(
-            on,
+            target,
             outcome,
             &Shape {
                 answer: shape,
                 method: &self.head.parts.method,
-                headers: &whole,
+                headers: &no_headers,
             },
         )?;
-        if on.include.is_closed() {
+        if target.include.is_closed() {
             response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
         }
         Ok(response)
     }
 
-    fn answer(&self, on: &Target, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
+    fn answer(&self, target: &Target, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
         answer::answer(
-            on,
+            target,
             outcome,
             &Shape {
                 answer: shape,
@@ -311,9 +314,11 @@ impl EntityRequest<'_> {
 }
 
 /// The form in which a route reads its records.
-fn form<'a>(on: &'a Target, with: Option<&Includes>) -> Cow<'a, Form> {
-    match (with, &on.form) {
-        (Some(with), Form::Json(projection)) => Cow::Owned(with.form(&on.table, projection)),
+fn form<'a>(target: &'a Target, includes: Option<&Includes>) -> Cow<'a, Form> {
+    match (includes, &target.form) {
+        (Some(includes), Form::Json(projection)) => {
+            Cow::Owned(includes.form(&target.table, projection))
+        }
         (_, form) => Cow::Borrowed(form),
     }
 }

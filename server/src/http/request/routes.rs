@@ -11,78 +11,87 @@ use crate::http::overrides::Inputs;
 use crate::http::permitted::{self, Permitted};
 use crate::http::{answer, response};
 use crate::operation::Answer;
-use crate::operation::permit::Moved;
+use crate::operation::permit::WrittenValues;
 use crate::resource::{Call, Draft, Outcome};
 use crate::validate::Mode;
 use crate::{Code, Error, Result, Value};
 
 impl EntityRequest<'_> {
-    pub(in crate::http) async fn get(&self, on: &Target) -> Result<Response<Body>> {
-        let wanted = self.only_include(on)?;
+    pub(in crate::http) async fn get(&self, target: &Target) -> Result<Response<Body>> {
+        let wanted = self.only_include(target)?;
         self.no_body()?;
-        let id = self.id(on).ok_or_else(Error::not_found)?;
+        let id = self.id(target).ok_or_else(Error::not_found)?;
         // The relations are boxed, so that the future of a read by key stays small.
-        let with = if wanted.is_empty() {
+        let includes = if wanted.is_empty() {
             None
         } else {
-            Box::pin(self.with(on, &wanted)).await?
+            Box::pin(self.allowed_includes(target, &wanted)).await?
         };
-        let form = form(on, with.as_deref());
-        let limited = self.limited(on, &id, Moved::default()).await?;
+        let form = form(target, includes.as_deref());
+        let limited = self.limited(target, &id, WrittenValues::default()).await?;
         let cx = self.cx_of(limited.as_ref());
         let outcome = match &self.head.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, cx, &form, Inputs::Get(id))).await,
-            None => on.table.get(cx, id, &form).await.map(Outcome::Record),
+            Some(run) => run(self.inputs(target, cx, &form, Inputs::Get(id))).await,
+            None => target.table.get(cx, id, &form).await.map(Outcome::Record),
         };
         let outcome = match limited {
             None => outcome?,
-            Some(limited) => limited.settle(on, permitted::found(outcome)).await?,
+            Some(limited) => {
+                limited
+                    .settle(target, permitted::require_record(outcome))
+                    .await?
+            }
         };
-        match with {
-            None => self.answer(on, outcome, Answer::Record),
-            Some(with) => Box::pin(self.answer_with(on, &with, outcome, Answer::Record)).await,
+        match includes {
+            None => self.answer(target, outcome, Answer::Record),
+            Some(includes) => {
+                Box::pin(self.answer_with(target, &includes, outcome, Answer::Record)).await
+            }
         }
     }
 
     pub(in crate::http) async fn list(
         &self,
-        on: &Target,
+        target: &Target,
         list: &ListParams,
     ) -> Result<Response<Body>> {
-        let (request, wanted) = list.read(self.head.parts.uri.query(), &on.include)?;
+        let (request, wanted) = list.read(self.head.parts.uri.query(), &target.include)?;
         self.no_body()?;
-        let with = self.with(on, &wanted).await?;
-        let form = form(on, with.as_deref());
+        let includes = self.allowed_includes(target, &wanted).await?;
+        let form = form(target, includes.as_deref());
         let limited = match self.head.mounted.permit() {
             Some(permit) => Some(permit.list(&self.cx).await?),
             None => None,
         };
         let cx = limited.as_ref().unwrap_or(&self.cx);
         let outcome = match &self.head.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, cx, &form, Inputs::List(request))).await?,
-            None => on.table.list(cx, request, &form).await?,
+            Some(run) => run(self.inputs(target, cx, &form, Inputs::List(request))).await?,
+            None => target.table.list(cx, request, &form).await?,
         };
-        match with {
-            None => self.answer(on, outcome, Answer::Page),
-            Some(with) => self.answer_with(on, &with, outcome, Answer::Page).await,
+        match includes {
+            None => self.answer(target, outcome, Answer::Page),
+            Some(includes) => {
+                self.answer_with(target, &includes, outcome, Answer::Page)
+                    .await
+            }
         }
     }
 
     pub(in crate::http) async fn create(
         &self,
-        on: &Target,
+        target: &Target,
         location: &NewRecordLocation,
     ) -> Result<Response<Body>> {
         self.no_query()?;
-        let mut draft = self.draft(on, Mode::Create)?;
+        let mut draft = self.draft(target, Mode::Create)?;
         let id = draft
             .values
-            .get(on.table.desc.primary)
+            .get(target.table.desc.primary)
             .and_then(Option::as_ref);
-        location.check(&on.table, id, &mut draft.problems);
+        location.check(&target.table, id, &mut draft.problems);
         let mut limited = None;
         if let Some(permit) = self.head.mounted.permit() {
-            draft = on.table.checked_create(&self.cx, draft)?;
+            draft = target.table.checked_create(&self.cx, draft)?;
             let values: Vec<Value> = draft
                 .values
                 .iter()
@@ -92,118 +101,133 @@ impl EntityRequest<'_> {
         }
         let cx = limited.as_ref().unwrap_or(&self.cx);
         let (outcome, id) = if let Some(run) = &self.head.mounted.endpoint.run {
-            let draft = on.table.checked_create(cx, draft)?;
-            let outcome = run(self.inputs(on, cx, &on.form, Inputs::Create(draft))).await?;
-            let id = answer::id_of(&on.table, &outcome);
+            let draft = target.table.checked_create(cx, draft)?;
+            let outcome = run(self.inputs(target, cx, &target.form, Inputs::Create(draft))).await?;
+            let id = answer::id_of(&target.table, &outcome);
             (outcome, id)
         } else {
-            let (rows, id) = on.table.create(cx, draft, &on.form).await?;
+            let (rows, id) = target.table.create(cx, draft, &target.form).await?;
             (Outcome::Record(rows), Some(id))
         };
-        let mut response = self.answer(on, outcome, Answer::Record)?;
-        self.created(&mut response, Some(location), id.as_ref());
+        let mut response = self.answer(target, outcome, Answer::Record)?;
+        self.set_created(&mut response, Some(location), id.as_ref());
         Ok(response)
     }
 
-    pub(in crate::http) async fn update(&self, on: &Target) -> Result<Response<Body>> {
+    pub(in crate::http) async fn update(&self, target: &Target) -> Result<Response<Body>> {
         self.no_query()?;
-        let mut draft = self.draft(on, Mode::Update)?;
-        let version = self.expected(on, &mut draft.problems);
-        let missing =
-            version.is_none() && on.table.desc.version.is_some_and(|v| v.required_on_write);
-        let id = match self.id(on) {
+        let mut draft = self.draft(target, Mode::Update)?;
+        let version = self.expected_version(target, &mut draft.problems);
+        let missing = version.is_none()
+            && target
+                .table
+                .desc
+                .version
+                .is_some_and(|v| v.required_on_write);
+        let id = match self.id(target) {
             Some(id) if !missing => id,
-            _ => return Err(refuse_update(on, draft, missing)),
+            _ => return Err(refuse_update(target, draft, missing)),
         };
         let mut limited = None;
         if let Some(permit) = self.head.mounted.permit() {
-            draft = on.table.checked_update(draft)?;
-            let moved = permit.moved(|field| draft.values[field].clone());
-            limited = self.limited(on, &id, moved).await?;
+            draft = target.table.checked_update(draft)?;
+            let written = permit.written_values(|field| draft.values[field].clone());
+            limited = self.limited(target, &id, written).await?;
         }
         let cx = self.cx_of(limited.as_ref());
         let outcome = match &self.head.mounted.endpoint.run {
             Some(run) => {
                 run(self.inputs(
-                    on,
+                    target,
                     cx,
-                    &on.form,
-                    Inputs::Update(id, on.table.checked_update(draft)?, version),
+                    &target.form,
+                    Inputs::Update(id, target.table.checked_update(draft)?, version),
                 ))
                 .await
             }
-            None => on
+            None => target
                 .table
-                .update(cx, id, draft, version, &on.form)
+                .update(cx, id, draft, version, &target.form)
                 .await
                 .map(Outcome::Record),
         };
         let outcome = match limited {
             None => outcome?,
-            Some(limited) => limited.settle(on, outcome).await?,
+            Some(limited) => limited.settle(target, outcome).await?,
         };
-        self.answer(on, outcome, Answer::Record)
+        self.answer(target, outcome, Answer::Record)
     }
 
-    pub(in crate::http) async fn delete(&self, on: &Target) -> Result<Response<Body>> {
+    pub(in crate::http) async fn delete(&self, target: &Target) -> Result<Response<Body>> {
         self.no_query()?;
         self.no_body()?;
         let mut problems = Vec::new();
-        let version = self.expected(on, &mut problems);
+        let version = self.expected_version(target, &mut problems);
         if !problems.is_empty() {
             return Err(Error::validation(problems));
         }
-        if version.is_none() && on.table.desc.version.is_some_and(|v| v.required_on_write) {
+        if version.is_none()
+            && target
+                .table
+                .desc
+                .version
+                .is_some_and(|v| v.required_on_write)
+        {
             return Err(precondition_required());
         }
-        let id = self.id(on).ok_or_else(Error::not_found)?;
-        let limited = self.limited(on, &id, Moved::default()).await?;
+        let id = self.id(target).ok_or_else(Error::not_found)?;
+        let limited = self.limited(target, &id, WrittenValues::default()).await?;
         let cx = self.cx_of(limited.as_ref());
         let done = match &self.head.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, cx, &on.form, Inputs::Delete(id, version)))
+            Some(run) => run(self.inputs(target, cx, &target.form, Inputs::Delete(id, version)))
                 .await
                 .map(drop),
-            None => on.table.delete(cx, id, version).await,
+            None => target.table.delete(cx, id, version).await,
         };
         match limited {
             None => done?,
-            Some(limited) => limited.settle(on, done).await?,
+            Some(limited) => limited.settle(target, done).await?,
         }
         Ok(response::empty(StatusCode::NO_CONTENT))
     }
 
     pub(in crate::http) async fn operation(
         &self,
-        on: &Target,
+        target: &Target,
         plan: &OperationPlan,
     ) -> Result<Response<Body>> {
         let mut problems = Vec::new();
         let version = if plan.conditional {
-            self.expected(on, &mut problems)
+            self.expected_version(target, &mut problems)
         } else {
             None
         };
-        let read = plan.read(on, self, problems)?;
+        let read = plan.read(target, self, problems)?;
         if let Some(location) = &plan.location {
             let mut problems = Vec::new();
             location.check(
-                &on.table,
-                plan.argument(&read, on.table.desc.primary),
+                &target.table,
+                plan.argument(&read, target.table.desc.primary),
                 &mut problems,
             );
             if !problems.is_empty() {
                 return Err(Error::validation(problems));
             }
         }
-        let with = self.with(on, &read.wanted).await?;
-        let form = form(on, with.as_deref());
+        let includes = self.allowed_includes(target, &read.wanted).await?;
+        let form = form(target, includes.as_deref());
         let mut limited = None;
         if let Some(permit) = self.head.mounted.permit() {
             plan.check_required(&read.args)?;
-            let looks = self.head.mounted.endpoint.run.is_some();
-            let (cx, matches) =
-                Box::pin(permit.operation(&on.table, &self.cx, plan.spec, &read.args, looks))
-                    .await?;
+            let runs_app_code = self.head.mounted.endpoint.run.is_some();
+            let (cx, matches) = Box::pin(permit.operation(
+                &target.table,
+                &self.cx,
+                plan.spec,
+                &read.args,
+                runs_app_code,
+            ))
+            .await?;
             limited = Some(Permitted {
                 permit,
                 cx,
@@ -214,7 +238,7 @@ impl EntityRequest<'_> {
         let outcome = if let Some(run) = &self.head.mounted.endpoint.run {
             plan.check_required(&read.args)?;
             run(self.inputs(
-                on,
+                target,
                 cx,
                 &form,
                 Inputs::Operation(read.args, read.page, version),
@@ -229,33 +253,36 @@ impl EntityRequest<'_> {
                 version,
             };
             plan.executor
-                .run(&on.table, call)
+                .run(&target.table, call)
                 .await
-                .map_err(|error| on.table.at_parameters(plan.spec, error))
+                .map_err(|error| target.table.at_parameters(plan.spec, error))
         };
         let outcome = match limited {
             None => outcome?,
-            Some(limited) => limited.settle(on, outcome).await?,
+            Some(limited) => limited.settle(target, outcome).await?,
         };
         let id = match &outcome {
             Outcome::Upserted(rows) if rows.created => rows.last.first().cloned(),
             _ => {
-                return match with {
-                    None => self.answer(on, outcome, plan.answer),
-                    Some(with) => self.answer_with(on, &with, outcome, plan.answer).await,
+                return match includes {
+                    None => self.answer(target, outcome, plan.answer),
+                    Some(includes) => {
+                        self.answer_with(target, &includes, outcome, plan.answer)
+                            .await
+                    }
                 };
             }
         };
-        let mut response = self.answer(on, outcome, plan.answer)?;
-        self.created(&mut response, plan.location.as_ref(), id.as_ref());
+        let mut response = self.answer(target, outcome, plan.answer)?;
+        self.set_created(&mut response, plan.location.as_ref(), id.as_ref());
         Ok(response)
     }
 }
 
-/// Why an update goes no further: its own problems first, then the missing precondition, then the
-/// record.
-fn refuse_update(on: &Target, draft: Draft, no_precondition: bool) -> Error {
-    match on.table.checked_update(draft) {
+/// The error of an update with an impossible id or without a required `If-Match`: problems of the
+/// body first, then the missing precondition, then `not_found`.
+fn refuse_update(target: &Target, draft: Draft, no_precondition: bool) -> Error {
+    match target.table.checked_update(draft) {
         Err(problems) => problems,
         Ok(_) if no_precondition => precondition_required(),
         Ok(_) => Error::not_found(),

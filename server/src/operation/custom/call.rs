@@ -12,7 +12,7 @@ use crate::resource::{Adapter, Call, Form, Table, records_of};
 use crate::store::{CustomStore, Plan, SqlAnswer, SqlQuery, SqlRow, SqlStore, SqlTransaction};
 use crate::{Cx, Error, Result, Value};
 
-/// A call before its entity and store have types.
+/// A call without the types of its entity and its store.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Erased {
@@ -23,7 +23,7 @@ pub struct Erased {
     args: std::vec::IntoIter<Option<Value>>,
 }
 
-/// The result of a function, before its output has a type.
+/// The result of a function, without the type of its output.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Made {
@@ -47,7 +47,7 @@ impl Erased {
         })
     }
 
-    /// With types.
+    /// The call with the types of its entity and its store.
     pub fn typed<E: Entity, S: CustomStore>(&self) -> CustomCall<E, S> {
         let Self {
             cx,
@@ -88,14 +88,16 @@ impl Erased {
 }
 
 /// An error of the function: an error of the framework is kept, any other error becomes 500.
-fn ours<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, E>) -> Result<T> {
+fn framework_error<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    result: Result<T, E>,
+) -> Result<T> {
     result.map_err(|error| match error.into().downcast::<Error>() {
         Ok(ours) => *ours,
         Err(other) => Error::internal(other),
     })
 }
 
-/// Takes an answer that is no record.
+/// Accepts a result that is not a record.
 ///
 /// # Errors
 /// The errors of the function.
@@ -103,12 +105,12 @@ fn ours<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, 
 pub fn made_value<T: Output, V: Answers<T>>(
     result: Result<V, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
 ) -> Result<Made> {
-    serde_json::to_vec(&ours(result)?.answer())
+    serde_json::to_vec(&framework_error(result)?.answer())
         .map(Made::Json)
         .map_err(Error::internal)
 }
 
-/// Takes no answer.
+/// Accepts any result, for an operation without output.
 ///
 /// # Errors
 /// The errors of the function.
@@ -116,10 +118,10 @@ pub fn made_value<T: Output, V: Answers<T>>(
 pub fn made_nothing<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     result: Result<T, E>,
 ) -> Result<Made> {
-    ours(result).map(|_| Made::Nothing)
+    framework_error(result).map(|_| Made::Nothing)
 }
 
-/// Takes the key of a record.
+/// Accepts the key of a record.
 ///
 /// # Errors
 /// The errors of the function.
@@ -127,7 +129,7 @@ pub fn made_nothing<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
 pub fn made_record<T: Entity, N: NamesOne<T>>(
     result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
 ) -> Result<Made> {
-    Ok(Made::One(Some(ours(result)?.key().into_value())))
+    Ok(Made::One(Some(framework_error(result)?.key().into_value())))
 }
 
 /// Accepts the key of a record, or `None`.
@@ -138,10 +140,12 @@ pub fn made_record<T: Entity, N: NamesOne<T>>(
 pub fn made_optional<T: Entity, N: MayName<T>>(
     result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
 ) -> Result<Made> {
-    Ok(Made::One(ours(result)?.key().map(FieldType::into_value)))
+    Ok(Made::One(
+        framework_error(result)?.key().map(FieldType::into_value),
+    ))
 }
 
-/// Takes the keys of records, or a condition that names them.
+/// Accepts the keys of records, or a condition that selects them.
 ///
 /// # Errors
 /// The errors of the function.
@@ -149,7 +153,7 @@ pub fn made_optional<T: Entity, N: MayName<T>>(
 pub fn made_records<T: Entity, N: Named<T>>(
     result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
 ) -> Result<Made> {
-    Ok(ours(result)?.made())
+    Ok(framework_error(result)?.made())
 }
 
 /// A call on the memory store.
@@ -199,7 +203,7 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         self.spec
     }
 
-    /// The version that the caller expects of the record that the path names (`If-Match`).
+    /// The version that the caller expects of the record in the path (`If-Match`).
     pub fn version(&self) -> Option<i64> {
         self.version
     }
@@ -244,7 +248,7 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
     /// them are in memory at once: use it only with the memory store and for small tables.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store fails.
     pub async fn visible(&self) -> Result<Vec<E>> {
         let table = &self.table;
         let plan = || Plan::Select {
@@ -271,7 +275,7 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// - `{table}`: the table;
     /// - `{column:title}`: the column of the field `title`.
     ///
-    /// `{table}` and `{column:title}` have the earlier names while a migration that renames the
+    /// `{table}` and `{column:title}` have the former names while a migration that renames the
     /// table or the column is open.
     ///
     /// A text with neither `{visible}` nor `{guard}` is an error. Parameters are `$1`, `$2` and so
@@ -311,12 +315,13 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// # Errors
     /// `unavailable` when the store cannot begin one at present.
     pub async fn begin(&self) -> Result<SqlTransaction> {
-        apart(&self.cx)?;
+        refuse_in_transaction(&self.cx)?;
         self.table.sql()?.begin(self.table.desc).await
     }
 }
 
-/// A statement of a handler, on its way.
+/// An SQL statement of a handler. Nothing runs before [`rows`](Self::rows),
+/// [`column`](Self::column) or [`execute`](Self::execute).
 #[must_use = "a statement does nothing until it is run"]
 #[derive(Debug)]
 pub struct Sql<'a> {
@@ -345,13 +350,13 @@ impl<'a> Sql<'a> {
         }
     }
 
-    /// The value of the next parameter: the first is `$1`.
+    /// Sets the value of the next parameter: the first one is `$1`.
     pub fn bind<T: FieldType>(mut self, value: T) -> Self {
         self.values.push((value.into_value(), T::KIND));
         self
     }
 
-    /// Within a transaction.
+    /// Runs the statement within a transaction.
     pub fn within(self, transaction: &'a mut SqlTransaction) -> Self {
         Self {
             within: Some(transaction),
@@ -359,11 +364,11 @@ impl<'a> Sql<'a> {
         }
     }
 
-    /// All rows.
+    /// Runs the statement and returns all rows.
     ///
     /// # Errors
-    /// `internal` for a text without the guard or one that the database refuses; `conflict` for a
-    /// taken unique; `unavailable`, `timeout`.
+    /// `internal` for a text without `{visible}` and `{guard}`, or one that the database refuses;
+    /// `conflict` for a unique value that is taken; `unavailable`, `timeout`.
     pub async fn rows(self) -> Result<Vec<SqlRow>> {
         match self.run(true).await? {
             SqlAnswer::Rows(rows) => Ok(rows),
@@ -383,7 +388,7 @@ impl<'a> Sql<'a> {
             .collect()
     }
 
-    /// How many records it changed.
+    /// Runs the statement and returns the number of changed records.
     ///
     /// # Errors
     /// As [`Sql::rows`].
@@ -395,7 +400,7 @@ impl<'a> Sql<'a> {
     }
 
     async fn run(self, rows: bool) -> Result<SqlAnswer> {
-        apart(self.cx)?;
+        refuse_in_transaction(self.cx)?;
         let filter = self.table.condition(self.cx, self.route)?;
         let query = SqlQuery {
             entity: self.table.desc,
@@ -408,12 +413,12 @@ impl<'a> Sql<'a> {
 }
 
 /// Refuses statements on the pool while the call is part of a transaction that blocks the store:
-/// they would not see its writes, and could wait for it for ever.
-fn apart(cx: &Cx) -> Result<()> {
+/// they would not see its writes, and could wait for it forever.
+fn refuse_in_transaction(cx: &Cx) -> Result<()> {
     match cx.in_transaction() {
         None => Ok(()),
         Some(_) => Err(Error::internal(
-            "a handler's own statements cannot be part of `cx.transaction(..)`: use the adapter there",
+            "SQL of a handler cannot run inside `cx.transaction(..)`: use the adapter there",
         )),
     }
 }

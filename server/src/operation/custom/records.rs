@@ -12,16 +12,16 @@ use crate::resource::{Form, Table};
 use crate::store::{CustomSql, Plan, Rows};
 use crate::{Cx, Result, Value};
 
-/// Records of `E`, named by a condition: see
+/// Records of `E` that a condition selects: see
 /// [`CustomCall::records`](super::call::CustomCall::records).
-#[must_use = "records are read when they are answered, or by `CustomCall::read`"]
+#[must_use = "records are read when the function returns them, or by `CustomCall::read`"]
 #[derive(Debug)]
 pub struct Records<E> {
     choice: Choice,
     of: PhantomData<fn() -> E>,
 }
 
-/// The same without the type of the entity.
+/// [`Records`] without the type of the entity.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Choice {
@@ -44,7 +44,7 @@ impl<E> Records<E> {
         }
     }
 
-    /// The value of the next parameter: the first is `$1`.
+    /// Sets the value of the next parameter: the first one is `$1`.
     pub fn bind<T: FieldType>(mut self, value: T) -> Self {
         self.choice.values.push((value.into_value(), T::KIND));
         self
@@ -69,10 +69,11 @@ impl<E> Records<E> {
 }
 
 impl Choice {
-    /// Reads the records, under the guard.
+    /// Reads the records, with the row-level filter.
     ///
     /// # Errors
-    /// `internal` for words that cannot be part of a statement, or that the database refuses.
+    /// `internal` for a condition or an order that cannot be part of a statement, or that the
+    /// database refuses.
     pub(super) async fn read(
         self,
         table: &Table,
@@ -132,7 +133,7 @@ impl Choice {
 /// The records of `E` that a function returns: their keys in order, or a condition.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` names no records of `{E}`",
+    message = "`{Self}` is not a list of keys of `{E}`",
     label = "the function returns `{Self}`",
     note = "return a `Vec` of their keys, or `call.records(\"..\")`: the response contains only records that the caller may see"
 )]
@@ -160,7 +161,7 @@ impl<E: Entity> Named<E> for Records<E> {
 /// The record of `E` that a function returns: its key.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no key of `{E}`",
+    message = "`{Self}` is not the key type of `{E}`",
     label = "the function returns `{Self}`",
     note = "return the key of a record, as in `Ok(id)`: the response contains it only if the caller may see it"
 )]

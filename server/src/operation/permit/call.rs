@@ -1,7 +1,8 @@
 //! Calls of operations: the permission depends on the records that they name and the values that
 //! they write.
 
-use super::{Moved, Permit};
+use super::grant::RecordConditions;
+use super::{Permit, WrittenValues};
 use crate::entity::{DefaultDesc, EntityDesc, PageArgs};
 use crate::filter::{Filter, SourceSpec};
 use crate::operation::{AssignSpec, OpSpec, Place, Subject, check, equalities, resolve, value_of};
@@ -9,8 +10,8 @@ use crate::resource::{Call, Form, Table};
 use crate::{Cx, Error, Result, Value};
 
 impl Permit {
-    /// The call of an operation, limited to the permitted records, and the one record that it
-    /// names.
+    /// The call of an operation, limited to the permitted records, and the one record that it is
+    /// about.
     ///
     /// # Errors
     /// Like [`Permit::record`].
@@ -20,36 +21,37 @@ impl Permit {
         cx: &Cx,
         spec: &OpSpec,
         args: &[Option<Value>],
-        looks: bool,
+        runs_app_code: bool,
     ) -> Result<(Cx, Option<Filter>)> {
-        let looks = looks || spec.kind.runs_code();
+        let runs_app_code = runs_app_code || spec.kind.runs_code();
         let written = |field: Option<usize>| match field
-            .filter(|_| self.waits())
+            .filter(|_| self.needs_record())
             .and_then(|field| spec.kind.writes(field))
         {
-            Some(source) => given(source, cx, args),
+            Some(source) => value_if_given(source, cx, args),
             None => Ok(None),
         };
-        let written = Moved {
+        let written = WrittenValues {
             resource: written(self.resource())?,
-            target: written(self.rank)?,
+            target: written(self.target)?,
         };
         let cx = match self.subject {
             Subject::Record => {
-                if self.waits() || looks {
+                if self.needs_record() || runs_app_code {
                     // Invalid input is reported first. Otherwise the executor validates it, and the
                     // record is read only after that.
-                    valid(table, spec, cx, args)?;
+                    check_values(table, spec, cx, args)?;
                 }
                 let matches = matches(table, spec, cx, args)?;
                 return Ok((
-                    self.record(table, cx, &matches, written, looks).await?,
+                    self.record(table, cx, &matches, written, runs_app_code)
+                        .await?,
                     Some(matches),
                 ));
             }
             Subject::Either => {
                 let matches = matches(table, spec, cx, args)?;
-                let cx = if self.waits() {
+                let cx = if self.needs_record() {
                     let value = |field: Option<usize>, written: Option<Value>| {
                         field.map(|field| {
                             cx.bound(self.entity, field)
@@ -59,40 +61,47 @@ impl Permit {
                     };
                     let (resource, target) = (
                         value(self.resource, written.resource),
-                        value(self.rank, written.target),
+                        value(self.target, written.target),
                     );
-                    self.limit(cx.clone(), resource, target, true).await?
+                    self.limit(
+                        cx.clone(),
+                        resource,
+                        RecordConditions::ResourceAndTarget(target),
+                    )
+                    .await?
                 } else {
                     cx.clone()
                 };
                 if let Some(only) = cx.only(self.entity)
-                    && let Some(found) = self.look(table, &cx, &matches).await?
+                    && let Some(found) = self.read_record(table, &cx, &matches).await?
                 {
                     only.admits(&found)?;
                 }
                 return Ok((cx, Some(matches)));
             }
-            Subject::Records if self.waits() => {
-                // The resource comes from an equality condition on all records found; without such
-                // a condition, the grant must cover all resources.
+            Subject::Records if self.needs_record() => {
+                // The resource comes from an equality condition on the matching records. Without
+                // such a condition, the grant must cover all resources.
                 let matched = spec
                     .kind
                     .matches()
                     .iter()
                     .find(|assign| Some(assign.field) == self.resource);
                 let resource = matched
-                    .map(|assign| given(&assign.value, cx, args))
+                    .map(|assign| value_if_given(&assign.value, cx, args))
                     .transpose()?
                     .flatten();
                 if let Some(moved) = written
                     .resource
                     .filter(|moved| Some(moved) != resource.as_ref())
                 {
-                    // A move into another resource, like for one record.
-                    valid(table, spec, cx, args)?;
+                    // If the call moves records into another resource, that resource is checked as
+                    // for one record.
+                    check_values(table, spec, cx, args)?;
                     self.may_move(cx, Some(&moved), None).await?;
                 }
-                self.limit(cx.clone(), resource, None, false).await?
+                self.limit(cx.clone(), resource, RecordConditions::None)
+                    .await?
             }
             Subject::Records | Subject::New | Subject::Foreign => cx.clone(),
         };
@@ -100,7 +109,7 @@ impl Permit {
     }
 }
 
-/// The one record that an operation names.
+/// The condition for the one record that an operation is about.
 fn matches(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Result<Filter> {
     let own = spec.kind.matches();
     if own.is_empty() {
@@ -117,7 +126,7 @@ fn matches(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Res
 ///
 /// # Errors
 /// `validation_failed` with all problems.
-fn valid(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Result<()> {
+fn check_values(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Result<()> {
     let written = (0..table.desc.fields.len()).filter_map(|field| {
         Some(AssignSpec {
             field,
@@ -136,7 +145,7 @@ fn valid(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Resul
 }
 
 /// The value of a source, unless it is a parameter that the call omits.
-fn given(source: &SourceSpec, cx: &Cx, args: &[Option<Value>]) -> Result<Option<Value>> {
+fn value_if_given(source: &SourceSpec, cx: &Cx, args: &[Option<Value>]) -> Result<Option<Value>> {
     match source {
         SourceSpec::Param(index) => Ok(args.get(*index).cloned().flatten()),
         other => value_of(&other.into(), cx, args).map(Some),

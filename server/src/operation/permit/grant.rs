@@ -7,18 +7,29 @@ use crate::operation::Subject;
 use crate::permission::{AccessRequest, Decision, RankRequest};
 use crate::{Cx, Error, Result, Value};
 
+/// The values of the record that become conditions of a call, in addition to the owner.
+pub(super) enum RecordConditions {
+    /// No value: the call is not about one record whose values are known.
+    None,
+    /// The resource, and the user whom the record describes, if it describes one.
+    ResourceAndTarget(Option<Value>),
+}
+
 impl Permit {
-    /// The call, limited to the permitted records of a resource, and of the user that they are
-    /// about. With `pinned`, the resource itself becomes a condition too.
+    /// The call, limited to the permitted records of a resource, and of the user whom they
+    /// describe.
     pub(super) async fn limit(
         &self,
         cx: Cx,
         resource: Option<Value>,
-        target: Option<Value>,
-        pinned: bool,
+        conditions: RecordConditions,
     ) -> Result<Cx> {
-        let granted = self.ask(&cx, resource.as_ref()).await?;
-        let owned = match (granted, self.owner) {
+        let (target, limits_values) = match conditions {
+            RecordConditions::None => (None, false),
+            RecordConditions::ResourceAndTarget(target) => (target, true),
+        };
+        let granted = self.decide(&cx, resource.as_ref()).await?;
+        let owner_condition = match (granted, self.owner) {
             (Some(action), _) => {
                 self.compare(&cx, action, resource.as_ref(), target.as_ref())
                     .await?;
@@ -33,24 +44,27 @@ impl Permit {
             (None, _) => return Err(self.refused()),
         };
         // A resource in the path already limits the records.
-        let of = self.resource().zip(resource).filter(|_| pinned);
+        let resource_condition = self.resource().zip(resource).filter(|_| limits_values);
         // The rank does not matter for the caller's own records.
-        let about = self
-            .rank
+        let rank_condition = self
+            .target
             .zip(target)
-            .filter(|_| pinned && granted.is_some());
-        if owned.is_none() && of.is_none() && about.is_none() {
+            .filter(|_| limits_values && granted.is_some());
+        if owner_condition.is_none() && resource_condition.is_none() && rank_condition.is_none() {
             return Ok(cx);
         }
         Ok(cx.limited(CallConditions::new(
             self.entity,
-            owned.into_iter().chain(of).chain(about),
+            owner_condition
+                .into_iter()
+                .chain(resource_condition)
+                .chain(rank_condition),
             self.declared.hide,
         )))
     }
 
-    /// Confirms a grant, unless the caller does not rank above the user that the record is about. A
-    /// record may be about no user.
+    /// Compares ranks: confirms a grant if the caller ranks above the user that the record is
+    /// about, or if the record is about no user.
     async fn compare(
         &self,
         cx: &Cx,
@@ -59,14 +73,14 @@ impl Permit {
         target: Option<&Value>,
     ) -> Result<()> {
         let (Some(actor), Some(Value::Text(target))) =
-            (cx.get_actor(), target.filter(|_| self.rank.is_some()))
+            (cx.get_actor(), target.filter(|_| self.target.is_some()))
         else {
             return Ok(());
         };
-        // Outside of the transaction, as in `ask`.
-        let beside = cx.beside_transaction();
+        // The evaluator runs outside of the transaction, as in `decide`.
+        let outside = cx.outside_transaction();
         let access = AccessRequest {
-            cx: &beside,
+            cx: &outside,
             actor,
             action,
             entity: self.entity.name,
@@ -78,7 +92,7 @@ impl Permit {
             .map(drop)
     }
 
-    /// Whether a decision grants; an error if it refuses.
+    /// Whether a decision grants the permission; an error if it refuses the call.
     fn granted(&self, decision: Decision) -> Result<bool> {
         match decision {
             Decision::Allow => Ok(true),
@@ -91,15 +105,15 @@ impl Permit {
     }
 
     /// The first action that the evaluator allows; `None` if it abstains from all.
-    async fn ask(&self, cx: &Cx, resource: Option<&Value>) -> Result<Option<&'static str>> {
+    async fn decide(&self, cx: &Cx, resource: Option<&Value>) -> Result<Option<&'static str>> {
         let Some(actor) = cx.get_actor() else {
             return Ok(Some(self.declared.requires));
         };
         let (entity, route) = (self.entity.name, self.route);
-        // An evaluator may call with a context of its own, which would wait for the end of a
-        // transaction that has begun. This is safe: the granted limits become conditions of the
-        // statement.
-        let cx = &cx.beside_transaction();
+        // An evaluator may make calls with a separate context, which would wait for the end of a
+        // transaction that has begun. So it runs outside of the transaction. This is safe: the
+        // granted limits become conditions of the statement.
+        let cx = &cx.outside_transaction();
         let mut allowed = None;
         for action in std::iter::once(&self.declared.requires).chain(self.declared.or) {
             let decision = self
@@ -130,7 +144,7 @@ impl Permit {
         target: Option<&Value>,
     ) -> Result<()> {
         let action = self
-            .ask(cx, resource)
+            .decide(cx, resource)
             .await?
             .ok_or_else(|| self.refused())?;
         self.compare(cx, action, resource, target).await

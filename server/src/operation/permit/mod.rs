@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use linchpin_core::policy::PermissionDesc;
 
+use self::grant::RecordConditions;
 use super::Subject;
 use crate::cx::refused;
 use crate::entity::{EntityDesc, Kind, ScopeFrom};
@@ -24,24 +25,26 @@ pub(crate) struct Permit {
     subject: Subject,
     /// Position of the field that holds the owner.
     owner: Option<usize>,
-    /// Position of the field that holds the resource.
+    /// Position of the field whose value the evaluator gets as resource.
     resource: Option<usize>,
-    /// Position of the field that holds the user whom a record is about.
-    rank: Option<usize>,
+    /// Position of the field with the id of the user whom the record describes. The caller must
+    /// rank above this user.
+    target: Option<usize>,
     /// Whether the path contains the resource.
     in_path: bool,
 }
 
 /// The values that a call writes into the fields of a permission, if any.
 #[derive(Default)]
-pub(crate) struct Moved {
+pub(crate) struct WrittenValues {
     resource: Option<Value>,
     target: Option<Value>,
 }
 
 impl Permit {
     /// # Errors
-    /// The name of a field that the entity lacks, as text that follows the name of the route.
+    /// The problem of the declaration, as text that the caller puts after the name of the route:
+    /// `has a permission that …`.
     pub(crate) fn new(
         declared: &'static PermissionDesc,
         table: &Table,
@@ -57,26 +60,28 @@ impl Permit {
                 format!("has a permission that names `{name}`, which the entity lacks")
             })
         };
-        let (owner, resource, rank) = (
+        let (owner, resource, target) = (
             position(declared.owner_field)?,
             position(declared.resource)?,
             position(declared.rank)?,
         );
-        // The type of an aliased field is known only here.
+        // The macro cannot see through a type alias, so the type of the field is checked here.
         for (key, name, field) in [
             ("owner_field", declared.owner_field, owner),
-            ("rank", declared.rank, rank),
+            ("rank", declared.rank, target),
         ] {
             if let (Some(name), Some(field)) = (name, field)
                 && !matches!(entity.fields[field].kind, Kind::String)
             {
                 return Err(format!(
-                    "has a permission whose {key} `{name}` is no string"
+                    "has a permission whose {key} `{name}` is not a string"
                 ));
             }
         }
-        if rank.is_some() && matches!(subject, Subject::Records | Subject::Foreign) {
-            return Err("has a permission with a `rank`, and works on no one record".to_owned());
+        if target.is_some() && matches!(subject, Subject::Records | Subject::Foreign) {
+            return Err(
+                "has a permission with a `rank`, but does not work on one record".to_owned(),
+            );
         }
         let in_path = entity
             .scope
@@ -90,55 +95,55 @@ impl Permit {
             subject,
             owner,
             resource,
-            rank,
+            target,
             in_path,
         })
     }
 
-    /// Position of the field that holds the resource, if the record contains it.
+    /// Position of the field with the resource, unless the path contains the resource.
     fn resource(&self) -> Option<usize> {
         self.resource.filter(|_| !self.in_path)
     }
 
     /// The values that a call writes into the fields of the permission, by position.
-    pub(crate) fn moved(&self, written: impl Fn(usize) -> Option<Value>) -> Moved {
-        Moved {
+    pub(crate) fn written_values(&self, written: impl Fn(usize) -> Option<Value>) -> WrittenValues {
+        WrittenValues {
             resource: self.resource().and_then(&written),
-            target: self.rank.and_then(&written),
+            target: self.target.and_then(&written),
         }
     }
 
-    /// The decisions that need nothing of the request: all of them, if nothing depends on the
-    /// record. Returns the call, limited to the records that it may touch.
+    /// Makes the decisions that do not depend on the record. If nothing depends on the record,
+    /// these are all decisions. Returns the call, limited to the records that it may touch.
     ///
     /// # Errors
     /// 403, or 404 if the policy hides records; 503 if the evaluator fails.
-    pub(crate) async fn enter(&self, cx: Cx) -> Result<Cx> {
+    pub(crate) async fn check_before_record(&self, cx: Cx) -> Result<Cx> {
         match self.resource {
-            // The record contains the user that it is about.
-            _ if self.rank.is_some() => Ok(cx),
+            // The user is a field of the record, so the decision waits for the record.
+            _ if self.target.is_some() => Ok(cx),
             Some(field) if self.in_path => {
                 let resource = cx.bound(self.entity, field);
-                self.limit(cx, resource, None, false).await
+                self.limit(cx, resource, RecordConditions::None).await
             }
             // The resource comes from the record or from the arguments of the call.
             Some(_) if self.subject != Subject::Foreign => Ok(cx),
-            _ => self.limit(cx, None, None, false).await,
+            _ => self.limit(cx, None, RecordConditions::None).await,
         }
     }
 
     /// Whether the evaluator needs values of the record.
-    pub(crate) fn waits(&self) -> bool {
-        (self.resource().is_some() || self.rank.is_some()) && self.subject != Subject::Foreign
+    pub(crate) fn needs_record(&self) -> bool {
+        (self.resource().is_some() || self.target.is_some()) && self.subject != Subject::Foreign
     }
 
     /// The call of a list, limited to the permitted records.
     ///
     /// # Errors
-    /// Like [`Permit::enter`].
+    /// Like [`Permit::check_before_record`].
     pub(crate) async fn list(&self, cx: &Cx) -> Result<Cx> {
-        if self.waits() {
-            self.limit(cx.clone(), None, None, false).await
+        if self.needs_record() {
+            self.limit(cx.clone(), None, RecordConditions::None).await
         } else {
             Ok(cx.clone())
         }
@@ -153,7 +158,7 @@ impl Permit {
 /// limited to the visible records.
 ///
 /// # Errors
-/// Like [`Permit::enter`].
+/// Like [`Permit::check_before_record`].
 pub(crate) async fn may_list(table: &Table, cx: &Cx) -> Result<Cx> {
     let Some(declared) = table.desc.list_policy().permission else {
         return Ok(cx.clone());
@@ -163,6 +168,6 @@ pub(crate) async fn may_list(table: &Table, cx: &Cx) -> Result<Cx> {
         .ok_or_else(|| Error::internal("no permission evaluator is installed"))?;
     let permit = Permit::new(declared, table, Subject::Records, "list", evaluator)
         .map_err(Error::internal)?;
-    let cx = permit.enter(cx.clone()).await?;
+    let cx = permit.check_before_record(cx.clone()).await?;
     permit.list(&cx).await
 }

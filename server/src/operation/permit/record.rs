@@ -1,30 +1,31 @@
 //! Calls on one record: the record that a call matches, and a record that it creates.
 
-use super::{Moved, Permit};
+use super::grant::RecordConditions;
+use super::{Permit, WrittenValues};
 use crate::cx::CallConditions;
 use crate::filter::Filter;
 use crate::resource::{Form, Table};
 use crate::{Code, Cx, Error, Result, Value};
 
 impl Permit {
-    /// The call, limited to the one matching record. `moved` are the values that it writes into the
-    /// fields of the permission. `looks` says that the following code is the app's own, so the
-    /// record is checked first.
+    /// The call, limited to the one matching record. `written` are the values that it writes into
+    /// the fields of the permission. With `runs_app_code`, code of the app runs next, so the record
+    /// is read and checked before.
     ///
     /// # Errors
-    /// `not_found` if the record is not visible; else like [`Permit::enter`].
+    /// `not_found` if the record is not visible; otherwise like [`Permit::check_before_record`].
     pub(crate) async fn record(
         &self,
         table: &Table,
         cx: &Cx,
         matches: &Filter,
-        moved: Moved,
-        looks: bool,
+        written: WrittenValues,
+        runs_app_code: bool,
     ) -> Result<Cx> {
-        if !self.waits() {
-            if let (Some(only), true) = (cx.only(self.entity), looks) {
+        if !self.needs_record() {
+            if let (Some(only), true) = (cx.only(self.entity), runs_app_code) {
                 let found = self
-                    .look(table, cx, matches)
+                    .read_record(table, cx, matches)
                     .await?
                     .ok_or_else(Error::not_found)?;
                 only.admits(&found)?;
@@ -32,15 +33,17 @@ impl Permit {
             return Ok(cx.clone());
         }
         let found = self
-            .look(table, cx, matches)
+            .read_record(table, cx, matches)
             .await?
             .ok_or_else(Error::not_found)?;
         let resource = self.resource.map(|field| found[field].clone());
-        let target = self.rank.map(|field| found[field].clone());
-        let moved_to = moved
+        let target = self.target.map(|field| found[field].clone());
+        let moved_to = written
             .resource
-            .filter(|moved| Some(moved) != resource.as_ref());
-        let about = moved.target.filter(|moved| Some(moved) != target.as_ref());
+            .filter(|written| Some(written) != resource.as_ref());
+        let about = written
+            .target
+            .filter(|written| Some(written) != target.as_ref());
         if moved_to.is_some() || about.is_some() {
             self.may_move(
                 cx,
@@ -49,7 +52,8 @@ impl Permit {
             )
             .await?;
         }
-        let cx = self.limit(cx.clone(), resource, target, true).await?;
+        let conditions = RecordConditions::ResourceAndTarget(target);
+        let cx = self.limit(cx.clone(), resource, conditions).await?;
         if let Some(only) = cx.only(self.entity) {
             only.admits(&found)?;
         }
@@ -59,7 +63,7 @@ impl Permit {
     /// The call, limited for a record that it creates.
     ///
     /// # Errors
-    /// Like [`Permit::enter`].
+    /// Like [`Permit::check_before_record`].
     pub(crate) async fn new_record(&self, cx: &Cx, values: &[Value]) -> Result<Cx> {
         let value = |field: Option<usize>| {
             field.and_then(|field| {
@@ -67,8 +71,9 @@ impl Permit {
                     .or_else(|| values.get(field).cloned())
             })
         };
-        let cx = if self.waits() {
-            self.limit(cx.clone(), value(self.resource), value(self.rank), true)
+        let cx = if self.needs_record() {
+            let conditions = RecordConditions::ResourceAndTarget(value(self.target));
+            self.limit(cx.clone(), value(self.resource), conditions)
                 .await?
         } else {
             cx.clone()
@@ -97,14 +102,15 @@ impl Permit {
         }
         match self.find(table, &cx.unlimited(), matches).await {
             Ok(Some(found))
-                if self.waits()
+                if self.needs_record()
                     && self
                         .resource
                         .into_iter()
-                        .chain(self.rank)
-                        .any(|field| !same(only, field, &found)) =>
+                        .chain(self.target)
+                        .any(|field| !has_limited_value(only, field, &found)) =>
             {
-                // The record was moved during the check: the decision was about another resource.
+                // The record was moved to another resource during the check, so the decision is not
+                // valid for it.
                 Error::kept_changing()
             }
             Ok(Some(found)) => only.admits(&found).err().unwrap_or(error),
@@ -115,17 +121,18 @@ impl Permit {
 
     /// The matching record among those that the call can see, with any permission. It is read
     /// before the change, so outside of the transaction of the call.
-    pub(super) async fn look(
+    pub(super) async fn read_record(
         &self,
         table: &Table,
         cx: &Cx,
         matches: &Filter,
     ) -> Result<Option<Box<[Value]>>> {
-        self.find(table, &cx.unlimited().beside_transaction(), matches)
+        self.find(table, &cx.unlimited().outside_transaction(), matches)
             .await
     }
 
-    /// Like [`Permit::look`], within the transaction, after it has found nothing.
+    /// The matching record among those that `cx` can see, read in the transaction of `cx`, if it
+    /// has one.
     async fn find(&self, table: &Table, cx: &Cx, matches: &Filter) -> Result<Option<Box<[Value]>>> {
         let found = table
             .first(cx, self.route, matches.clone(), Vec::new(), &Form::Records)
@@ -135,7 +142,7 @@ impl Permit {
 }
 
 /// Whether a record has the value of a field that a call is limited to.
-fn same(only: &CallConditions, field: usize, record: &[Value]) -> bool {
+fn has_limited_value(only: &CallConditions, field: usize, record: &[Value]) -> bool {
     only.conditions()
         .iter()
         .all(|(at, value)| *at != field || record.get(field) == Some(value))

@@ -8,7 +8,7 @@ use crate::entity::{Entity, Field, FieldType};
 use crate::resource::{Adapter, Borrowed, BoxFuture, Table};
 use crate::{Cx, Error, Result, Value};
 
-/// A choice before its entity has a type.
+/// The input of a chooser, without the type of its entity.
 #[doc(hidden)]
 pub struct Erased {
     table: Arc<Table>,
@@ -31,7 +31,8 @@ impl Erased {
     }
 }
 
-/// Has a function choose a value of a field: rustc judges its signature.
+/// Calls a function that chooses the value of a field. rustc checks the signature of the function
+/// here.
 #[doc(hidden)]
 pub fn choose<F, T>(
     call: Erased,
@@ -56,8 +57,8 @@ where
 ///
 /// The chooser runs in the transaction of the write. The record is locked until the chosen value is
 /// written. Reads through [`adapter`](Self::adapter) with [`cx`](Self::cx) belong to the
-/// transaction. Return soon: other calls wait for the record, and on an embedded store for the
-/// whole file.
+/// transaction. The chooser must return quickly: meanwhile other calls wait for the record, and on
+/// an embedded store for the whole file.
 #[derive(Debug)]
 pub struct ChooserCall<E> {
     table: Arc<Table>,

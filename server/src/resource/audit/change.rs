@@ -10,7 +10,7 @@ use crate::{Cx, Result, Value};
 
 /// A record before and after a statement.
 #[derive(Debug)]
-pub(in crate::resource) struct Seen<'a> {
+pub(in crate::resource) struct RecordChange<'a> {
     pub(in crate::resource) before: Option<&'a [Value]>,
     pub(in crate::resource) after: Option<&'a [Value]>,
 }
@@ -26,23 +26,23 @@ impl AuditLog {
         cx: &Cx,
         auditing: &Auditing,
         entity: &'static EntityDesc,
-        seen: Seen<'_>,
+        change: RecordChange<'_>,
     ) -> Result<()> {
-        let Some(record) = seen
+        let Some(record) = change
             .after
-            .or(seen.before)
-            .filter(|_| seen.before != seen.after)
+            .or(change.before)
+            .filter(|_| change.before != change.after)
         else {
             return Ok(());
         };
-        let owner = seen
+        let owner = change
             .before
-            .or(seen.after)
+            .or(change.after)
             .and_then(|record| auditing.owner(entity, record));
         if owner.is_some_and(|owner| !owner.is_null() && *owner == cx.value(CtxPath::ActorId)) {
             return Ok(());
         }
-        let (before, after) = changed(entity, &seen);
+        let (before, after) = changed(entity, &change);
         let tenant = entity
             .tenant
             .and_then(|tenant| text(record.get(tenant.field)?));
@@ -64,7 +64,7 @@ impl AuditLog {
 }
 
 /// The readable fields that differ, before and after. Sensitive fields are left out.
-fn changed(entity: &EntityDesc, seen: &Seen<'_>) -> (Option<Json>, Option<Json>) {
+fn changed(entity: &EntityDesc, change: &RecordChange<'_>) -> (Option<Json>, Option<Json>) {
     let at = |record: Option<&[Value]>, field: usize| {
         record.and_then(|record| record.get(field).cloned())
     };
@@ -72,7 +72,7 @@ fn changed(entity: &EntityDesc, seen: &Seen<'_>) -> (Option<Json>, Option<Json>)
         let desc = &entity.fields[*field];
         desc.readable()
             && !desc.flags.has(Flags::SENSITIVE)
-            && at(seen.before, *field) != at(seen.after, *field)
+            && at(change.before, *field) != at(change.after, *field)
     };
     let fields: Vec<usize> = (0..entity.fields.len()).filter(recorded).collect();
     let side = |record: Option<&[Value]>| {
@@ -86,7 +86,7 @@ fn changed(entity: &EntityDesc, seen: &Seen<'_>) -> (Option<Json>, Option<Json>)
             Json::Object(fields.iter().map(member).collect::<Map<_, _>>())
         })
     };
-    (side(seen.before), side(seen.after))
+    (side(change.before), side(change.after))
 }
 
 /// A value in the form of responses.
@@ -97,7 +97,7 @@ fn json(entity: &EntityDesc, field: usize, value: &Value) -> Json {
     }
     let mut out = Vec::new();
     crate::json::write_value(value.as_ref(), &mut out);
-    // Our own writer always produces valid JSON.
+    // The framework's own writer always produces valid JSON.
     serde_json::from_slice(&out).unwrap_or_default()
 }
 

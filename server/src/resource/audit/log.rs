@@ -88,7 +88,7 @@ impl AuditLog {
         let json = |json: Option<serde_json::Value>| {
             json.map_or(Value::Null, |json| Value::Json(json.to_string()))
         };
-        // If the sum is too large: the last instant that can be stored.
+        // If the sum is too large, the last instant that can be stored is used.
         let until = |keep: &i64| {
             Timestamp::from_millis(
                 cx.now()
@@ -116,7 +116,7 @@ impl AuditLog {
                 .as_ref()
                 .map_or(Value::Null, |keep| Value::Date(until(keep))),
         ];
-        // The note names the tenant of the record; the caller's tenant may differ.
+        // The note contains the tenant of the record; the caller's tenant may differ.
         let cx = cx.for_effects().into_system("write the audit log");
         self.0
             .table

@@ -5,6 +5,6 @@ mod change;
 mod entry;
 mod log;
 
-pub(super) use change::Seen;
+pub(super) use change::RecordChange;
 pub use entry::{AuditEntry, AuditEntryListQuery, audit_entry};
 pub use log::{AuditLog, AuditNote};

@@ -1,8 +1,8 @@
-//! Who may see the record of an event, judged in memory.
+//! Checks in memory whether a caller may see the record of an event.
 //!
-//! A plugin that passes events on must send each event only to callers who may read its record. The
-//! conditions are those of the [restriction](super::restriction) and of the permission of the read
-//! route; the evaluator of filters judges them. Callers with equal values of the context are judged
+//! A plugin that sends events to callers must send each event only to callers who may read its
+//! record. The conditions are those of the [restriction](super::restriction) and of the permission
+//! of the read route; they are evaluated in memory. Callers with equal context values are checked
 //! once.
 
 mod state;
@@ -25,18 +25,18 @@ use crate::filter::{CtxPath, Filter};
 use crate::store::{Plan, Rows};
 use crate::{Cx, Error, Result, Timestamp, Value};
 
-/// The read route whose conditions decide.
+/// The read route whose conditions apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventScope {
-    /// Who may `get` the record.
+    /// The conditions of `get`: callers who may read the record by its key.
     Record,
-    /// Whose `list` contains the record.
+    /// The conditions of `list`: callers whose list contains the record.
     Collection,
 }
 
-/// The conditions under which callers see records of an entity. It is made once, at start-up.
+/// The conditions under which callers see records of an entity. Create it once, at start-up.
 ///
-/// A gate leads to another record, which memory does not have. A plugin that has checked that other
+/// A gate refers to another record, which is not in memory. A plugin that has checked that other
 /// record for a caller names the field of the gate as *settled*; see [`EventGuard::settles`]. If a
 /// gate is not settled, no caller sees the record.
 ///
@@ -70,13 +70,13 @@ pub struct EventGuard {
     scope: EventScope,
     /// Positions of the fields of the gates that are settled.
     settled: Box<[usize]>,
-    /// By [`Reach`].
+    /// The conditions by [`Reach`].
     conditions: [OnceLock<Conditions>; 7],
     /// The fields that the conditions read.
     reads: Box<[usize]>,
     /// Positions of the tenant and of the scopes that come from the context.
     owners: Box<[usize]>,
-    /// One for each gate of the entity.
+    /// The check of the other record, for each gate of the entity.
     settling: Box<[OnceLock<Settling>]>,
 }
 
@@ -86,7 +86,7 @@ struct Conditions {
     now: Option<usize>,
 }
 
-/// The check of the record that a gate leads to.
+/// The check of the record that a gate refers to.
 struct Settling {
     target: Arc<Table>,
     statement: Prepared,
@@ -108,7 +108,7 @@ pub struct EventGate {
 /// The values of a caller that the conditions read. Callers with equal tuples see the same records.
 #[derive(Clone)]
 pub struct EventTuple {
-    /// All of it, as bytes.
+    /// All values as bytes, for comparisons.
     key: Box<[u8]>,
     reach: Reach,
     values: Box<[Value]>,
@@ -147,7 +147,8 @@ impl fmt::Debug for EventGuard {
 }
 
 impl EventScope {
-    /// The name of the statements with these conditions, without those of path parameters.
+    /// The statement name under which these conditions are registered. Conditions on path
+    /// parameters are not among them.
     fn route(self) -> &'static str {
         match self {
             Self::Record => Included::Get.name(),
@@ -170,7 +171,7 @@ impl EventGuard {
     /// plugin checks itself.
     ///
     /// # Errors
-    /// `internal` if a name is no field of a gate, or if the permission of the route depends on
+    /// `internal` if a name is not a field of a gate, or if the permission of the route depends on
     /// another record.
     pub fn new(table: &Arc<Table>, scope: EventScope, settled: &[&str]) -> Result<Self> {
         let desc = table.desc;
@@ -275,7 +276,7 @@ impl EventGuard {
                 Some((restriction, route)) => {
                     let (filter, now) = restriction.in_memory(reach, &route);
                     Conditions {
-                        filter: self.settle(filter),
+                        filter: self.without_settled(filter),
                         now,
                     }
                 }
@@ -284,8 +285,12 @@ impl EventGuard {
     }
 
     /// The conditions without those of settled gates.
-    fn settle(&self, filter: Filter) -> Filter {
-        let all = |list: Vec<Filter>| list.into_iter().map(|one| self.settle(one)).collect();
+    fn without_settled(&self, filter: Filter) -> Filter {
+        let all = |list: Vec<Filter>| {
+            list.into_iter()
+                .map(|one| self.without_settled(one))
+                .collect()
+        };
         match filter {
             Filter::All(list) => Filter::All(all(list)),
             Filter::Any(list) => Filter::Any(all(list)),
@@ -322,8 +327,8 @@ impl EventGuard {
         })
     }
 
-    /// Whether a text is a key as events write it, in `record_id`. Routes also take other spellings
-    /// of a key that has a canonical form, such as upper case.
+    /// Whether a text is a key in the form of `record_id` in events. Routes also take other
+    /// spellings of a key that has a canonical form, such as upper case.
     pub fn is_key(&self, text: &str) -> bool {
         let key = self.table.parse_id(text);
         key.as_ref().and_then(text_of).as_deref() == Some(text)
@@ -331,7 +336,7 @@ impl EventGuard {
 
     /// Reads the values of a record that the conditions need, from an object with wire names such
     /// as [`EntityEvent::after`](crate::EntityEvent::after). `None` if one of them is missing or
-    /// has another type: then nobody may see the record.
+    /// has another type: then no caller may see the record.
     pub fn state(&self, record: &Map<String, Json>) -> Option<EventState> {
         let value = |field: &usize| {
             let desc = &self.table.desc.fields[*field];
@@ -384,7 +389,7 @@ impl EventGuard {
         Ok(self.owners.iter().map(text).collect())
     }
 
-    /// Whether a caller passes a gate that leads to this record: the record is visible, and the
+    /// Whether a caller passes a gate that refers to this record: the record is visible, and the
     /// caller may perform the action of the gate on it. `key` is the key of the other record, as
     /// text. Reads the store.
     ///
@@ -452,7 +457,7 @@ fn fields_of(filter: &Filter, out: &mut Vec<usize>) {
             }
         }
         Filter::Cond { field, .. } | Filter::Item { field, .. } => out.push(*field),
-        // Without its record, the link is false.
+        // The other record is not in memory, so the condition is false and reads no field.
         Filter::Linked(_) | Filter::Given(_) => {}
     }
 }

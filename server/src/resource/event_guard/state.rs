@@ -15,8 +15,8 @@ pub struct EventState(pub(super) Box<[(usize, Value)]>);
 
 impl EventState {
     /// Reads fields of a record from an object with wire names, such as
-    /// [`EntityEvent::after`](crate::EntityEvent::after), for conditions of a plugin's own. `None`
-    /// if one of them is missing or has another type.
+    /// [`EntityEvent::after`](crate::EntityEvent::after), for a plugin's own conditions. `None` if
+    /// one of them is missing or has another type.
     pub fn read(desc: &EntityDesc, fields: FieldSet, record: &Map<String, Json>) -> Option<Self> {
         let wanted = (0..desc.fields.len()).filter(|at| fields.has(*at));
         let value = |at: usize| {
@@ -54,7 +54,7 @@ impl fmt::Debug for EventState {
     }
 }
 
-/// The value of a field, from JSON as the store's rows are written; `None` for another type.
+/// The value of a field, from JSON in the form of the store's rows; `None` for another type.
 pub(super) fn value_of(kind: Kind, json: &Json) -> Option<Value> {
     Some(match (kind, json) {
         (_, Json::Null) => Value::Null,

@@ -4,7 +4,7 @@
 //! of the entity and its [gates](super::gate). Their values are arguments after those of the
 //! statement, so one prepared statement serves every caller. The conditions depend on the caller:
 //! each [`Reach`] has its own statement. An entity without such declarations has no restriction and
-//! no cost.
+//! no overhead.
 
 mod owner;
 mod reach;
@@ -28,7 +28,7 @@ use crate::{Cx, Value};
 /// The restriction of an entity.
 pub(crate) struct Restriction {
     desc: &'static EntityDesc,
-    /// Conditions and gates.
+    /// The values that conditions and gates need.
     call_values: Option<CallValues>,
 }
 
@@ -46,8 +46,8 @@ impl Restriction {
     /// The restriction of a route. `reads` means that the route changes nothing, `unscoped` that it
     /// lifts the scopes.
     pub(crate) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteRestriction {
-        // Path parameters locate a record; they do not restrict who may see it. A record that is
-        // found by its key needs none.
+        // Path parameters locate a record; they do not restrict its visibility. A record that is
+        // found by its key needs no path parameters.
         let included = Included::named(route);
         let needs = |i: &usize| {
             included.is_none() || !matches!(self.desc.scope[*i].from, ScopeFrom::Path(_))

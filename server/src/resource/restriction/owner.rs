@@ -49,8 +49,8 @@ impl Restriction {
         Ok(reach)
     }
 
-    /// The fields of tenant and scopes with their values for this call; empty for the application
-    /// itself.
+    /// The fields of tenant and scopes with their values for this call. For the application itself:
+    /// only the tenant that it acts in, if one is set.
     ///
     /// # Errors
     /// As [`Restriction::reach`].
@@ -80,24 +80,24 @@ impl Restriction {
     /// The reach of a caller. It depends on whether the caller has a tenant, if the records or
     /// their gates have tenants.
     fn caller(&self, cx: &Cx, tenant: &Value) -> Reach {
-        let call_values = self
+        let gates_have_tenants = self
             .call_values
             .as_ref()
             .is_some_and(|call_values| call_values.tenants);
-        let without = match self.desc.tenant {
+        let has_no_tenant = match self.desc.tenant {
             Some(_) => tenant.is_null(),
-            None => call_values && cx.value(CtxPath::TenantId).is_null(),
+            None => gates_have_tenants && cx.value(CtxPath::TenantId).is_null(),
         };
-        let known = || cx.get_actor().is_some_and(|actor| actor.id.is_some());
-        match without {
+        let authenticated = || cx.get_actor().is_some_and(|actor| actor.id.is_some());
+        match has_no_tenant {
             false => Reach::Caller,
-            true if call_values && !known() => Reach::Anonymous,
+            true if gates_have_tenants && !authenticated() => Reach::Anonymous,
             true => Reach::NoTenant,
         }
     }
 
-    /// The tenant that the application itself acts in, if one is set. Effects of its changes, and
-    /// deleted records, are reached in every tenant.
+    /// The tenant that a system call acts in, if one is set. Effects of its changes and calls for
+    /// deleted records reach every tenant.
     fn within(&self, cx: &Cx) -> Option<Value> {
         let tenant = self
             .desc
@@ -119,22 +119,24 @@ impl Restriction {
         let Some(tenant) = self.desc.tenant else {
             return Ok(Value::Null);
         };
-        let known = cx.get_actor().is_some_and(|actor| actor.id.is_some());
+        let authenticated = cx.get_actor().is_some_and(|actor| actor.id.is_some());
         let own = cx.value(CtxPath::TenantId);
-        if let Some(said) = cx.bound(self.desc, tenant.field)
-            && own != said
+        if let Some(requested) = cx.bound(self.desc, tenant.field)
+            && own != requested
         {
             let text = format!(
-                "`within` names another tenant of `{}` than that of the actor: an actor acts in its own, `Cx::system(..).within(..)` in any",
+                "`within` names another tenant of `{}` than that of the actor: an actor acts in its own tenant, `Cx::system(..).within(..)` in any",
                 self.desc.name
             );
             return Err(Error::internal(text));
         }
         match own {
-            Value::Null if (known && tenant.optional) || (!known && route.anonymous) => {
+            Value::Null
+                if (authenticated && tenant.optional) || (!authenticated && route.anonymous) =>
+            {
                 Ok(Value::Null)
             }
-            Value::Null => Err(missing(known)),
+            Value::Null => Err(missing(authenticated)),
             value => self.fitting(tenant.field, value),
         }
     }
@@ -147,7 +149,7 @@ impl Restriction {
             ScopeFrom::Path(name) => cx.bound(self.desc, scope.field).ok_or_else(|| {
                 let (entity, parent) = (self.desc.name, self.desc.parent_path.unwrap_or_default());
                 Error::internal(format!(
-                    "`{entity}` lives below `{parent}`: say which `{name}` with `cx.within(..)`"
+                    "`{entity}` has the parent `{parent}`: set `{name}` with `cx.within(..)`"
                 ))
             }),
         }
@@ -163,12 +165,13 @@ impl Restriction {
     }
 
     /// Writes tenant, scopes and expiry into the values of a new record, and replaces values that
-    /// are already there.
+    /// are already there. The application itself keeps values of tenant and scopes that are already
+    /// there, unless [`Cx::within`] sets others.
     ///
     /// # Errors
     /// As [`Restriction::reach`]; 403 for the application itself if a value is required and none is
     /// set.
-    pub(in crate::resource) fn stamp<V: Held>(
+    pub(in crate::resource) fn stamp<V: NewValue>(
         &self,
         cx: &Cx,
         route: &RouteRestriction,
@@ -184,7 +187,7 @@ impl Restriction {
             let value = match scope {
                 _ if system => match cx
                     .bound(self.desc, field)
-                    .or_else(|| values.get(field).and_then(Held::held))
+                    .or_else(|| values.get(field).and_then(NewValue::present))
                 {
                     Some(value) => value,
                     None if self.desc.fields[field].optional => Value::Null,
@@ -202,26 +205,26 @@ impl Restriction {
     }
 }
 
-/// A value of a new record, or the place for one.
-pub(in crate::resource) trait Held: From<Value> {
+/// A value of a new record that may be missing.
+pub(in crate::resource) trait NewValue: From<Value> {
     /// The value, unless it is null or missing.
-    fn held(&self) -> Option<Value>;
+    fn present(&self) -> Option<Value>;
 }
 
-impl Held for Value {
-    fn held(&self) -> Option<Value> {
+impl NewValue for Value {
+    fn present(&self) -> Option<Value> {
         (!self.is_null()).then(|| self.clone())
     }
 }
 
-impl Held for Option<Value> {
-    fn held(&self) -> Option<Value> {
-        self.as_ref().and_then(Held::held)
+impl NewValue for Option<Value> {
+    fn present(&self) -> Option<Value> {
+        self.as_ref().and_then(NewValue::present)
     }
 }
 
-fn missing(known: bool) -> Error {
-    if known {
+fn missing(authenticated: bool) -> Error {
+    if authenticated {
         Error::forbidden()
     } else {
         Error::unauthorized()

@@ -11,9 +11,10 @@ pub(crate) enum Reach {
     NoTenant = 1,
     /// The application itself: every tenant and scope.
     System = 2,
-    /// Deleted records as well.
+    /// The application itself, with deleted records as well.
     Deleted = 3,
-    /// As [`Reach::NoTenant`], of an anonymous caller, for an entity with gates to tenants.
+    /// As [`Reach::NoTenant`], of an anonymous caller, for an entity with gates that lead to
+    /// entities with tenants.
     Anonymous = 4,
     /// As [`Reach::System`], without gates: effects of a deletion reach records whose gate refers
     /// to the deleted record.
@@ -23,7 +24,7 @@ pub(crate) enum Reach {
 }
 
 impl Reach {
-    /// Whether it is a caller, not the application itself.
+    /// Whether the call is on behalf of a caller, not of the application itself.
     pub(in crate::resource) fn is_caller(self) -> bool {
         matches!(self, Self::Caller | Self::NoTenant | Self::Anonymous)
     }
@@ -32,18 +33,18 @@ impl Reach {
 /// The restriction of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RouteRestriction {
-    /// Positions in the entity's scopes.
+    /// The positions of the scopes that apply.
     pub(super) scopes: Vec<usize>,
-    /// Anonymous callers read records without a tenant.
+    /// Whether anonymous callers may read records without a tenant.
     pub(super) anonymous: bool,
-    /// Deleted records, and no others.
+    /// Whether only deleted records are within reach.
     pub(super) deleted: bool,
     /// Whether the route only reads, if gates distinguish between reads and changes.
     pub(super) reads: bool,
 }
 
 impl RouteRestriction {
-    /// Of deleted records, if so.
+    /// The same restriction, for deleted records if `deleted` is true.
     pub(crate) fn of_deleted(self, deleted: bool) -> Self {
         Self { deleted, ..self }
     }
@@ -54,7 +55,7 @@ impl RouteRestriction {
 pub(crate) enum Included {
     /// One record, with the conditions of `get`.
     Get,
-    /// Many, as `list` shows them.
+    /// Many records, with the conditions of `list`.
     List,
     /// One record that another record will refer to, with the conditions that `get` has for callers
     /// who change records.

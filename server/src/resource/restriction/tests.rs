@@ -35,7 +35,7 @@ const TITLE: usize = 5;
 const VIEWS: usize = 6;
 const DELETED: usize = 7;
 const EXPIRY: usize = 8;
-const LIFE: i64 = 1000;
+const TTL_MILLIS: i64 = 1000;
 
 static STATES: crate::entity::EnumDesc = crate::entity::EnumDesc {
     name: "State",
@@ -120,7 +120,7 @@ static ENTITIES: [EntityDesc; 5] = [
     EntityDesc {
         ttl: Some(Ttl {
             field: EXPIRY,
-            after: Some(LIFE as u64),
+            after: Some(TTL_MILLIS as u64),
         }),
         scope: WRITTEN,
         storage_name: "fading",
@@ -149,7 +149,7 @@ static ENTITIES: [EntityDesc; 5] = [
         soft_delete: Some(SoftDelete::At(DELETED)),
         ttl: Some(Ttl {
             field: EXPIRY,
-            after: Some(LIFE as u64),
+            after: Some(TTL_MILLIS as u64),
         }),
         storage_name: "whole",
         ..PLAIN
@@ -205,45 +205,45 @@ static ENROL: OpSpec = OpSpec::new(
 /// The callers: two tenants, two people of one tenant, a person without a tenant, an anonymous
 /// caller, and the application.
 #[derive(Clone, Copy, Debug)]
-enum Who {
-    Of(&'static str, &'static str),
-    Loose(&'static str),
-    Nobody,
+enum TestCaller {
+    InTenant(&'static str, &'static str),
+    WithoutTenant(&'static str),
+    Anonymous,
     System,
 }
 
-const EVERYBODY: [Who; 6] = [
-    Who::Of("ann", "t1"),
-    Who::Of("bob", "t1"),
-    Who::Of("ann", "t2"),
-    Who::Loose("cat"),
-    Who::Nobody,
-    Who::System,
+const CALLERS: [TestCaller; 6] = [
+    TestCaller::InTenant("ann", "t1"),
+    TestCaller::InTenant("bob", "t1"),
+    TestCaller::InTenant("ann", "t2"),
+    TestCaller::WithoutTenant("cat"),
+    TestCaller::Anonymous,
+    TestCaller::System,
 ];
 
-impl Who {
+impl TestCaller {
     fn cx(self, now: Timestamp) -> Cx {
         let actor = |actor: Actor| Cx::new(Arc::new(actor), now, "".into());
         match self {
-            Self::Of(id, tenant) => actor(Actor {
+            Self::InTenant(id, tenant) => actor(Actor {
                 tenant_id: Some(tenant.to_owned()),
                 ..Actor::user(id)
             }),
-            Self::Loose(id) => actor(Actor::user(id)),
-            Self::Nobody => actor(Actor::anonymous()),
+            Self::WithoutTenant(id) => actor(Actor::user(id)),
+            Self::Anonymous => actor(Actor::anonymous()),
             Self::System => Cx::system("test").at(now),
         }
     }
 
     fn id(self) -> Option<&'static str> {
         match self {
-            Self::Of(id, _) | Self::Loose(id) => Some(id),
-            Self::Nobody | Self::System => None,
+            Self::InTenant(id, _) | Self::WithoutTenant(id) => Some(id),
+            Self::Anonymous | Self::System => None,
         }
     }
 
     fn tenant(self) -> Option<&'static str> {
-        if let Self::Of(_, tenant) = self {
+        if let Self::InTenant(_, tenant) = self {
             Some(tenant)
         } else {
             None
@@ -251,17 +251,17 @@ impl Who {
     }
 }
 
-/// The records that a caller sees on a route, by the model; `None` if the caller is refused.
+/// Whether a caller sees a record on a route, by the model; `None` if the route refuses the caller.
 fn sees(
     entity: &EntityDesc,
-    who: Who,
+    who: TestCaller,
     route: &str,
     reads: bool,
     now: Timestamp,
     record: &[Value],
 ) -> Option<bool> {
     let mut seen = true;
-    if !matches!(who, Who::System) {
+    if !matches!(who, TestCaller::System) {
         if let Some(tenant) = entity.tenant {
             let of = match (who.tenant(), who.id()) {
                 (Some(tenant), _) => text(tenant),
@@ -294,7 +294,7 @@ fn sees(
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum TestCall {
     Create {
         id: u8,
         slug: u8,
@@ -340,29 +340,31 @@ enum What {
     Sweep,
 }
 
-fn whats() -> impl Strategy<Value = What> {
+fn test_calls() -> impl Strategy<Value = TestCall> {
     let (id, few) = (0..6_u8, 0..3_u8);
     let dies = proptest::option::weighted(0.3, 200..1500_i64);
     prop_oneof![
         4 => (id.clone(), 0..4_u8, proptest::option::weighted(0.3, 0..2_u8), few.clone(), dies)
-            .prop_map(|(id, slug, serial, title, dies)| What::Create { id, slug, serial, title, dies }),
-        2 => id.clone().prop_map(|id| What::Get { id }),
+            .prop_map(|(id, slug, serial, title, dies)| {
+                TestCall::Create { id, slug, serial, title, dies }
+            }),
+        2 => id.clone().prop_map(|id| TestCall::Get { id }),
         3 => (id.clone(), proptest::option::of(0..4_u8), proptest::option::of(few.clone()))
-            .prop_map(|(id, slug, title)| What::Update { id, slug, title }),
-        2 => id.clone().prop_map(|id| What::Delete { id }),
-        1 => (0..4_u8).prop_map(|slug| What::BySlug { slug }),
-        1 => (0..4_u8).prop_map(|slug| What::Taken { slug }),
-        2 => id.clone().prop_map(|id| What::Bump { id }),
-        1 => (few.clone(), few.clone()).prop_map(|(title, to)| What::SetAll { title, to }),
-        1 => few.clone().prop_map(|title| What::RemoveAll { title }),
-        1 => few.clone().prop_map(|title| What::Take { title }),
-        3 => (0..4_u8, few, id).prop_map(|(slug, title, id)| What::Enrol { slug, title, id }),
-        1 => Just(What::Sweep),
+            .prop_map(|(id, slug, title)| TestCall::Update { id, slug, title }),
+        2 => id.clone().prop_map(|id| TestCall::Delete { id }),
+        1 => (0..4_u8).prop_map(|slug| TestCall::BySlug { slug }),
+        1 => (0..4_u8).prop_map(|slug| TestCall::Taken { slug }),
+        2 => id.clone().prop_map(|id| TestCall::Bump { id }),
+        1 => (few.clone(), few.clone()).prop_map(|(title, to)| TestCall::SetAll { title, to }),
+        1 => few.clone().prop_map(|title| TestCall::RemoveAll { title }),
+        1 => few.clone().prop_map(|title| TestCall::Take { title }),
+        3 => (0..4_u8, few, id).prop_map(|(slug, title, id)| TestCall::Enrol { slug, title, id }),
+        1 => Just(TestCall::Sweep),
     ]
 }
 
 /// Runs a call and returns its outcome.
-async fn run(table: &Table, cx: &Cx, what: &What) -> String {
+async fn run(table: &Table, cx: &Cx, what: &TestCall) -> String {
     let name = |prefix: &str, n: u8| text(&format!("{prefix}{n}"));
     let draft = |values: Vec<(usize, Value)>| {
         let mut draft = Draft::new(table.desc);
@@ -383,7 +385,7 @@ async fn run(table: &Table, cx: &Cx, what: &What) -> String {
     };
     let record = |rows: Result<Rows>| rows.map(Outcome::Record);
     let outcome = match what {
-        What::Create {
+        TestCall::Create {
             id,
             slug,
             serial,
@@ -411,8 +413,8 @@ async fn run(table: &Table, cx: &Cx, what: &What) -> String {
                     .map(|(rows, _)| rows),
             )
         }
-        What::Get { id } => record(table.get(cx, name("i", *id), &Form::Records).await),
-        What::Update { id, slug, title } => {
+        TestCall::Get { id } => record(table.get(cx, name("i", *id), &Form::Records).await),
+        TestCall::Update { id, slug, title } => {
             let values = slug
                 .map(|n| (SLUG, name("s", n)))
                 .into_iter()
@@ -424,24 +426,26 @@ async fn run(table: &Table, cx: &Cx, what: &What) -> String {
                     .await,
             )
         }
-        What::Delete { id } => table
+        TestCall::Delete { id } => table
             .delete(cx, name("i", *id), None)
             .await
             .map(|()| Outcome::Nothing),
-        What::BySlug { slug } => call(&BY_SLUG, vec![name("s", *slug)]).await,
-        What::Taken { slug } => call(&TAKEN, vec![name("s", *slug)]).await,
-        What::Bump { id } => call(&BUMP, vec![name("i", *id)]).await,
-        What::SetAll { title, to } => call(&SET_ALL, vec![name("t", *title), name("t", *to)]).await,
-        What::RemoveAll { title } => call(&REMOVE_ALL, vec![name("t", *title)]).await,
-        What::Take { title } => call(&TAKE, vec![name("t", *title)]).await,
-        What::Enrol { slug, title, id } => {
+        TestCall::BySlug { slug } => call(&BY_SLUG, vec![name("s", *slug)]).await,
+        TestCall::Taken { slug } => call(&TAKEN, vec![name("s", *slug)]).await,
+        TestCall::Bump { id } => call(&BUMP, vec![name("i", *id)]).await,
+        TestCall::SetAll { title, to } => {
+            call(&SET_ALL, vec![name("t", *title), name("t", *to)]).await
+        }
+        TestCall::RemoveAll { title } => call(&REMOVE_ALL, vec![name("t", *title)]).await,
+        TestCall::Take { title } => call(&TAKE, vec![name("t", *title)]).await,
+        TestCall::Enrol { slug, title, id } => {
             call(
                 &ENROL,
                 vec![name("s", *slug), name("t", *title), name("i", *id)],
             )
             .await
         }
-        What::Sweep => table.sweep(cx.now()).await.map(|_| Outcome::Nothing),
+        TestCall::Sweep => table.sweep(cx.now()).await.map(|_| Outcome::Nothing),
     };
     match outcome {
         Ok(Outcome::Record(rows)) => format!("{:?}", rows.records),
@@ -459,24 +463,24 @@ async fn run(table: &Table, cx: &Cx, what: &What) -> String {
 }
 
 /// The route of a call, and whether it only reads; `None` if no route belongs to it.
-fn route(what: &What) -> Option<(&'static str, bool)> {
+fn route(what: &TestCall) -> Option<(&'static str, bool)> {
     Some(match what {
-        What::Create { .. } => ("create", false),
-        What::Get { .. } => ("get", true),
-        What::Update { .. } => ("update", false),
-        What::Delete { .. } => ("delete", false),
-        What::BySlug { .. } => ("by_slug", true),
-        What::Taken { .. } => ("taken", true),
-        What::Bump { .. } => ("bump", false),
-        What::SetAll { .. } => ("set_all", false),
-        What::RemoveAll { .. } => ("remove_all", false),
-        What::Take { .. } => ("take", false),
-        What::Enrol { .. } => ("enrol", false),
-        What::Sweep => return None,
+        TestCall::Create { .. } => ("create", false),
+        TestCall::Get { .. } => ("get", true),
+        TestCall::Update { .. } => ("update", false),
+        TestCall::Delete { .. } => ("delete", false),
+        TestCall::BySlug { .. } => ("by_slug", true),
+        TestCall::Taken { .. } => ("taken", true),
+        TestCall::Bump { .. } => ("bump", false),
+        TestCall::SetAll { .. } => ("set_all", false),
+        TestCall::RemoveAll { .. } => ("remove_all", false),
+        TestCall::Take { .. } => ("take", false),
+        TestCall::Enrol { .. } => ("enrol", false),
+        TestCall::Sweep => return None,
     })
 }
 
-/// Everything that is stored, by key.
+/// All stored records, sorted by key.
 async fn stored(table: &Table) -> Vec<Box<[Value]>> {
     let all = Plan::Select {
         filter: Filter::TRUE,
@@ -524,11 +528,13 @@ async fn listed(table: &Table, cx: &Cx) -> Result<Vec<Value>> {
     }
 }
 
+/// Runs one call on a store, and compares the stored records and all pages with the model. Returns
+/// the outcome of the call as text.
 async fn step(
     table: &Table,
-    who: Who,
+    who: TestCaller,
     now: Timestamp,
-    what: &What,
+    what: &TestCall,
 ) -> std::result::Result<String, TestCaseError> {
     let entity = table.desc;
     let before = stored(table).await;
@@ -553,7 +559,7 @@ async fn step(
                 prop_assert_eq!(
                     find(record),
                     Some(record),
-                    "changed out of sight: {}",
+                    "an invisible record was changed: {}",
                     label
                 );
             }
@@ -570,25 +576,25 @@ async fn step(
                 .iter()
                 .any(|old| old[ID] == r[ID] && (!expired(old) || old == *r))
         }) {
-            if entity.tenant.is_some() && !matches!(who, Who::System) {
+            if entity.tenant.is_some() && !matches!(who, TestCaller::System) {
                 prop_assert_eq!(
                     &record[TENANT],
                     &who.tenant().map_or(Value::Null, text),
-                    "not the caller's: {}",
+                    "not of the caller's tenant: {}",
                     label
                 );
             }
-            if !entity.scope.is_empty() && !matches!(who, Who::System) {
+            if !entity.scope.is_empty() && !matches!(who, TestCaller::System) {
                 prop_assert_eq!(
                     &record[OWNER],
                     &who.id().map_or(Value::Null, text),
-                    "not the caller's: {}",
+                    "not owned by the caller: {}",
                     label
                 );
             }
         }
     }
-    for who in EVERYBODY {
+    for who in CALLERS {
         let refused = sees(
             entity,
             who,
@@ -605,7 +611,7 @@ async fn step(
         expected.sort_by_key(|r| format!("{:?} {:?}", r[TITLE], r[ID]));
         match listed(table, &who.cx(now)).await {
             Ok(keys) => {
-                prop_assert!(!refused, "{:?} may list after {}", who, label);
+                prop_assert!(!refused, "{:?} must not list, but did after {}", who, label);
                 prop_assert_eq!(
                     keys,
                     expected.iter().map(|r| r[ID].clone()).collect::<Vec<_>>(),
@@ -625,7 +631,7 @@ async fn step(
 fn uniques_hold(entity: &EntityDesc, now: Timestamp, records: &[Box<[Value]>]) -> bool {
     let live: Vec<_> = records
         .iter()
-        .filter(|r| sees(entity, Who::System, "", true, now, r) == Some(true))
+        .filter(|r| sees(entity, TestCaller::System, "", true, now, r) == Some(true))
         .collect();
     let mut pairs = live
         .iter()
@@ -638,13 +644,13 @@ fn uniques_hold(entity: &EntityDesc, now: Timestamp, records: &[Box<[Value]>]) -
 }
 
 #[test]
-fn random_calls_stay_within_sight() {
+fn random_calls_reach_only_visible_records() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime");
-    let steps = proptest::collection::vec((0..EVERYBODY.len(), 0..400_i64, whats()), 1..40);
+    let steps = proptest::collection::vec((0..CALLERS.len(), 0..400_i64, test_calls()), 1..40);
     let cases = std::env::var("LINCHPIN_CASES")
         .ok()
         .and_then(|n| n.parse().ok())
@@ -665,7 +671,7 @@ fn random_calls_stay_within_sight() {
 
 async fn sequence(
     entity: &'static EntityDesc,
-    steps: Vec<(usize, i64, What)>,
+    steps: Vec<(usize, i64, TestCall)>,
 ) -> std::result::Result<(), TestCaseError> {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = SqliteOptions::new(folder.path().join("s.db"));
@@ -679,14 +685,14 @@ async fn sequence(
     for (who, passed, what) in steps {
         now += passed;
         let at = Timestamp::from_millis(now);
-        let model = step(&memory, EVERYBODY[who], at, &what).await?;
-        let answer = step(&table, EVERYBODY[who], at, &what).await?;
+        let model = step(&memory, CALLERS[who], at, &what).await?;
+        let answer = step(&table, CALLERS[who], at, &what).await?;
         prop_assert_eq!(
             answer,
             model,
             "{} {:?} {:?}",
             entity.storage_name,
-            EVERYBODY[who],
+            CALLERS[who],
             what
         );
         prop_assert!(
@@ -700,7 +706,7 @@ async fn sequence(
 }
 
 #[test]
-fn sources_of_a_filter_are_all_found() {
+fn all_sources_of_a_filter_are_found() {
     let arg = |index| Source::Arg {
         index,
         nullable: false,

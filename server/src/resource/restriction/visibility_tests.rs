@@ -78,7 +78,7 @@ const BY_TENANT: Option<Tenant> = Some(Tenant {
     anonymous_read: false,
 });
 
-/// Every way of restricting: a date, a value, a tenant, a scope, and all at once.
+/// Every kind of restriction: a date, a value, a tenant, a scope, and all together.
 static RESTRICTED: [EntityDesc; 5] = [
     EntityDesc {
         soft_delete: Some(SoftDelete::At(DELETED)),
@@ -122,7 +122,7 @@ fn date(millis: i64) -> Value {
     Value::Date(Timestamp::from_millis(millis))
 }
 
-/// Mostly other people's records, and deleted ones in between.
+/// The record with number `n`: most belong to other users, and some are deleted.
 fn record(entity: &EntityDesc, n: i64) -> Vec<Value> {
     let mine = n % 100 == 0;
     let deleted = !mine && n % 3 == 0;
@@ -252,7 +252,7 @@ fn reads(entity: &EntityDesc) -> Vec<(&'static str, Plan, Vec<Value>)> {
     all
 }
 
-/// The statement under the restriction, and its arguments.
+/// The statement with the restriction, and its arguments.
 fn restricted(
     entity: &'static EntityDesc,
     plan: &Plan,
@@ -274,7 +274,7 @@ fn restricted(
     )
 }
 
-/// The steps a statement takes, and the rows it answers.
+/// The number of steps that a statement takes, and of rows that it returns.
 fn steps(connection: &Connection, native: &Rendered, args: &[Value]) -> (i32, usize) {
     let mut statement = connection
         .prepare_cached(native.sql())
@@ -294,7 +294,7 @@ fn steps(connection: &Connection, native: &Rendered, args: &[Value]) -> (i32, us
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_costs_the_same_whatever_others_store() {
+async fn the_cost_of_a_page_does_not_depend_on_other_records() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |rows: i64| folder.path().join(format!("{rows}.db"));
     for rows in [500, 10_000] {
@@ -341,7 +341,7 @@ async fn a_page_costs_the_same_whatever_others_store() {
                 );
                 assert!(
                     native.is_inline() || native.is_limited(),
-                    "runs apart: {what}"
+                    "neither inline nor limited: {what}"
                 );
                 let (small, large) = (steps(&few, &native, &args), steps(&many, &native, &args));
                 assert!(
@@ -363,18 +363,18 @@ async fn a_page_costs_the_same_whatever_others_store() {
                     .expect("details");
                 // `SCAN notes` without an index reads the whole table; with an index it stops at
                 // the limit.
-                let whole = |d: &String| {
+                let reads_all_rows = |d: &String| {
                     (d.starts_with("SCAN ") && !d.contains("INDEX") && !d.contains("SUBQUERY"))
                         || d.contains("TEMP B-TREE")
                 };
-                assert!(!details.iter().any(whole), "{details:?}: {what}");
+                assert!(!details.iter().any(reads_all_rows), "{details:?}: {what}");
             }
         }
     }
 }
 
 /// Records that are visible through other records: each other record is found by its key.
-static THROUGH: [EntityDesc; 3] = [
+static GATED: [EntityDesc; 3] = [
     EntityDesc {
         gates: &[Gate::new(OWNER, &RESTRICTED[4])],
         storage_name: "once",
@@ -382,13 +382,13 @@ static THROUGH: [EntityDesc; 3] = [
         ..PLAIN
     },
     EntityDesc {
-        gates: &[Gate::new(OWNER, &THROUGH[0])],
+        gates: &[Gate::new(OWNER, &GATED[0])],
         storage_name: "twice",
         ttl: None,
         ..PLAIN
     },
     EntityDesc {
-        gates: &[Gate::new(TENANT, &THROUGH[2]).depth(3)],
+        gates: &[Gate::new(TENANT, &GATED[2]).depth(3)],
         storage_name: "tree",
         ttl: None,
         ..PLAIN
@@ -396,15 +396,15 @@ static THROUGH: [EntityDesc; 3] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_are_seen_through_is_found_by_its_key() {
+async fn gate_records_are_found_by_key() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(SqliteOptions::new(folder.path().join("g.db"))).expect("a store");
-    let entities: Vec<&'static EntityDesc> = THROUGH.iter().chain([&RESTRICTED[4]]).collect();
+    let entities: Vec<&'static EntityDesc> = GATED.iter().chain([&RESTRICTED[4]]).collect();
     create_tables(&store, &entities).await.expect("tables");
     store.close().await;
     let connection = Connection::open(folder.path().join("g.db")).expect("the file");
     inspect::prepare(&connection).expect("functions");
-    for entity in &THROUGH {
+    for entity in &GATED {
         let restriction = Restriction::new(entity).expect("it is restricted");
         let route = restriction.route("list", true, false);
         let order =
@@ -475,7 +475,7 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
         ];
         for (name, plan, inline) in plans {
             let plan = match plan {
-                // Whatever is written: it is the condition that counts here.
+                // The written value does not matter, only the condition.
                 Plan::Update { filter, pick, .. } => {
                     let value = crate::store::AssignValue::Set(Source::Value(text("t")));
                     Plan::Update {
@@ -514,10 +514,10 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
                     .mapped(|row| row.get(3))
                     .collect::<Result<_, _>>()
                     .expect("details");
-                let whole = |d: &String| {
+                let reads_all_rows = |d: &String| {
                     (d.starts_with("SCAN ") && !d.contains("INDEX")) || d.contains("TEMP B-TREE")
                 };
-                assert!(!details.iter().any(whole), "{details:?}: {what}");
+                assert!(!details.iter().any(reads_all_rows), "{details:?}: {what}");
                 steps(&connection, &native, &vec![Value::Null; 16]);
                 let links = details
                     .iter()
@@ -527,7 +527,7 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
                     .iter()
                     .filter(|d| d.contains("SEARCH linchpin ") && d.contains("(id=?)"))
                     .count();
-                let expected = [1, 2, 3][THROUGH
+                let expected = [1, 2, 3][GATED
                     .iter()
                     .position(|e| e.storage_name == entity.storage_name)
                     .unwrap_or_default()];
@@ -540,9 +540,9 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
     }
 }
 
-/// The query of the sweeper reads only expired records.
+/// The sweeper's query must read only expired records.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_sweeper_reads_what_has_expired() {
+async fn the_sweeper_reads_only_expired_records() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(SqliteOptions::new(folder.path().join("s.db"))).expect("a store");
     create_tables(&store, &[&RESTRICTED[4]])

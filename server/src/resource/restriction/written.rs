@@ -46,7 +46,7 @@ impl Restriction {
             return Err(Error::invalid(Problem::new(
                 wire,
                 "not_allowed",
-                "marks deleted records: delete the record instead",
+                "is the value of deleted records: delete the record instead",
             )));
         }
         Ok(())
@@ -93,8 +93,8 @@ impl Restriction {
                 .collect();
             (!known.is_empty()).then_some(Filter::All(known))
         });
-        let standing: Vec<Filter> = primary.into_iter().chain(uniques).collect();
-        if standing.is_empty() {
+        let conflicting: Vec<Filter> = primary.into_iter().chain(uniques).collect();
+        if conflicting.is_empty() {
             return None;
         }
         let now = Source::Arg {
@@ -103,7 +103,7 @@ impl Restriction {
         };
         let expired = Filter::cond(ttl.field, Op::Lte, Operand::One(now));
         Some(Plan::Delete {
-            filter: expired.and(Filter::Any(standing)),
+            filter: expired.and(Filter::Any(conflicting)),
             pick: None,
         })
     }

@@ -23,8 +23,8 @@ use crate::emitter::Emitter;
 use crate::entity::EntityDesc;
 use crate::store::{Plan, SqlDriver, Statement, Store};
 
-/// Most statements kept per entity for shapes that requests choose (filters of lists, fields of
-/// patches).
+/// The maximum number of stored statements per entity for shapes that requests choose (filters of
+/// lists, fields of patches).
 const SHAPES: usize = 512;
 
 /// The address of a statement in memory, and the shape of the conditions added to it.
@@ -45,11 +45,11 @@ pub(super) struct Statements {
     shapes: RwLock<HashMap<Box<[u8]>, Prepared>>,
     /// The restriction on each route, with a number for each distinct restriction.
     routes: RwLock<HashMap<String, (u16, Arc<RouteRestriction>)>>,
-    /// Statements under the conditions of a permission, by the statement they were made of and the
-    /// shape of the conditions.
+    /// Statements under the conditions of a permission, by their original statement and the shape
+    /// of the conditions.
     limited: RwLock<HashMap<LimitedKey, Limited>>,
-    /// Set at start-up if the entity has event consumers. Without it, no events are recorded and
-    /// nothing is paid for them.
+    /// Set at start-up if the entity has event consumers. Without it, no events are recorded, and
+    /// there is no overhead.
     emitter: OnceLock<Arc<Emitter>>,
     /// The audit log of the app; set at start-up if a route is audited.
     audit: OnceLock<AuditLog>,
@@ -89,18 +89,19 @@ impl Statements {
     pub(super) fn sql(&self) -> Result<Arc<dyn SqlDriver>> {
         self.store.sql().ok_or_else(|| {
             crate::Error::internal(format!(
-                "the store of `{}` takes no statements",
+                "the store of `{}` does not run SQL",
                 self.desc.name
             ))
         })
     }
 
-    /// Whether both go to one store.
+    /// Whether both entities are in one store.
     pub(super) fn shares_store(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.store, &other.store)
     }
 
-    /// Whether the store computes a number and writes it in one statement.
+    /// Whether the store computes a number and writes it in one statement. `last` is explained at
+    /// [`Store::computes`].
     pub(super) fn computes(&self, last: bool) -> bool {
         self.store.computes(last)
     }
@@ -143,9 +144,9 @@ impl Statements {
     }
 
     /// A statement without restriction, for work of the app itself on records that no caller sees
-    /// any more. It makes the events of a route, or none.
+    /// any more. It emits the events of a route, or no events.
     pub(super) fn unrestricted(&self, event: Option<&'static str>, plan: Plan) -> Result<Prepared> {
-        // Expired records that are removed without events have been invisible for long.
+        // A statement without events only reads, so it needs no checks of keys and dependents.
         let change = if event.is_some() {
             Change::of(self.desc, &plan)
         } else {
@@ -165,7 +166,7 @@ impl Statements {
         if let Some(present) = self.emitter.get() {
             present.replace(&emitter);
         } else {
-            // Nobody else sets it: start-up has one task.
+            // Nothing else sets the emitter: start-up has one task.
             let _ = self.emitter.set(emitter);
         }
     }
@@ -213,8 +214,8 @@ impl Statements {
         let prepared = self.prepare(route, plan())?;
         let mut shapes = self.shapes.write();
         if shapes.len() >= SHAPES {
-            // Clients choose shapes; forgetting all of them bounds memory, and the common ones are
-            // back at once.
+            // Clients choose shapes, so their number is limited. If there are too many, all are
+            // dropped; common ones are soon prepared again.
             shapes.clear();
         }
         shapes.insert(key.into(), prepared.clone());
@@ -236,7 +237,7 @@ impl Statements {
         &self.store
     }
 
-    /// Whether a transaction is the only one that writes.
+    /// Whether a transaction of the store blocks all other writes.
     pub(super) fn alone(&self) -> bool {
         self.store.alone()
     }
@@ -251,13 +252,13 @@ impl Statements {
     pub(super) fn derived(
         &self,
         of: &Arc<Statement>,
-        what: u8,
+        kind: u8,
         plan: impl FnOnce() -> Plan,
     ) -> Result<Arc<Statement>> {
-        self.kept(of, Box::from([what]), plan)
+        self.derived_with_shape(of, Box::from([kind]), plan)
     }
 
-    fn kept(
+    fn derived_with_shape(
         &self,
         of: &Arc<Statement>,
         shape: Box<[u8]>,

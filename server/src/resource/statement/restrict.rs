@@ -24,7 +24,7 @@ pub(in crate::resource) struct Restricted {
     pub(super) route: Arc<RouteRestriction>,
     /// Position of the first argument of the restriction.
     pub(super) base: usize,
-    /// By [`Reach`]. The form of callers is the statement itself.
+    /// The forms by [`Reach`]. The form of callers is the statement itself.
     pub(super) others: [OnceLock<Arc<Statement>>; 7],
     /// Removes expired records that conflict with a write.
     pub(super) eviction: OnceLock<Option<Arc<Statement>>>,
@@ -80,19 +80,19 @@ impl Statements {
     /// restricted by all of them.
     pub(in crate::resource) fn declare(&self, spec: &OpSpec) {
         if let Some(restriction) = &self.restriction {
-            self.note(
+            self.register(
                 spec.name,
                 restriction
                     .route(spec.name, spec.kind.reads(), spec.unscoped.is_some())
-                    .of_deleted(spec.kind.deleted()),
+                    .of_deleted(spec.kind.selects_deleted()),
             );
         }
     }
 
-    fn note(&self, name: &str, route: RouteRestriction) -> (u16, Arc<RouteRestriction>) {
+    fn register(&self, name: &str, route: RouteRestriction) -> (u16, Arc<RouteRestriction>) {
         let mut routes = self.routes.write();
         let same = routes.values().find(|(_, other)| **other == route).cloned();
-        let noted = same.unwrap_or_else(|| {
+        let registered = same.unwrap_or_else(|| {
             let number = routes
                 .values()
                 .map(|(number, _)| number + 1)
@@ -100,8 +100,8 @@ impl Statements {
                 .unwrap_or_default();
             (number, Arc::new(route))
         });
-        routes.insert(name.to_owned(), noted.clone());
-        noted
+        routes.insert(name.to_owned(), registered.clone());
+        registered
     }
 
     /// The restriction of the entity; `None` if every caller sees all records.
@@ -114,10 +114,10 @@ impl Statements {
         restriction: &Restriction,
         name: &str,
     ) -> (u16, Arc<RouteRestriction>) {
-        if let Some(noted) = self.routes.read().get(name) {
-            return noted.clone();
+        if let Some(registered) = self.routes.read().get(name) {
+            return registered.clone();
         }
-        self.note(
+        self.register(
             name,
             restriction.route(name, matches!(name, "get" | "list"), false),
         )
@@ -174,7 +174,7 @@ impl Statements {
         args.truncate(base);
         args.extend(only.values());
         Ok((
-            self.kept(statement, only.shape(), || only.plan(&statement.plan, base))?,
+            self.derived_with_shape(statement, only.shape(), || only.plan(&statement.plan, base))?,
             args,
         ))
     }
@@ -281,7 +281,8 @@ impl Statements {
         Ok(())
     }
 
-    /// Tenant and scopes of a call: fields and values. Empty for the application itself.
+    /// Tenant and scopes of a call: fields and values. For the application itself: only the tenant
+    /// that it acts in, if one is set.
     ///
     /// # Errors
     /// As [`Statements::admit`].

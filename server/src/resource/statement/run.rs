@@ -8,7 +8,7 @@
 //!       dispatch    the transaction of the call, or the store
 //! ```
 //!
-//! A step that a statement does not need costs one comparison.
+//! For a step that a statement does not need, there is only one comparison.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -69,7 +69,8 @@ impl Statements {
         }
     }
 
-    /// Runs a write. If expired records are in its way, it removes them and runs the write again.
+    /// Runs a write. If it conflicts with expired records, they are removed and the write runs
+    /// again.
     fn evicting<'a>(
         &'a self,
         cx: Cx,
@@ -83,12 +84,12 @@ impl Statements {
             let first = self
                 .with_effects(&cx, &statement, args.clone(), rows.clone())
                 .await;
-            let stopped = match &first {
+            let may_be_blocked = match &first {
                 Err(error) => error.code() == Code::Conflict,
                 // An upsert of a record that the caller cannot reach returns no row.
                 Ok(rows) => rows.count == 0 && upserts,
             };
-            if !stopped {
+            if !may_be_blocked {
                 return first;
             }
             // Expired records are invisible to everyone, so they may be removed even if the write
@@ -97,7 +98,8 @@ impl Statements {
             let mut removed = Rows::count();
             removed.recording = self.emitter.get().and_then(|emitter| emitter.expiry(&cx));
             self.with_effects(&cx, eviction, expired, removed).await?;
-            // Even if no record was left to remove: the sweeper may have removed it.
+            // The write runs again even if nothing was removed, because the sweeper may have
+            // removed the record.
             self.with_effects(&cx, &statement, args, rows).await
         }))
     }
@@ -117,7 +119,7 @@ impl Statements {
         let summaries = self
             .summaries
             .as_ref()
-            .filter(|summaries| summaries.concerned(&statement.plan));
+            .filter(|summaries| summaries.applies_to(&statement.plan));
         let log = self.audit.get().filter(|_| !statement.plan.reads());
         match log.and_then(|log| Some((log, cx.without_audit()?))) {
             Some((log, (cx, auditing))) => {
@@ -128,7 +130,7 @@ impl Statements {
             }
             None if summaries
                 .is_some_and(|summaries| !summaries.is_idle(&statement.plan, &args))
-                || self.backfill.concerned(self.desc, &statement.plan) =>
+                || self.backfill.applies_to(self.desc, &statement.plan) =>
             {
                 self.changing(cx.clone(), None, summaries, statement, args, rows)
             }
@@ -156,21 +158,21 @@ impl Statements {
         args: Vec<Value>,
         rows: Rows,
     ) -> Reply<'a> {
-        if computed::concerned(statement) {
+        if computed::applies_to(statement) {
             return self.computing(cx, statement, args, rows);
         }
         self.dispatch(cx, statement, args, rows)
     }
 
-    /// The attempts of a transaction of the framework around a statement, if the statement is
-    /// known.
+    /// The attempts of a transaction that the framework begins itself. `around` is the statement in
+    /// that transaction, with its arguments; `None` if the statement is not known yet.
     pub(in crate::resource) fn retry(
         &self,
         cx: &Cx,
         around: Option<(&Arc<Statement>, &[Value])>,
     ) -> Retry {
         let queue = match around {
-            // Transactions are alone anyway.
+            // Transactions of this store run one after the other anyway.
             _ if self.alone() => Queue::Never,
             Some((statement, _))
                 if matches!(queues::queue(statement), Queue::Soon | Queue::Always) =>
@@ -194,9 +196,10 @@ impl Statements {
         args: Vec<Value>,
         mut rows: Rows,
     ) -> Reply<'a> {
-        // A statement that begins a transaction of its own would wait as well.
+        // A change would wait for the end of the running transaction, and so would a read that
+        // begins another transaction.
         if (cx.in_transaction().is_some() || !statement.plan.reads())
-            && let Err(refused) = cx.apart(&self.store)
+            && let Err(refused) = cx.refuse_outside_change(&self.store)
         {
             return Reply::Ready(Err(refused));
         }
@@ -225,7 +228,7 @@ impl Statements {
         mut rows: Rows,
     ) -> Reply<'a> {
         if let Some(recording) = &mut rows.recording {
-            recording.of(&statement.plan);
+            recording.set_plan(&statement.plan);
         }
         let cx = cx.clone();
         Reply::Later(Box::pin(async move {
@@ -241,8 +244,8 @@ impl Statements {
             let first = rows.recording.take().and_then(|recording| recording.first);
             match (first, cx.in_transaction()) {
                 (None, _) => {}
-                (Some(id), Some(transaction)) => transaction.note_event(id),
-                (Some(id), None) => cx.note_event(id),
+                (Some(id), Some(transaction)) => transaction.store_first_event(id),
+                (Some(id), None) => cx.store_first_event(id),
             }
             Ok(rows)
         }))

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::RwLock;
 
 use super::extensions::Extensions;
-use super::integrity::{Dependent, Names};
+use super::integrity::{Dependent, References};
 use super::prepared::{Change, Prepared};
 use super::statement::Statements;
 use super::{CursorKey, Executor, computed, declared};
@@ -26,7 +26,7 @@ use crate::{Cx, Error, Result, Value};
 pub struct Table {
     /// The entity.
     pub desc: &'static EntityDesc,
-    /// Its validation rules.
+    /// The validation rules of the entity.
     pub validator: Validator,
     /// All readable fields.
     pub projection: Arc<Projection>,
@@ -34,7 +34,7 @@ pub struct Table {
     statements: Statements,
     /// Whether a default reads a value of the context.
     ctx_defaults: bool,
-    /// Whether it has computed fields.
+    /// Whether the entity has computed fields.
     pub(super) computes: bool,
     cursors: CursorKey,
     operations: RwLock<HashMap<&'static str, Arc<dyn Executor>>>,
@@ -42,13 +42,13 @@ pub struct Table {
     evaluator: OnceLock<Arc<dyn Evaluator>>,
     /// All tables of the app. Weak, because the tables refer to each other.
     siblings: OnceLock<Weak<HashMap<&'static str, Arc<Table>>>>,
-    /// The keys of other entities that name its records, with their `on_delete` rules.
+    /// The foreign keys of other entities that refer to its records, with their `on_delete` rules.
     dependents: OnceLock<Vec<Dependent>>,
-    /// The records that its keys must name.
-    pub(super) names: Names,
-    /// Its search index, once it is open.
+    /// The entity's foreign keys that must refer to visible records.
+    pub(super) references: References,
+    /// The search index of the entity, as soon as it is open.
     pub(super) search: OnceLock<Arc<crate::search::Index>>,
-    /// Values that start-up hooks keep for handlers.
+    /// Values that start-up hooks have stored for handlers.
     provided: OnceLock<Extensions>,
     /// The clock of the app; set at start-up.
     clock: OnceLock<Clock>,
@@ -134,7 +134,7 @@ impl Table {
             evaluator: OnceLock::new(),
             siblings: OnceLock::new(),
             dependents: OnceLock::new(),
-            names: Names::new(desc),
+            references: References::new(desc),
             search: OnceLock::new(),
             provided: OnceLock::new(),
             clock: OnceLock::new(),
@@ -144,7 +144,7 @@ impl Table {
     /// The table of another entity of the app. Its own restriction applies to its statements.
     ///
     /// # Errors
-    /// `internal` when no package of the app lists the entity, or the app has gone.
+    /// `internal` when no package of the app lists the entity, or the app has been dropped.
     pub fn sibling(&self, entity: &'static EntityDesc) -> Result<Arc<Self>> {
         let tables = self.siblings.get().and_then(Weak::upgrade);
         let found = tables
@@ -159,35 +159,37 @@ impl Table {
         })
     }
 
-    /// The keys of other entities that name its records.
+    /// The foreign keys of other entities that refer to its records.
     pub(super) fn dependents(&self) -> &[Dependent] {
         self.dependents.get().map_or(&[], Vec::as_slice)
     }
 
     /// Whether its records have counters, which change without a change of the version.
-    pub(crate) fn keeps(&self) -> bool {
-        self.statements.backfill().any()
+    pub(crate) fn has_counters(&self) -> bool {
+        self.statements.backfill().has_counters()
     }
 
     /// Whether a field is a counter.
-    pub(super) fn counts(&self, field: usize) -> bool {
-        self.statements.backfill().keeps(field)
+    pub(super) fn is_counter(&self, field: usize) -> bool {
+        self.statements.backfill().is_counter(field)
     }
 
-    /// Whether records that name a record may forbid its deletion, directly or through others.
-    pub(crate) fn may_be_kept(&self) -> bool {
-        self.dependents().iter().any(Dependent::keeps)
+    /// Whether records that refer to a record may prevent its deletion, directly or through others.
+    pub(crate) fn deletion_may_be_refused(&self) -> bool {
+        self.dependents()
+            .iter()
+            .any(Dependent::may_prevent_deletion)
     }
 
-    /// Its statements, without the checks of keys and dependents.
+    /// The statements of the entity, without the checks of foreign keys and dependents.
     pub(super) fn statements(&self) -> &Statements {
         &self.statements
     }
 
-    /// A value that a start-up hook keeps for handlers.
+    /// A value that a start-up hook has stored for handlers.
     ///
     /// # Errors
-    /// `internal` when no hook has kept a `T`.
+    /// `internal` when no hook has stored a `T`.
     pub(crate) fn provided<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
         self.provided.get().cloned().unwrap_or_default().get()
     }
@@ -197,15 +199,16 @@ impl Table {
         self.statements.shares_store(&other.statements)
     }
 
-    /// Whether the store computes a number and writes it to a field in one statement.
+    /// Whether the store computes a number and writes it to a field in one statement. `last` is
+    /// explained at [`Store::computes`](crate::store::Store::computes).
     pub(crate) fn computes(&self, last: bool, field: usize) -> bool {
         // Computed fields of the record may depend on the number.
-        let followed =
+        let feeds_computed_field =
             self.computes && !computed::affected(self.desc, |written| written == field).is_empty();
-        !followed && self.statements.computes(last)
+        !feeds_computed_field && self.statements.computes(last)
     }
 
-    /// The call at the present of the clock, unless it has an instant.
+    /// The call at the current time of the app's clock, unless its instant is fixed.
     pub(crate) fn at_present<'a>(&self, cx: &'a Cx) -> Cow<'a, Cx> {
         self.clock
             .get()
@@ -217,7 +220,7 @@ impl Table {
         self.evaluator.get().map(Arc::clone)
     }
 
-    /// The condition that names the record with a key.
+    /// The condition for the record with a key.
     pub(crate) fn by_id(&self, id: Value) -> Filter {
         Filter::cond(self.desc.primary, Op::Eq, Operand::One(Source::Value(id)))
     }
@@ -267,7 +270,8 @@ impl Table {
         Ok(())
     }
 
-    /// Writes tenant, scopes and expiry of a new record. Replaces given values.
+    /// Writes tenant, scopes and expiry of a new record. Replaces given values; for the application
+    /// itself, it keeps given tenants and scopes that [`Cx::within`] does not set.
     ///
     /// # Errors
     /// As [`Table::admit`].
@@ -317,7 +321,7 @@ impl Table {
             .unrestricted(Some(crate::emitter::EXPIRED), plan)
     }
 
-    /// Whether changes of records make events.
+    /// Whether changes of records emit events.
     pub(crate) fn emits(&self) -> bool {
         self.statements.emits()
     }
@@ -325,8 +329,8 @@ impl Table {
     /// Runs a statement on the records that the call may read or change. `args` fill the argument
     /// slots of its plan.
     ///
-    /// A written key must name a visible record, and a deletion follows the `on_delete` rules of
-    /// its dependents, in one transaction.
+    /// A written foreign key must refer to a visible record, and a deletion follows the `on_delete`
+    /// rules of its dependents, in one transaction.
     ///
     /// # Errors
     /// The errors of the store; 401 or 403 if the caller lacks a tenant or scope;

@@ -14,7 +14,7 @@ use crate::validate::canonical;
 use crate::{Code, Cx, Error, Result, Value};
 
 impl Table {
-    /// Rows in the wanted form.
+    /// An empty result in the requested form.
     pub fn rows(&self, form: &Form) -> Rows {
         match form {
             Form::Json(projection) => Rows::json(projection),
@@ -39,7 +39,7 @@ impl Table {
     /// Reads one record; `count` is 0 when it is not visible.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store fails.
     pub async fn get(&self, cx: &Cx, id: Value, form: &Form) -> Result<Rows> {
         self.execute(cx, &self.fixed.get, vec![id], self.rows(form))
             .await
@@ -58,7 +58,7 @@ impl Table {
             .await
     }
 
-    /// The rows, if there is one and its version is the expected one.
+    /// Checks that there is a row and that its version is the expected one.
     ///
     /// # Errors
     /// `not_found`, `precondition_failed`.
@@ -79,21 +79,22 @@ impl Table {
     /// of a unique without nulls. A value that is unique within a tenant matches one record per
     /// tenant if the application itself calls, because it has no tenant.
     pub fn pins_one(&self, fields: &[AssignSpec]) -> bool {
-        let named = |field: usize| fields.iter().any(|a| a.field == field);
-        let certain = |field: &usize| named(*field) && !self.desc.fields[*field].optional;
-        let across = |unique: &UniqueDesc| {
+        let compared = |field: usize| fields.iter().any(|a| a.field == field);
+        let compared_without_nulls =
+            |field: &usize| compared(*field) && !self.desc.fields[*field].optional;
+        let unique_for_this_call = |unique: &UniqueDesc| {
             unique.global
                 || self
                     .desc
                     .tenant
                     .is_none_or(|tenant| unique.fields.contains(&tenant.field))
         };
-        named(self.desc.primary)
+        compared(self.desc.primary)
             || self
                 .desc
                 .uniques
                 .iter()
-                .any(|u| across(u) && u.fields.iter().all(certain))
+                .any(|u| unique_for_this_call(u) && u.fields.iter().all(compared_without_nulls))
     }
 
     /// Refuses a change by a value that is unique within a tenant if no tenant is given.
@@ -110,7 +111,7 @@ impl Table {
         }
         let entity = self.desc.name;
         Err(Error::internal(format!(
-            "several tenants may have a `{entity}` with these values: say which with `cx.within(..)`, or call on behalf of an actor of one"
+            "records of several tenants can match `{entity}`: set the tenant with `cx.within(..)`, or call on behalf of an actor with a tenant"
         )))
     }
 }

@@ -37,14 +37,14 @@ impl Table {
             .get_or_init(|| dependents(self.desc, tables.values().map(|table| table.desc)));
         self.statements
             .backfill()
-            .learn(self.desc, tables.values().map(|table| table.desc));
-        // A table belongs to one app for good.
+            .find_counters(self.desc, tables.values().map(|table| table.desc));
+        // A table belongs to one app permanently.
         drop(self.siblings.set(Arc::downgrade(tables)));
         drop(self.provided.set(provided.clone()));
     }
 
     /// Sets the permission evaluator. Only the first call has an effect.
-    pub(crate) fn judged_by(&self, evaluator: &Arc<dyn Evaluator>) {
+    pub(crate) fn evaluated_by(&self, evaluator: &Arc<dyn Evaluator>) {
         self.evaluator.get_or_init(|| Arc::clone(evaluator));
     }
 
@@ -71,13 +71,13 @@ impl Table {
     /// Declares an operation that is about to be planned.
     ///
     /// # Errors
-    /// A value that it always writes and that its field does not allow.
+    /// If the operation always writes a value that its field does not allow.
     pub(crate) fn declare(&self, spec: &'static OpSpec) -> Result<()> {
         self.statements.declare(spec);
         declared::written(self.desc, &self.validator, spec)
     }
 
-    /// Keeps the planned form of an operation.
+    /// Stores the planned form of an operation.
     pub(crate) fn keep_planned(&self, name: &'static str, executor: &Arc<dyn Executor>) {
         self.operations.write().insert(name, Arc::clone(executor));
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::others::Held;
+use super::others::LockedTable;
 use super::outbox::Queue;
 use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::store::evaluate::{Key, unique_key};
@@ -19,14 +19,14 @@ use linchpin_core::{Error, Result, Value};
 pub(super) type Record = Arc<[Value]>;
 
 /// The records of the changed table and of other tables, for one statement.
-pub(super) type Change<'a> = (&'a mut Data, &'a [Held<'a>]);
+pub(super) type Change<'a> = (&'a mut Data, &'a [LockedTable<'a>]);
 
-/// The records of one entity behind one lock.
+/// The records of one entity, protected by one lock.
 #[derive(Debug)]
 pub(super) struct Table {
     entity: &'static EntityDesc,
     data: RwLock<Data>,
-    /// Written under the lock of the data, so that events are in the order of changes.
+    /// Events are added while the data is locked, so that they are in the order of changes.
     outbox: Arc<Queue>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Saved(Data);
 #[derive(Clone, Debug)]
 pub(super) struct Data {
     pub(super) records: BTreeMap<Key, Record>,
-    /// For each declared unique: its values and the key of the record that has them.
+    /// For each declared unique constraint: the values, and the key of the record that has them.
     uniques: Vec<BTreeMap<Box<[Key]>, Key>>,
 }
 
@@ -54,7 +54,7 @@ impl Table {
         }
     }
 
-    /// Copies the contents; records are shared, not copied.
+    /// Saves the contents. Records are shared, not copied.
     pub(super) fn save(&self) -> Saved {
         Saved(self.data.read().clone())
     }
@@ -76,6 +76,7 @@ impl Table {
         self.data.write()
     }
 
+    /// The next integer key of a record without a key.
     fn next_key(&self, data: &Data) -> Result<Value> {
         if !matches!(self.entity.primary_field().kind, Kind::Integer) {
             return Err(Error::internal("a record without a key"));
@@ -91,6 +92,7 @@ impl Table {
         }
     }
 
+    /// Checks that no record has the key or the unique values of this one.
     fn check_free(&self, data: &Data, record: &Record) -> Result<()> {
         let wire = |field: usize| self.entity.fields[field].wire;
         if data.records.contains_key(&self.key(record)) {
@@ -104,6 +106,7 @@ impl Table {
         Ok(())
     }
 
+    /// Adds a record and its unique values.
     fn link(&self, data: &mut Data, record: &Record) {
         for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
             if let Some(key) = unique_key(self.entity, unique, record) {
@@ -113,6 +116,7 @@ impl Table {
         data.records.insert(self.key(record), Arc::clone(record));
     }
 
+    /// Removes a record and its unique values.
     fn unlink(&self, data: &mut Data, record: &Record) {
         for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
             if let Some(key) = unique_key(self.entity, unique, record) {

@@ -1,9 +1,9 @@
-//! The reads of a table: which records a statement examines.
+//! The reads of a table.
 
 use std::ops::Bound;
 
 use super::{Data, Key, Record, Table, fixed};
-use crate::others::{Held, Tables};
+use crate::others::{LockedTable, Tables};
 use linchpin_core::filter::{Filter, Op, Operand};
 use linchpin_core::store::evaluate::Sight;
 use linchpin_core::store::{Pick, Plan, Rows};
@@ -14,7 +14,7 @@ impl Table {
     pub(crate) fn run(
         &self,
         data: &Data,
-        others: &[Held<'_>],
+        others: &[LockedTable<'_>],
         plan: &Plan,
         args: &[Value],
         rows: &mut Rows,
@@ -30,11 +30,11 @@ impl Table {
         sight.read(plan, rows)
     }
 
-    /// The records that match, or the first of them in an order.
+    /// The matching records, or the first ones in an order.
     pub(super) fn picked(
         &self,
         data: &Data,
-        others: &[Held<'_>],
+        others: &[LockedTable<'_>],
         filter: &Filter,
         pick: Option<&Pick>,
         args: &[Value],
@@ -49,7 +49,7 @@ impl Table {
     }
 
     /// The tables that a filter can read.
-    pub(super) fn tables<'a>(&self, data: &'a Data, others: &'a [Held<'a>]) -> Tables<'a> {
+    pub(super) fn tables<'a>(&self, data: &'a Data, others: &'a [LockedTable<'a>]) -> Tables<'a> {
         Tables {
             own: self.entity,
             data,
@@ -57,14 +57,14 @@ impl Table {
         }
     }
 
-    /// The records that can match: one if the filter names a key, else all.
+    /// The records that can match: one if the filter fixes the primary key, else all.
     fn candidates<'a>(
         &self,
         data: &'a Data,
         filter: &Filter,
         args: &[Value],
     ) -> impl Iterator<Item = &'a Record> + Clone + use<'a> {
-        let range = match pinned(filter, self.entity.primary, args) {
+        let range = match fixed_key(filter, self.entity.primary, args) {
             Some(key) => (
                 Bound::Included(Key(key.clone())),
                 Bound::Included(Key(key.clone())),
@@ -76,9 +76,9 @@ impl Table {
 }
 
 /// The key that a filter requires, if any.
-fn pinned<'a>(filter: &'a Filter, primary: usize, args: &'a [Value]) -> Option<&'a Value> {
+fn fixed_key<'a>(filter: &'a Filter, primary: usize, args: &'a [Value]) -> Option<&'a Value> {
     match filter {
-        Filter::All(list) => list.iter().find_map(|f| pinned(f, primary, args)),
+        Filter::All(list) => list.iter().find_map(|f| fixed_key(f, primary, args)),
         Filter::Cond {
             field,
             op: Op::Eq,

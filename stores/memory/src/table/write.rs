@@ -8,8 +8,8 @@ use linchpin_core::store::{Assign, Pick, Rows};
 use linchpin_core::{Error, Result, Value};
 
 impl Table {
-    /// Adds a record. If the store chose the key, the record is added to `rows`, because the caller
-    /// does not know the key.
+    /// Adds a record. If the store generated the key, the record is added to `rows`, because the
+    /// caller does not know the key.
     pub(crate) fn insert(
         &self,
         data: &mut Data,
@@ -36,7 +36,8 @@ impl Table {
         Ok(())
     }
 
-    /// Changes the matching records; a violated unique leaves all of them unchanged.
+    /// Changes the matching records. If a unique constraint is violated, all of them stay
+    /// unchanged.
     pub(crate) fn update(
         &self,
         (data, others): Change<'_>,
@@ -51,7 +52,7 @@ impl Table {
         Ok(())
     }
 
-    /// Replaces old records by changed ones, all or none.
+    /// Replaces all old records by the changed ones, or none of them.
     fn replace(
         &self,
         data: &mut Data,
@@ -64,8 +65,8 @@ impl Table {
             .iter()
             .map(|record| assign(record, set, args).map(Record::from))
             .collect::<Result<_>>()?;
-        // All old records are removed before new ones are added, so that records of one statement
-        // can exchange values.
+        // All old records are removed before new ones are added, so that one statement can exchange
+        // unique values between records.
         for record in old {
             self.unlink(data, record);
         }
@@ -123,6 +124,7 @@ impl Table {
         Ok(())
     }
 
+    /// Deletes the matching records.
     pub(crate) fn delete(
         &self,
         (data, others): Change<'_>,

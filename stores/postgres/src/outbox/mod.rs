@@ -1,18 +1,18 @@
-//! The outbox on the server: the events of a transaction are one row, written before its commit.
+//! The outbox on the server: the events of a transaction are written as rows before its commit.
 //!
-//! Transactions commit in another order than they take numbers, so one number cannot be the
-//! position of a consumer: if it passed the number of an open transaction, the events of that
-//! transaction would be lost. Instead, the position is a *set* of processed numbers, stored as
+//! Transactions do not commit in the order in which they take numbers, so one number cannot be the
+//! position of a consumer. If the position passed the number of an open transaction, the events of
+//! that transaction would be lost. Instead, the position is a *set* of processed numbers, stored as
 //! ranges. A consumer gets the rows that are not in the set. Nothing waits: an event is delivered
 //! as soon as it is committed. Two transactions that change one record take their numbers while
 //! they lock that record, so events of a record are in order within every read, and from one read
-//! to the next. For the same reason the table says which rows are next, also if this process wrote
-//! them: a row of another process may come first.
+//! to the next. For the same reason the next rows are always read from the table, even if this
+//! process wrote them: a row of another process may come first.
 //!
-//! A rollback leaves a hole in the set. A hole is closed when it can no longer be filled: every
-//! transaction that was open when a higher number was seen has ended, and there is no row.
+//! A rollback leaves a hole in the set. A hole is closed if no row can fill it any more: every
+//! transaction that was open when a higher number was read has ended.
 
-mod courier;
+mod outbox_connection;
 mod outgoing;
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use sqlx::Connection as _;
 use tokio_postgres::types::{ToSql, Type};
 
-pub(super) use self::courier::Courier;
+pub(super) use self::outbox_connection::OutboxConnection;
 pub(super) use self::outgoing::{Handover, Recorder};
 
 use super::row::Raw;
@@ -33,42 +33,47 @@ use linchpin_core::{Error, Result, Timestamp, Uuid};
 
 /// The names of the tables.
 pub(super) const NAMES: [&str; 3] = ["linchpin_outbox", "linchpin_consumers", "linchpin_parked"];
-/// The sequence has no cache: numbers must ascend across connections.
+/// The statements that create the tables. The sequence has no cache, because numbers must ascend
+/// across connections.
 pub(super) const TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS linchpin_outbox (seq BIGINT GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY, id UUID NOT NULL, \
      entity TEXT NOT NULL, record TEXT, at TIMESTAMPTZ(3) NOT NULL, event JSON NOT NULL)",
-    // `mark` is a number that was seen, and `since` is a transaction that began later than all
-    // transactions with smaller numbers.
+    // `mark` is a number that was read. `since` is a transaction that began after all transactions
+    // with smaller numbers.
     "CREATE TABLE IF NOT EXISTS linchpin_consumers (name TEXT PRIMARY KEY, had INT8MULTIRANGE NOT NULL, mark BIGINT, since XID8)",
     "CREATE TABLE IF NOT EXISTS linchpin_parked (consumer TEXT NOT NULL, id UUID NOT NULL, parked_at TIMESTAMPTZ(3) NOT NULL, \
      error TEXT NOT NULL, event JSON NOT NULL, PRIMARY KEY (consumer, id))",
 ];
-/// Columns that the first release did not have. `leader` delivers to the consumer until an instant,
-/// under the number `fence`; `locked` says that it held the advisory lock. `lost` rows were removed
-/// while no app knew the consumer.
+/// Columns that the first release did not have. The process `leader` delivers to the consumer until
+/// the instant `until`, with the fencing number `fence`. `locked`: it held the advisory lock.
+/// `lost` is the number of rows that were removed while no app had the consumer.
 const COLUMNS: &str = "ALTER TABLE linchpin_consumers ADD COLUMN IF NOT EXISTS leader TEXT, \
      ADD COLUMN IF NOT EXISTS fence BIGINT NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS until TIMESTAMPTZ, \
      ADD COLUMN IF NOT EXISTS locked BOOLEAN NOT NULL DEFAULT false, ADD COLUMN IF NOT EXISTS lost BIGINT NOT NULL DEFAULT 0";
-/// Looked up first, because the change of a table locks it.
+/// Checks whether the columns exist. `ALTER TABLE` is left out then, because it locks the table.
 const PRESENT: &str = "SELECT count(*) = 5 FROM pg_attribute WHERE attrelid = 'linchpin_consumers'::regclass AND NOT attisdropped \
      AND attname IN ('leader', 'fence', 'until', 'locked', 'lost')";
-const JOIN: &str = "INSERT INTO linchpin_consumers (name, had) \
+/// Adds a consumer. All rows that exist already count as processed.
+const ADD_CONSUMER: &str = "INSERT INTO linchpin_consumers (name, had) \
      SELECT $1, CASE WHEN max(seq) IS NULL THEN '{}' ELSE int8multirange(int8range(1, max(seq), '[]')) END FROM linchpin_outbox \
      ON CONFLICT (name) DO NOTHING";
 const INSERT: &str = "INSERT INTO linchpin_outbox (id, entity, at, event) SELECT e.id::uuid, '', e.at, e.event::json \
      FROM unnest($1, $2, $3) AS e(id, at, event) RETURNING seq";
-/// One read: the rows within the holes of a consumer's set, and after the set. Known rows come
+/// Reads the rows within the holes of a consumer's set, and after the set. Known rows are returned
 /// without their events.
 const WAITING: &str = "WITH had AS (SELECT had + $2::text::int8multirange AS had FROM linchpin_consumers WHERE name = $1) \
      SELECT e.seq, e.id::text, e.entity, e.record, e.at, CASE WHEN e.seq = ANY($4) THEN NULL ELSE e.event::text END \
      FROM had CROSS JOIN LATERAL unnest('{[1,)}'::int8multirange - had.had) AS hole CROSS JOIN LATERAL \
      (SELECT * FROM linchpin_outbox WHERE seq >= lower(hole) AND seq < coalesce(upper(hole), 9223372036854775807) ORDER BY seq LIMIT $3) AS e \
      ORDER BY e.seq LIMIT $3";
-/// The number of rows that the consumer can never get.
+/// Reads the number of rows that were removed before the consumer processed them.
 const LOST: &str = "SELECT lost FROM linchpin_consumers WHERE name = $1 AND lost > 0";
-const TOLD: &str = "UPDATE linchpin_consumers SET lost = greatest(lost - $2, 0) WHERE name = $1";
-/// A transaction that takes a number has changed a record before, and so has a transaction id: all
-/// transactions with numbers up to the mark are older than the transaction that stores the mark.
+/// Subtracts rows whose loss was reported to the consumer.
+const LOSS_REPORTED: &str =
+    "UPDATE linchpin_consumers SET lost = greatest(lost - $2, 0) WHERE name = $1";
+/// Adds processed numbers, and closes holes. A transaction changes a record, and so gets a
+/// transaction id, before it takes a number. All transactions with numbers up to `mark` are
+/// therefore older than the transaction that stores `mark`.
 const SETTLE: &str = "WITH c AS (SELECT had + $2::text::int8multirange AS had, \
        CASE WHEN since <= pg_snapshot_xmin(pg_current_snapshot()) THEN mark END AS final, mark IS NULL AS unmarked \
        FROM linchpin_consumers WHERE name = $1 FOR UPDATE), \
@@ -82,8 +87,9 @@ const SETTLE: &str = "WITH c AS (SELECT had + $2::text::int8multirange AS had, \
      FROM d WHERE name = $1";
 const PARK: &str = "INSERT INTO linchpin_parked (consumer, id, parked_at, error, event) VALUES ($1, $2::text::uuid, $3, $4, $5::text::json) \
      ON CONFLICT (consumer, id) DO NOTHING";
-/// Removes rows that all consumers have processed; an unknown consumer has processed none. Other
-/// consumers, which no app has at present, are told later what they lost.
+/// Removes rows that all consumers of the app have processed. If one of them is not in the table,
+/// nothing is removed. For other consumers, which the app does not have, the number of removed rows
+/// is added to `lost`.
 const PRUNE: &str = "WITH had AS (SELECT range_intersect_agg(had) AS had, count(*) AS known FROM linchpin_consumers WHERE name = ANY($1)), \
      old AS (SELECT seq, at FROM linchpin_outbox ORDER BY seq LIMIT $3), \
      gone AS (DELETE FROM linchpin_outbox USING had, old WHERE linchpin_outbox.seq = old.seq AND old.at < $2 AND old.seq <@ had.had \
@@ -102,7 +108,7 @@ fn set(numbers: &Numbers) -> String {
     format!("{{{}}}", ranges.join(","))
 }
 
-/// A row without its events, which `event` holds.
+/// Reads a row; its events are in `event`.
 fn stored(
     row: &tokio_postgres::Row,
     event: String,
@@ -122,6 +128,7 @@ fn stored(
     })
 }
 
+/// Reads a row. If it was selected without its events, returns it from `known`.
 fn read(
     row: &tokio_postgres::Row,
     known: &[Arc<OutboxRow>],
@@ -161,12 +168,13 @@ impl Outbox for PostgresStore {
                     sqlx::query(COLUMNS).execute(&mut *transaction).await?;
                 }
                 for consumer in consumers {
-                    sqlx::query(JOIN)
+                    sqlx::query(ADD_CONSUMER)
                         .bind(*consumer)
                         .execute(&mut *transaction)
                         .await?;
                 }
-                // Tables with these names and other columns belong to another application.
+                // These statements fail if the tables have other columns: they then belong to
+                // another application.
                 sqlx::query(WAITING)
                     .bind("")
                     .bind("{}")
@@ -182,7 +190,8 @@ impl Outbox for PostgresStore {
                 transaction.commit().await
             };
             open.await.map_err(|error| {
-                let help = "help: they are made by PostgreSQL 14 or later, and nothing else may bear their names";
+                let help = "help: PostgreSQL 14 or later is needed, and no other table may have \
+                            these names";
                 linchpin_core::Error::new(
                     linchpin_core::Code::Internal,
                     format!("the tables linchpin_outbox and linchpin_consumers cannot be used: {error}\n{help}"),
@@ -213,14 +222,14 @@ impl Outbox for PostgresStore {
         Box::pin(async move {
             let mut fences = Vec::with_capacity(consumers.len());
             for consumer in consumers {
-                fences.push(self.courier.lead(consumer, lease).await?);
+                fences.push(self.outbox_connection.lead(consumer, lease).await?);
             }
             Ok(fences)
         })
     }
 
     fn resign<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.courier.resign(consumers))
+        Box::pin(self.outbox_connection.resign(consumers))
     }
 
     fn waiting<'a>(
@@ -231,18 +240,19 @@ impl Outbox for PostgresStore {
         limit: usize,
     ) -> BoxFuture<'a, Result<Waiting>> {
         Box::pin(async move {
-            let live = self.courier.any().await?;
+            let live = self.outbox_connection.live().await?;
             let mut lost = None;
-            // Only a consumer that no app had can have lost rows.
+            // Rows can be lost only while no app has the consumer, so the number is read only at
+            // its start.
             if taken.is_empty() {
                 let gone = self
-                    .courier
+                    .outbox_connection
                     .run(&live, LOST, &[(&consumer, Type::TEXT)])
                     .await?;
                 if let Some(row) = gone.first() {
                     let rows: i64 = row.try_get(0).map_err(Error::internal)?;
                     let count = rows.unsigned_abs();
-                    // The set of processed numbers has them already.
+                    // The set of processed numbers already contains the lost rows.
                     lost = Some(Lost { count, until: 0 });
                 }
             }
@@ -254,7 +264,7 @@ impl Outbox for PostgresStore {
                 (&limit, Type::INT8),
                 (&seqs, Type::INT8_ARRAY),
             ];
-            let rows = self.courier.run(&live, WAITING, &values).await?;
+            let rows = self.outbox_connection.run(&live, WAITING, &values).await?;
             let rows: Result<Vec<_>> = rows
                 .iter()
                 .map(|row| read(row, known).map_err(Error::internal))
@@ -263,30 +273,37 @@ impl Outbox for PostgresStore {
         })
     }
 
-    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+    fn lost_reported<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let live = self.courier.any().await?;
+            let live = self.outbox_connection.live().await?;
             let count = i64::try_from(lost.count).unwrap_or(i64::MAX);
             let values: [(&(dyn ToSql + Sync), Type); 2] =
                 [(&consumer, Type::TEXT), (&count, Type::INT8)];
-            self.courier.run(&live, TOLD, &values).await.map(drop)
+            self.outbox_connection
+                .run(&live, LOSS_REPORTED, &values)
+                .await
+                .map(drop)
         })
     }
 
     fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            // Even if another process delivers now: processed events stay processed.
-            let live = self.courier.any().await?;
+            // This needs no lease: processed events stay processed, even if another process is the
+            // leader now.
+            let live = self.outbox_connection.live().await?;
             let done = set(done);
             let values: [(&(dyn ToSql + Sync), Type); 2] =
                 [(&consumer, Type::TEXT), (&done, Type::TEXT)];
-            self.courier.run(&live, SETTLE, &values).await.map(drop)
+            self.outbox_connection
+                .run(&live, SETTLE, &values)
+                .await
+                .map(drop)
         })
     }
 
     fn park<'a>(&'a self, consumer: &'a str, parked: &'a Parked) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let live = self.courier.any().await?;
+            let live = self.outbox_connection.live().await?;
             let (id, event) = (parked.event.event.id.as_str(), parked.event.text());
             let at = bind::Moment::from(parked.at);
             let values: [(&(dyn ToSql + Sync), Type); 5] = [
@@ -296,7 +313,10 @@ impl Outbox for PostgresStore {
                 (&parked.error, Type::TEXT),
                 (&event, Type::TEXT),
             ];
-            self.courier.run(&live, PARK, &values).await.map(drop)
+            self.outbox_connection
+                .run(&live, PARK, &values)
+                .await
+                .map(drop)
         })
     }
 
@@ -308,9 +328,9 @@ impl Outbox for PostgresStore {
         limit: usize,
     ) -> BoxFuture<'a, Result<usize>> {
         Box::pin(async move {
-            let live = self.courier.any().await?;
+            let live = self.outbox_connection.live().await?;
             let parked = bind::Moment::from(parked);
-            self.courier
+            self.outbox_connection
                 .run(&live, PRUNE_PARKED, &[(&parked, Type::TIMESTAMPTZ)])
                 .await?;
             let (before, limit) = (
@@ -322,7 +342,7 @@ impl Outbox for PostgresStore {
                 (&before, Type::TIMESTAMPTZ),
                 (&limit, Type::INT8),
             ];
-            let rows = self.courier.run(&live, PRUNE, &values).await?;
+            let rows = self.outbox_connection.run(&live, PRUNE, &values).await?;
             let removed: i64 = rows
                 .first()
                 .map_or(Ok(0), |row| row.try_get(0))

@@ -1,4 +1,4 @@
-//! The events of a transaction: one row, written before the commit and handed over after it.
+//! The events of a transaction: written to the outbox before the commit, and handed over after it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ impl Recorder {
     /// Writes the events of a transaction and commits. Both are pipelined: in a failed transaction
     /// the commit rolls back.
     ///
-    /// `events` must have their place in the line already.
+    /// `place` must be taken from the [`Handover`] before this call. Returns the outcome of writing
+    /// the events, and the outcome of the commit.
     pub(crate) async fn commit(&self, live: &Live, place: &mut Place) -> (Done, Done) {
         const KINDS: [Type; 3] = [Type::TEXT_ARRAY, Type::TIMESTAMPTZ_ARRAY, Type::TEXT_ARRAY];
         let rows = StoredText::of(&place.events);
@@ -37,8 +38,8 @@ impl Recorder {
             place.sent = true;
             return (Ok(()), live.client.batch_execute("COMMIT").await);
         }
-        // Nothing is sent before the events: the preparation, which waits for the server, comes
-        // first.
+        // The statement is prepared first, because the preparation waits for an answer of the
+        // server. The events and the commit are then sent together.
         let insert = match self.0.prepared(live, &KINDS).await {
             Ok(insert) => insert,
             Err(error) => return (Err(error), Ok(())),
@@ -59,7 +60,7 @@ impl Recorder {
     }
 }
 
-/// Sends at its first poll.
+/// Inserts all rows. The statement is sent at the first poll, so it is sent before `COMMIT`.
 async fn insert_all(
     live: &Live,
     insert: &tokio_postgres::Statement,
@@ -76,7 +77,7 @@ async fn insert_all(
     written.iter().map(|row| row.try_get(0)).collect()
 }
 
-/// Hands events over in the order in which their transactions took a place.
+/// Hands over events in the order in which their transactions took a place in the line.
 ///
 /// A transaction takes its place while it holds the locks of its records, right before it commits.
 /// So transactions that changed one record are handed over in the order of their commits, although
@@ -117,13 +118,15 @@ impl Handover {
         }
     }
 
+    /// Stores the rows of a place. Hands over the rows at the front of the line, up to the first
+    /// place whose commit has not ended.
     fn leave(&self, number: u64, rows: Vec<Arc<OutboxRow>>) {
         let mut line = self.line.lock();
         let at = usize::try_from(number - line.first).unwrap_or(usize::MAX);
         if let Some(place) = line.places.get_mut(at) {
             *place = Some(rows);
         }
-        // Under the lock, so that two threads keep the order.
+        // Events are handed over under the lock, so that concurrent calls keep the order.
         while let Some(Some(rows)) = line.places.front_mut().map(Option::take) {
             line.places.pop_front();
             line.first += 1;
@@ -134,12 +137,13 @@ impl Handover {
     }
 }
 
-/// The place of a transaction.
+/// The place of a transaction in the line.
 pub(crate) struct Place {
     handover: Arc<Handover>,
     /// `None` without events.
     number: Option<u64>,
     events: Vec<Entry>,
+    /// The rows to hand over; empty until the commit has succeeded.
     rows: Vec<Arc<OutboxRow>>,
     /// Whether the commit was sent.
     sent: bool,
@@ -172,7 +176,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         if self.sent && !self.ended {
-            // Stored events are found in the table if the commit succeeded.
+            // If the commit succeeded, the stored events are read from the table.
             self.rows.clear();
             self.events.retain(|entry| !entry.stored);
             if let (Some(committed), false) =

@@ -1,4 +1,5 @@
-//! Tables as the server's catalog describes them. It only reads, and needs no right on the tables.
+//! Reads the structure of tables from the catalog of the server. It needs no privileges on the
+//! tables.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use sqlx::{PgConnection, Row};
 /// Tables by name.
 pub(super) type Found = BTreeMap<String, Relation>;
 
-/// A table, or another object with the name of one.
+/// A table, or another object (such as a view) with the name of a table.
 #[derive(Debug, Default)]
 pub(super) struct Relation {
     /// `None` for a table, else the kind of the object.
@@ -22,13 +23,13 @@ pub(super) struct Relation {
 
 #[derive(Debug)]
 pub(super) struct Column {
-    /// The name as definitions contain it, quoted if that is necessary.
+    /// The name as it is written in definitions, quoted if necessary.
     pub(super) quoted: String,
     pub(super) kind: String,
-    /// For types with a collation.
+    /// The collation, for types that have one.
     pub(super) collation: Option<String>,
     pub(super) required: bool,
-    /// What generates its values: an identity or an expression.
+    /// The generator of its values: an identity or an expression.
     pub(super) generated: Option<String>,
     pub(super) default: Option<String>,
 }
@@ -53,7 +54,7 @@ pub(super) enum ConstraintKind {
 pub(super) struct Index {
     pub(super) unique: bool,
     pub(super) valid: bool,
-    /// Whether it belongs to a constraint.
+    /// Whether the index belongs to a constraint.
     pub(super) constraint: bool,
     /// The definition from `USING` on.
     pub(super) text: String,
@@ -80,7 +81,8 @@ const COLUMNS: &str = "
     WHERE n.nspname = current_schema() AND c.relname = ANY($1) AND c.relkind IN ('r', 'p')
         AND a.attnum > 0 AND NOT a.attisdropped";
 
-// Before version 18 columns without null have no constraints of their own. Triggers are read below.
+// NOT NULL constraints are in this catalog only since version 18, so they are left out. Triggers
+// are read below.
 const CONSTRAINTS: &str = "
     SELECT c.relname::text, k.conname::text, k.contype::text,
         CASE WHEN k.contype = 'c' THEN pg_get_expr(k.conbin, k.conrelid) ELSE pg_get_constraintdef(k.oid) END,
@@ -123,7 +125,7 @@ pub(super) async fn read(connection: &mut PgConnection, names: Vec<String>) -> s
             generated: row.try_get(6)?,
             default: row.try_get(7)?,
         };
-        of(&mut found, &row)?
+        relation_of(&mut found, &row)?
             .columns
             .insert(row.try_get(1)?, column);
     }
@@ -138,7 +140,7 @@ pub(super) async fn read(connection: &mut PgConnection, names: Vec<String>) -> s
             text: row.try_get::<Option<_>, _>(3)?.unwrap_or_default(),
             valid: row.try_get(4)?,
         };
-        let relation = of(&mut found, &row)?;
+        let relation = relation_of(&mut found, &row)?;
         relation.constraints.insert(row.try_get(1)?, constraint);
     }
     for row in rows(connection, INDEXES, &names).await? {
@@ -149,16 +151,19 @@ pub(super) async fn read(connection: &mut PgConnection, names: Vec<String>) -> s
             constraint: row.try_get(4)?,
             text: text.strip_prefix(&head).map_or(text.clone(), str::to_owned),
         };
-        of(&mut found, &row)?.indexes.insert(row.try_get(1)?, index);
+        relation_of(&mut found, &row)?
+            .indexes
+            .insert(row.try_get(1)?, index);
     }
     for row in rows(connection, TRIGGERS, &names).await? {
-        let relation = of(&mut found, &row)?;
+        let relation = relation_of(&mut found, &row)?;
         relation.triggers.insert(row.try_get(1)?, row.try_get(2)?);
     }
     Ok(found)
 }
 
-fn of<'f>(found: &'f mut Found, row: &PgRow) -> sqlx::Result<&'f mut Relation> {
+/// The relation that a row belongs to; its first column is the name.
+fn relation_of<'f>(found: &'f mut Found, row: &PgRow) -> sqlx::Result<&'f mut Relation> {
     Ok(found.entry(row.try_get(0)?).or_default())
 }
 

@@ -15,8 +15,8 @@ use crate::render::quote;
 
 type Result<T> = std::result::Result<T, SchemaError>;
 
-/// How often a build is watched.
-const LOOK: Duration = Duration::from_millis(200);
+/// The interval at which a build is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How a statement ended.
 enum End {
@@ -25,7 +25,8 @@ enum End {
     Waited(String),
 }
 
-/// Builds an index. No unusable index is left, unless another session prevents its removal.
+/// Builds an index. After a failure the unusable index is removed, unless another session prevents
+/// it.
 pub(super) async fn create(session: &mut Session, name: &str, sql: &str) -> Result<()> {
     if session.index_state(name).await? == IndexState::Invalid {
         remove(session, name).await?;
@@ -51,7 +52,8 @@ pub(super) async fn create(session: &mut Session, name: &str, sql: &str) -> Resu
         return Err(failed);
     }
     if session.index_state(name).await? == IndexState::Invalid {
-        // The transaction that the build waited for may also prevent the removal.
+        // The transaction that the build waited for may also block the removal, so the removal
+        // waits only for the lock timeout.
         let wait = std::mem::replace(&mut session.index_wait, session.lock_timeout);
         let removed = remove(session, name).await;
         session.index_wait = wait;
@@ -95,10 +97,10 @@ async fn watched(session: &mut Session, sql: &str) -> Result<End> {
     let limit = session.index_wait;
     let mut statement =
         std::pin::pin!(sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut session.connection));
-    let mut since = None;
+    let mut waiting_since = None;
     let mut canceled = None;
     loop {
-        if let Ok(done) = tokio::time::timeout(LOOK, &mut statement).await {
+        if let Ok(done) = tokio::time::timeout(CHECK_INTERVAL, &mut statement).await {
             return Ok(match (done, canceled) {
                 (Err(error), Some(sessions)) if fault::is_canceled(&error) => End::Waited(sessions),
                 (done, _) => End::Done(done.map(std::mem::drop)),
@@ -109,9 +111,9 @@ async fn watched(session: &mut Session, sql: &str) -> Result<End> {
         }
         // If the watching connection fails, the statement continues without a limit.
         match waits_for(&mut watcher, pid).await.unwrap_or_default() {
-            None => since = None,
+            None => waiting_since = None,
             Some(sessions) => {
-                if since.get_or_insert_with(Instant::now).elapsed() >= limit {
+                if waiting_since.get_or_insert_with(Instant::now).elapsed() >= limit {
                     let cancel = format!("SELECT pg_cancel_backend({pid})");
                     if one(&mut watcher, &cancel).await.is_ok() {
                         canceled = Some(sessions);

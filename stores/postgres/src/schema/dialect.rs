@@ -1,4 +1,4 @@
-//! The schema statements of Postgres. They need no connection.
+//! Renders the schema statements of Postgres, without a connection.
 
 use linchpin_core::schema::{
     Action, Check, CheckRule, Column, ColumnKind, Dialect, Index, LockLevel, Only, Table, Tables,
@@ -12,6 +12,7 @@ use crate::render::{direction, literal, quote};
 #[derive(Clone, Copy, Debug)]
 pub struct PostgresDialect;
 
+/// The lock of most changes. It blocks all other access, but only briefly.
 const BRIEF: LockLevel = LockLevel {
     name: "ACCESS EXCLUSIVE",
     brief: true,
@@ -44,7 +45,8 @@ impl Dialect for PostgresDialect {
                 let change = format!("ADD COLUMN {}", column_of(column, false));
                 match enum_check(table, column) {
                     None => vec![alter(table, &change)],
-                    // The rows are verified afterwards, without the lock of the first statement.
+                    // The rows are verified by a second statement, without the lock of the first
+                    // one.
                     Some(check) => vec![
                         alter(table, &format!("{change}, ADD {check} NOT VALID")),
                         validate(table, &check_name(table, &column.name)),
@@ -110,7 +112,7 @@ impl Dialect for PostgresDialect {
                 all.push(drop_column(table, source));
                 all
             }
-            // Constraints are altered in place, so no plan contains it.
+            // Postgres alters constraints in place, so no plan contains this action.
             Action::Rebuild { .. } => Vec::new(),
         }
     }
@@ -119,7 +121,8 @@ impl Dialect for PostgresDialect {
         match action {
             Action::CreateIndex { concurrently, .. } => !concurrently,
             Action::DropIndex { .. } => false,
-            // The statements are transactions of their own, so that the lock of the first is brief.
+            // Each statement is a separate transaction, so that the first one holds its lock only
+            // briefly.
             Action::AddColumn { column, .. } => !matches!(column.kind, ColumnKind::Enum(_)),
             _ => true,
         }
@@ -131,7 +134,7 @@ impl Dialect for PostgresDialect {
                 name: "",
                 brief: true,
             },
-            // A removal waits for transactions that use the index.
+            // Dropping an index waits for transactions that use it.
             Action::CreateIndex {
                 concurrently: true, ..
             }
@@ -161,6 +164,7 @@ impl Dialect for PostgresDialect {
     }
 
     fn rewrites_index(&self, index: &Index, before: &Table, after: &Table) -> bool {
+        // The definition of an index depends on which of its columns are optional.
         let form = |table: &Table| {
             let keys = index.keys.iter().map(|key| key.column.as_str());
             let compared = index.only.iter().filter_map(|only| match only {

@@ -1,4 +1,5 @@
-//! The function that folds case: the framework's own folding as a character table.
+//! The database function that folds case. It contains the case folding of the framework as a
+//! character table.
 
 use std::sync::OnceLock;
 
@@ -7,7 +8,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::render::{FOLD, literal};
 
-/// Creates the function if it is absent or of another release.
+/// Creates the function if it does not exist or has the body of another release.
 pub(super) async fn create(connection: &mut PgConnection) -> sqlx::Result<()> {
     let body = folding_body();
     let text = "SELECT p.prosrc FROM pg_proc p \
@@ -20,7 +21,8 @@ pub(super) async fn create(connection: &mut PgConnection) -> sqlx::Result<()> {
     if found.as_deref() == Some(body) {
         return Ok(());
     }
-    // Not STRICT: then the server inlines the body, which is ten times as fast. A null stays null.
+    // The function is not STRICT, so that the server inlines its body, which is ten times as fast.
+    // The result for null is null anyway.
     let sql = format!(
         "CREATE OR REPLACE FUNCTION {FOLD}(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS {}",
         literal(body)
@@ -31,7 +33,7 @@ pub(super) async fn create(connection: &mut PgConnection) -> sqlx::Result<()> {
         .map(drop)
 }
 
-/// Computed once: it examines every Unicode character.
+/// The body is computed once, because it examines every Unicode character.
 fn folding_body() -> &'static str {
     static BODY: OnceLock<String> = OnceLock::new();
     BODY.get_or_init(fold_all)
@@ -46,8 +48,8 @@ fn fold_all() -> String {
             to.push_str(&one);
         }
     }
-    // Most texts are ASCII, for which the server is fast; in other texts, too, one character
-    // becomes one character.
+    // Most texts are ASCII, for which `lower` is fast. In other texts `translate` replaces
+    // characters one by one.
     format!(
         "SELECT CASE WHEN octet_length($1) = char_length($1) THEN lower($1 COLLATE \"C\") ELSE translate($1, {}, {}) END",
         literal(&from),

@@ -1,4 +1,4 @@
-//! Constants in statements, and in the default expression as PostgreSQL reports it.
+//! Constants in statements, and in default expressions as PostgreSQL reports them.
 
 use linchpin_core::schema::ColumnKind;
 use linchpin_core::{Timestamp, Value};
@@ -6,7 +6,8 @@ use serde_json::Value as Json;
 
 use crate::render::literal;
 
-/// Renders a constant with its type. A constant of an unknown column has the type of its value.
+/// Renders a constant with its type. If the column kind is unknown, the type is the one of the
+/// value.
 pub(super) fn constant(value: &Value, kind: Option<&ColumnKind>) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
@@ -72,7 +73,8 @@ pub(super) fn is_described_by(value: &Value, kind: &ColumnKind, description: &st
     }
 }
 
-/// The text of a constant such as `'a'::text`, `5` or `true`; `None` for other expressions.
+/// The text of a constant such as `'a'::text`. An expression that does not begin with a quote, such
+/// as `5` or `true`, is returned unchanged. `None` for other expressions.
 fn constant_in(description: &str) -> Option<String> {
     if !description.starts_with('\'') {
         return Some(description.to_owned());

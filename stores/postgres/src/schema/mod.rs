@@ -21,7 +21,7 @@ use linchpin_core::schema;
 pub use self::dialect::PostgresDialect;
 pub(super) use self::store::Schema;
 
-/// `pk_posts`
+/// The name of the primary key constraint of an entity, such as `pk_posts`.
 pub(super) fn key_name(entity: &EntityDesc) -> String {
     schema::key_name(entity.storage_name)
 }

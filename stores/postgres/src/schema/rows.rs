@@ -1,4 +1,4 @@
-//! Changes of many rows by one statement.
+//! Changes many rows with one statement.
 
 use linchpin_core::Value;
 use linchpin_core::entity::Kind;
@@ -12,50 +12,60 @@ use super::value::{arrays, bind};
 
 type Result<T> = std::result::Result<T, SchemaError>;
 
-/// The rows of a statement that is repeated because another one was refused.
-const PART: usize = 100;
+/// The number of rows of a statement if rows are written in parts.
+const PART_ROWS: usize = 100;
 
 impl Session {
-    /// Writes all rows at once. If the server refuses some of them, writes them in parts, and those
-    /// of a refused part one by one.
+    /// Writes all rows at once, or in parts of 100 rows if a column holds lists or JSON. If the
+    /// server refuses some rows, writes them in smaller parts, and those of a refused part one by
+    /// one.
     pub(super) async fn write_rows(
         &mut self,
         statement: &RowStatement,
         rows: Vec<Vec<Value>>,
     ) -> Result<RowsWritten> {
         let mut done = RowsWritten::default();
-        // Each row is found by its key. Other plans would read the whole table for a batch.
+        // With these settings the server finds each row by its key. Other plans would read the
+        // whole table for each batch.
         self.run("SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off")
             .await?;
-        let most = if has_arrays(&statement.kinds) {
+        let part_rows = if has_arrays(&statement.kinds) {
             rows.len()
         } else {
-            PART
+            PART_ROWS
         };
-        let mut open = parts(0..rows.len(), most);
+        let mut open = parts(0..rows.len(), part_rows);
         while let Some(range) = open.pop() {
-            match self.saved(statement, &rows[range.clone()]).await? {
+            match self
+                .write_with_savepoint(statement, &rows[range.clone()])
+                .await?
+            {
                 Ok(changed) => done.changed += changed,
                 Err(message) if range.len() == 1 => {
                     done.refused.push((rows[range.start].clone(), message));
                 }
                 Err(_) => {
-                    let most = if range.len() > PART { PART } else { 1 };
-                    open.extend(parts(range, most));
+                    let part_rows = if range.len() > PART_ROWS {
+                        PART_ROWS
+                    } else {
+                        1
+                    };
+                    open.extend(parts(range, part_rows));
                 }
             }
         }
         Ok(done)
     }
 
-    /// Writes rows, and undoes that alone if the server refuses one of them.
-    async fn saved(
+    /// Writes rows under a savepoint. If the server refuses one of them, only these rows are rolled
+    /// back, and the inner error is the message of the server.
+    async fn write_with_savepoint(
         &mut self,
         statement: &RowStatement,
         rows: &[Vec<Value>],
     ) -> Result<std::result::Result<u64, String>> {
         self.run("SAVEPOINT linchpin_rows").await?;
-        match self.many(statement, rows).await {
+        match self.write_at_once(statement, rows).await {
             Ok(changed) => {
                 self.run("RELEASE SAVEPOINT linchpin_rows").await?;
                 Ok(Ok(changed))
@@ -69,7 +79,12 @@ impl Session {
         }
     }
 
-    async fn many(&mut self, statement: &RowStatement, rows: &[Vec<Value>]) -> Result<u64> {
+    /// Writes rows with one statement, and returns the number of changed rows.
+    async fn write_at_once(
+        &mut self,
+        statement: &RowStatement,
+        rows: &[Vec<Value>],
+    ) -> Result<u64> {
         let width = statement.kinds.len();
         let (given, values) = if has_arrays(&statement.kinds) {
             let slots: Vec<String> = (1..=width).map(|n| format!("${n}")).collect();
@@ -100,8 +115,8 @@ impl Session {
     }
 }
 
-/// Whether an array can hold the values of each column: the server has no array of arrays of
-/// different lengths.
+/// Whether the values of each column can be sent as an array. Lists cannot: the server has no
+/// arrays of arrays with different lengths.
 fn has_arrays(kinds: &[ColumnKind]) -> bool {
     kinds
         .iter()
@@ -117,9 +132,9 @@ fn one_by_one(statement: &RowStatement, rows: &[Vec<Value>]) -> Result<PgArgumen
 }
 
 /// The parts of a range, the last one first.
-fn parts(range: std::ops::Range<usize>, most: usize) -> Vec<std::ops::Range<usize>> {
-    let starts: Vec<usize> = range.clone().step_by(most.max(1)).collect();
-    let part = |start: usize| start..(start + most).min(range.end);
+fn parts(range: std::ops::Range<usize>, part_rows: usize) -> Vec<std::ops::Range<usize>> {
+    let starts: Vec<usize> = range.clone().step_by(part_rows.max(1)).collect();
+    let part = |start: usize| start..(start + part_rows).min(range.end);
     starts.into_iter().rev().map(part).collect()
 }
 

@@ -1,4 +1,4 @@
-//! A session on the schema: a connection of its own.
+//! A session that reads and changes the schema, on a separate connection.
 
 use std::time::Duration;
 
@@ -24,18 +24,19 @@ type Result<T> = std::result::Result<T, SchemaError>;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The default of [`SchemaSession::set_index_wait`].
 const INDEX_WAIT: Duration = Duration::from_mins(10);
-/// A greater number of rows is estimated.
-const COUNTED: i64 = 100_000;
+/// The maximum number of rows that is counted exactly. A greater number is estimated.
+const MAX_COUNTED: i64 = 100_000;
 
 /// A session.
 pub(crate) struct Session {
-    /// Opens further connections, which watch a build.
+    /// Opens further connections, which watch index builds.
     pub(super) schema: Schema,
     pub(super) connection: PgConnection,
     pub(super) lock_timeout: Duration,
     pub(super) index_wait: Duration,
-    /// The lock timeout of statements outside a transaction, as the server has it.
+    /// The lock timeout that is set on the connection for statements outside a transaction.
     pub(super) applied: Option<Duration>,
+    /// Whether a transaction is open.
     open: bool,
 }
 
@@ -83,8 +84,8 @@ impl Session {
     }
 
     pub(super) async fn commit(&mut self) -> Result<()> {
-        // After a failed statement the server answers COMMIT with a rollback and no error. The
-        // statement before it fails then.
+        // After a failed statement the server answers COMMIT with a rollback, without an error.
+        // `SELECT 1` fails in this case.
         let committed = self.run("SELECT 1; COMMIT").await;
         if committed.is_err() {
             self.rollback().await;
@@ -101,8 +102,8 @@ impl Session {
         }
     }
 
-    /// Prepares a statement outside a transaction.
-    pub(super) async fn limit(&mut self) -> Result<()> {
+    /// Sets the lock timeout for a statement outside a transaction.
+    pub(super) async fn apply_lock_timeout(&mut self) -> Result<()> {
         if !self.open && self.applied != Some(self.lock_timeout) {
             let timeout = self.lock_timeout;
             self.run(&format!("SET lock_timeout = {}", timeout.as_millis()))
@@ -113,7 +114,7 @@ impl Session {
     }
 
     pub(super) async fn execute(&mut self, sql: &str, values: &[Bound]) -> Result<u64> {
-        self.limit().await?;
+        self.apply_lock_timeout().await?;
         sqlx::query_with(AssertSqlSafe(sql), bind(values)?)
             .execute(&mut self.connection)
             .await
@@ -127,8 +128,9 @@ impl Session {
         values: &[Bound],
         columns: &[ColumnKind],
     ) -> Result<Vec<Vec<Value>>> {
-        self.limit().await?;
-        // Prepared anew each time: the types of its columns may have changed.
+        self.apply_lock_timeout().await?;
+        // The statement is prepared again each time, because the types of its columns may have
+        // changed.
         let rows = sqlx::query_with(AssertSqlSafe(sql), bind(values)?)
             .persistent(false)
             .fetch_all(&mut self.connection)
@@ -149,7 +151,7 @@ impl Session {
         if let Action::Rebuild { .. } = action {
             return Err(SchemaError::new(
                 SchemaFault::Unsupported,
-                "Postgres alters tables in place and rebuilds none",
+                "Postgres alters tables in place and does not rebuild them",
             ));
         }
         let statements = dialect.statements(action, tables);
@@ -164,22 +166,26 @@ impl Session {
         {
             return self.perform_alone(action, &statements, tables).await;
         }
-        let own = !self.open;
-        if own {
+        let own_transaction = !self.open;
+        if own_transaction {
             self.begin(TransactionMode::Write).await?;
         }
         for sql in &statements {
             if let Err(error) = self.run(sql).await {
-                if own {
+                if own_transaction {
                     self.rollback().await;
                 }
                 return Err(error);
             }
         }
-        if own { self.commit().await } else { Ok(()) }
+        if own_transaction {
+            self.commit().await
+        } else {
+            Ok(())
+        }
     }
 
-    /// Adds a column with a check: each statement is a transaction of its own. A column that was
+    /// Adds a column with a check. Each statement is a separate transaction. A column that was
     /// added before a crash is not added again.
     async fn add_column(&mut self, table: &str, column: &str, statements: &[String]) -> Result<()> {
         let sql = "SELECT EXISTS (SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
@@ -193,7 +199,7 @@ impl Session {
             .await
             .map_err(fault::of)?;
         for sql in statements.iter().skip(usize::from(exists)) {
-            self.limit().await?;
+            self.apply_lock_timeout().await?;
             self.run(sql).await?;
         }
         Ok(())
@@ -223,7 +229,7 @@ impl Session {
         let creates = matches!(action, Action::CreateIndex { .. });
         match (self.index_state(name).await?, creates) {
             (IndexState::Absent, false) => return Ok(()),
-            (IndexState::Valid, true) => return self.is_built(action, tables, name).await,
+            (IndexState::Valid, true) => return self.check_definition(action, tables, name).await,
             _ => {}
         }
         for sql in statements {
@@ -236,8 +242,13 @@ impl Session {
         Ok(())
     }
 
-    /// Checks that an index that exists already is the one to build.
-    async fn is_built(&mut self, action: &Action, tables: &Tables, name: &str) -> Result<()> {
+    /// Checks that the definition of an existing index is the expected one.
+    async fn check_definition(
+        &mut self,
+        action: &Action,
+        tables: &Tables,
+        name: &str,
+    ) -> Result<()> {
         let mut after = tables.clone();
         action.apply(&mut after);
         let Some(table) = after.get(action.table()) else {
@@ -251,21 +262,21 @@ impl Session {
             None => Ok(()),
             Some(Difference { found, .. }) => Err(SchemaError::new(
                 SchemaFault::Other,
-                format!("an index `{name}` exists already and has another definition: {found}"),
+                format!("an index `{name}` already exists with another definition: {found}"),
             )),
         }
     }
 
     pub(super) async fn compare(&mut self, expected: &[&Table]) -> Result<Vec<Difference>> {
-        let own = !self.open;
-        if own {
+        let own_transaction = !self.open;
+        if own_transaction {
             self.begin(TransactionMode::Read).await?;
         }
         let names = expected.iter().map(|table| table.name.clone()).collect();
         let found = catalog::read(&mut self.connection, names)
             .await
             .map_err(fault::of);
-        if own {
+        if own_transaction {
             self.rollback().await;
         }
         Ok(compare::differences(expected, &found?))
@@ -297,18 +308,18 @@ impl Session {
     }
 
     async fn rows_of(&mut self, table: &str) -> Result<RowCount> {
-        self.limit().await?;
+        self.apply_lock_timeout().await?;
         let rows = format!(
             "SELECT count(*) FROM (SELECT 1 FROM {} LIMIT {}) AS counted",
             quote(table),
-            COUNTED + 1
+            MAX_COUNTED + 1
         );
         let count: i64 = sqlx::query_scalar(AssertSqlSafe(rows))
             .persistent(false)
             .fetch_one(&mut self.connection)
             .await
             .map_err(fault::of)?;
-        if count <= COUNTED {
+        if count <= MAX_COUNTED {
             return Ok(RowCount::Exact(u64::try_from(count).unwrap_or_default()));
         }
         let estimate = "SELECT c.reltuples::int8 FROM pg_class c \
@@ -320,7 +331,7 @@ impl Session {
             .fetch_one(&mut self.connection)
             .await
             .map_err(fault::of)?;
-        // Before the first statistics: -1, or 0 in version 13.
+        // Before the first `ANALYZE` the value is -1, or 0 in version 13.
         Ok(if estimate <= 0 {
             RowCount::Unknown
         } else {
@@ -443,7 +454,8 @@ impl SchemaSession for Session {
 
     fn replica_lag(&mut self) -> BoxFuture<'_, Result<Option<Duration>>> {
         Box::pin(async move {
-            // Null without replicas, and for a role that may not see them.
+            // The value is null without replicas, and for a role without the privilege to read
+            // them.
             let sql = "SELECT (extract(epoch FROM max(replay_lag)) * 1000)::int8 \
                        FROM pg_stat_replication";
             let rows = self.query(sql, &[], &[ColumnKind::Integer]).await?;

@@ -1,4 +1,4 @@
-//! Connections for work on the schema, and the lock of a runner of migrations.
+//! Connections for schema changes, and the lock of a process that runs migrations.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::connect::Connector;
 use crate::{PostgresOptions, connect_options};
 
 /// The oldest supported version of the server.
-const OLDEST: i32 = 130_000;
-/// The key of the runner's advisory lock: `linchpn2`.
+const OLDEST_VERSION: i32 = 130_000;
+/// The key of the advisory lock of migrations: the bytes of `linchpn2`.
 const LOCK: i64 = 0x6c69_6e63_6870_6e32;
-/// How long a check of the lock waits for the server.
-const ANSWER: Duration = Duration::from_secs(10);
+/// The time limit for an answer of the server when the lock is checked.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Settings of a session that must not depend on the role or the database.
 const SETTINGS: [&str; 4] = [
     "SET statement_timeout = 0",
@@ -35,20 +35,22 @@ const SETTINGS: [&str; 4] = [
 pub(crate) struct Schema {
     options: PgConnectOptions,
     settings: Arc<[String]>,
-    patience: Duration,
+    connect_timeout: Duration,
     /// Set after a check that no pooler in transaction mode is between this process and the server.
     direct: Arc<OnceLock<()>>,
-    /// The connector of a store whose server must take writes.
+    /// The connector of the open store. If it is set, a session checks that the server accepts
+    /// writes.
     probe: Option<Arc<Connector>>,
 }
 
 impl Schema {
-    /// Creates it without connecting.
+    /// Creates the schema without a connection.
     ///
     /// # Errors
     /// If the URL is invalid; the message never contains a password.
     pub(crate) fn new(options: &PostgresOptions, connector: &Connector) -> Result<Self, Error> {
-        // The name of the process, for runners that find the lock taken.
+        // The name of this process. It is in the error of another process that finds the lock
+        // taken.
         let name = format!("linchpin process {} on {}", std::process::id(), host());
         Ok(Self {
             options: connect_options(options)?
@@ -56,14 +58,14 @@ impl Schema {
                 .extra_float_digits(None)
                 .disable_statement_logging(),
             settings: connector.settings().map(str::to_owned).collect(),
-            patience: options.connect_timeout,
+            connect_timeout: options.connect_timeout,
             direct: Arc::default(),
             probe: None,
         })
     }
 
-    /// The schema of an open store: a session is refused, in the words of the store, if the server
-    /// cannot be reached or takes no writes.
+    /// Makes this the schema of an open store. If the server cannot be reached or accepts no
+    /// writes, a session is refused with the error of the store.
     pub(crate) fn of_server(mut self, connector: &Arc<Connector>) -> Self {
         self.probe = Some(Arc::clone(connector));
         self
@@ -80,19 +82,19 @@ impl Schema {
                 .map(String::as_str)
                 .chain(own)
                 .collect();
-            // They consist of numbers and fixed text only.
+            // The settings consist of numbers and fixed text only.
             sqlx::raw_sql(AssertSqlSafe(all.join("; ")))
                 .execute(&mut connection)
                 .await?;
             Ok(connection)
         };
-        match tokio::time::timeout(self.patience, open).await {
+        match tokio::time::timeout(self.connect_timeout, open).await {
             Ok(opened) => opened.map_err(fault::of),
             Err(_) => Err(SchemaError::new(
                 SchemaFault::Unreachable,
                 format!(
                     "the database server does not answer within {:?}",
-                    self.patience
+                    self.connect_timeout
                 ),
             )),
         }
@@ -122,14 +124,15 @@ impl Schema {
             .map_err(fault::of)
     }
 
-    /// Two open connections to a server have different processes. A transaction pooler gives its
-    /// connection to the server to one client after the other.
+    /// Refuses a pooler in transaction mode. Two connections to a server have different server
+    /// processes. A transaction pooler gives the same server connection to one client after the
+    /// other.
     async fn refuse_pooler(
         &self,
         connection: &mut PgConnection,
         pid: i32,
     ) -> Result<(), SchemaError> {
-        // A runner that waits for the lock tries it often; one check is enough.
+        // A process that waits for the lock calls this often; one check is enough.
         if self.direct.get().is_some() {
             return Ok(());
         }
@@ -184,7 +187,7 @@ async fn holder(connection: &mut PgConnection) -> sqlx::Result<String> {
         "SELECT 'session ' || l.pid || coalesce(' of ' || nullif(a.application_name, ''), '') \
          || coalesce(' from ' || host(a.client_addr), '') \
          || coalesce(' since ' || to_char(a.backend_start AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), '') \
-         FROM {HELD} LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE {OURS} LIMIT 1"
+         FROM {LOCKS} LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE {IS_MIGRATION_LOCK} LIMIT 1"
     );
     let row = sqlx::raw_sql(AssertSqlSafe(text))
         .fetch_optional(connection)
@@ -195,14 +198,16 @@ async fn holder(connection: &mut PgConnection) -> sqlx::Result<String> {
     }
 }
 
-const HELD: &str = "pg_locks l";
-/// The lock in the catalog: the halves of its key, in this database.
-const OURS: &str = "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 \
+/// The table of locks in the catalog.
+const LOCKS: &str = "pg_locks l";
+/// The condition for the lock of migrations in the catalog: the two halves of its key, in this
+/// database.
+const IS_MIGRATION_LOCK: &str = "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 \
     AND l.classid = 1818848867::oid AND l.objid = 1752198706::oid \
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 struct Lock {
-    /// Opens another connection, to tell a lost lock from a server that cannot be reached.
+    /// Opens another connection, to distinguish a lost lock from a server that cannot be reached.
     schema: Schema,
     connection: PgConnection,
     pid: i32,
@@ -219,13 +224,13 @@ impl SchemaLock for Lock {
     fn check(&mut self) -> BoxFuture<'_, Result<(), SchemaError>> {
         Box::pin(async move {
             let sql = format!(
-                "SELECT pg_backend_pid(), EXISTS (SELECT FROM {HELD} WHERE {OURS} AND l.pid = pg_backend_pid())"
+                "SELECT pg_backend_pid(), EXISTS (SELECT FROM {LOCKS} WHERE {IS_MIGRATION_LOCK} AND l.pid = pg_backend_pid())"
             );
             let look = async {
                 let row = one(&mut self.connection, &sql).await?;
                 Ok((row.try_get::<i32, _>(0)?, row.try_get::<bool, _>(1)?))
             };
-            match tokio::time::timeout(ANSWER, look).await {
+            match tokio::time::timeout(ANSWER_TIMEOUT, look).await {
                 Err(_) => Err(SchemaError::new(
                     SchemaFault::Unreachable,
                     "the database server does not answer",
@@ -233,7 +238,8 @@ impl SchemaLock for Lock {
                 Ok(Err(error)) => {
                     let error = fault::of(error);
                     let ended = error.fault == SchemaFault::Unreachable;
-                    // If the server can still be reached, the lock has ended with its connection.
+                    // If the server can still be reached, the lock was released with its
+                    // connection.
                     Err(match self.schema.open().await {
                         Ok(_) if ended => lost(),
                         _ => error,
@@ -267,7 +273,8 @@ impl SchemaStore for Schema {
                     SchemaError::new(SchemaFault::Unreachable, why.join(": "))
                 })?;
             }
-            // An app that starts takes no lock, but it also needs a session.
+            // An app at start-up takes no lock, but a pooler in transaction mode is refused for it,
+            // too.
             if self.direct.get().is_none() {
                 let mut connection = self.open().await?;
                 let pid = backend(&mut connection).await.map_err(fault::of)?;
@@ -293,7 +300,7 @@ impl Schema {
         let (version, encoding, schema): (i32, String, Option<String>) =
             read().map_err(fault::of)?;
         let unsupported = |what: String| Err(SchemaError::new(SchemaFault::Unsupported, what));
-        if version < OLDEST {
+        if version < OLDEST_VERSION {
             return unsupported(format!(
                 "the server has version {}.{}; version 13 or newer is needed",
                 version / 10_000,

@@ -19,7 +19,7 @@ fn other(error: Error) -> SchemaError {
     SchemaError::new(SchemaFault::Other, error)
 }
 
-/// A column of a row. A whole number may have the type of the server's sums.
+/// Reads a column of a row. An integer may be a NUMERIC, the type of sums.
 pub(super) fn cell(row: &PgRow, at: usize, kind: &ColumnKind) -> Result<Value> {
     let raw = row.try_get_raw(at).map_err(fault::of)?;
     if *kind == ColumnKind::Integer && !raw.is_null() && raw.type_info().oid() == Some(NUMERIC) {
@@ -38,7 +38,7 @@ fn whole_number(bytes: &[u8]) -> Option<i64> {
         .chunks_exact(2)
         .map(|w| i16::from_be_bytes([w[0], w[1]]));
     let (count, weight, sign, _) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    // The digits after the weight are decimals; trailing zeros are not sent.
+    // The digits after the weight are decimals. Trailing zeros are not sent.
     if count > weight.saturating_add(1) || !matches!(sign, 0 | 0x4000) {
         return None;
     }
@@ -61,7 +61,7 @@ pub(super) fn arrays(kinds: &[ColumnKind], rows: &[Vec<Value>]) -> Result<PgArgu
     array_arguments(columns).map_err(other)
 }
 
-/// Values in the form of the pool.
+/// Binds values as arguments of `sqlx`.
 pub(super) fn bind(values: &[Bound]) -> Result<PgArguments> {
     let value = |(value, kind): &Bound| match (value, kind) {
         (Value::Int(i), ColumnKind::Number) => (Value::Float(*i as f64), Kind::Number),

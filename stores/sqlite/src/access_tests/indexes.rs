@@ -1,11 +1,11 @@
-//! Reads that a declared index is intended for use that index.
+//! Tests that a read uses the declared index that is intended for it.
 
 use super::*;
 
-/// The reads that a declared index or unique is intended for: equality on its leading fields, in
-/// the order of the next one, with or without a range on it, from the start and from positions,
-/// including nulls.
-fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
+/// The reads for which a declared index or unique constraint is intended. They have equality on its
+/// leading fields and the order of the next field, with or without a range on this field. They
+/// begin at the start or after a position, which may contain nulls.
+fn intended(entity: &EntityDesc, records: i64) -> Vec<Call> {
     let mut indexes: Vec<Vec<SortDesc>> = layout::indexes(entity)
         .into_iter()
         .filter(|i| !i.unique)
@@ -24,37 +24,37 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
             }
             // The list route sorts by one field and the key, in either direction; with several
             // fields, all keep or all reverse their directions.
-            let ways: Vec<Vec<Order>> = [false, true]
+            let orders: Vec<Vec<Order>> = [false, true]
                 .into_iter()
-                .map(|turned| {
-                    let one_way = |k: &SortDesc| {
+                .map(|reversed| {
+                    let descending = |k: &SortDesc| {
                         if rest.len() > 2 {
-                            k.desc != turned
+                            k.desc != reversed
                         } else {
-                            turned
+                            reversed
                         }
                     };
                     rest.iter()
                         .map(|k| Order {
                             field: k.field,
-                            desc: one_way(k),
+                            desc: descending(k),
                         })
                         .collect()
                 })
                 .collect();
-            for order in ways {
+            for order in orders {
                 let equal: Vec<_> = keys[..pinned]
                     .iter()
-                    .map(|k| (k.field, Op::Eq, middle(entity, k.field, of)))
+                    .map(|k| (k.field, Op::Eq, middle(entity, k.field, records)))
                     .collect();
                 let ranges: [&[Op]; 4] = [&[], &[Op::Gte], &[Op::Lt], &[Op::Gt, Op::Lte]];
                 for range in ranges {
                     let bounds = range
                         .iter()
-                        .map(|op| (next.field, *op, other(entity, next.field, of)));
+                        .map(|op| (next.field, *op, other(entity, next.field, records)));
                     let all: Vec<_> = equal.iter().cloned().chain(bounds).collect();
                     // A range excludes nulls, so no page ends at a null.
-                    let from = positions(entity, &order, of).into_iter().filter(|at| {
+                    let from = positions(entity, &order, records).into_iter().filter(|at| {
                         range.is_empty() || at.as_ref().is_none_or(|k| !k[0].is_null())
                     });
                     for position in from {
@@ -89,7 +89,8 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
             }
         }
     }
-    // Lookups: one record by each unique and by the key, and by any leading fields of an index.
+    // Lookups of one record by each unique constraint, by the primary key, and by any leading
+    // fields of an index.
     let leading = entity
         .indexes
         .iter()
@@ -103,7 +104,7 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
         for n in 1..=fields.len() {
             let equal: Vec<_> = fields[..n]
                 .iter()
-                .map(|f| (*f, Op::Eq, middle(entity, *f, of)))
+                .map(|f| (*f, Op::Eq, middle(entity, *f, records)))
                 .collect();
             let mut args = Vec::new();
             let filter = filter(&equal.iter().collect::<Vec<_>>(), &mut args);
@@ -132,7 +133,7 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_index_is_for_uses_it() {
+async fn intended_reads_use_their_index() {
     for entity in [&TEXT_KEY, &NUMBER_KEY] {
         let folder = tempfile::tempdir().expect("a folder");
         let store = open(&folder);

@@ -1,12 +1,13 @@
-//! Reads on the caller's thread: they are short, they return the same as the memory store, and none
-//! of them may scan.
+//! Tests of reads on the caller's thread: they are short, return the same records as the memory
+//! store, and never scan.
 
 use super::*;
 use linchpin_sql::access::conjuncts;
 
-/// A page of three takes about 200 steps; a scan over this number of records takes at least 3,000.
+/// A page of three records takes about 200 steps of SQLite's virtual machine. A scan of this number
+/// of records takes at least 3,000.
 const RECORDS: i64 = 1500;
-const MOST_STEPS: i32 = 600;
+const MAX_STEPS: i32 = 600;
 
 async fn inline_reads_are_short(entity: &'static EntityDesc) {
     let calls = calls(entity, RECORDS, 3);
@@ -39,10 +40,10 @@ async fn inline_reads_are_short(entity: &'static EntityDesc) {
                 let sorted = sorts > 0
                     && matches!(native.runs, Runs::Limited(_))
                     && !native.sql.contains(" AND 0");
-                let told = format!("{spread:?} {analyzed}: {steps} steps, {sorts} sorts");
+                let measured = format!("{spread:?} {analyzed}: {steps} steps, {sorts} sorts");
                 assert!(
-                    steps <= MOST_STEPS && !sorted,
-                    "{told}: {plan:#?}\n{args:?}\n{}\n{}",
+                    steps <= MAX_STEPS && !sorted,
+                    "{measured}: {plan:#?}\n{args:?}\n{}\n{}",
                     native.sql,
                     explain(&connection, native)
                 );
@@ -105,7 +106,7 @@ async fn pages_from_any_position_agree_with_the_memory_store() {
 
 /// Reads that must not run on the caller's thread.
 #[test]
-fn what_may_scan_runs_apart() {
+fn reads_that_may_scan_run_on_another_thread() {
     let eq = |field| Filter::eq_arg(field, 0);
     let limit = || Some(Source::Value(Value::Int(20)));
     let by = |field, desc| vec![Order { field, desc }, Order { field: ID, desc }];
@@ -130,14 +131,14 @@ fn what_may_scan_runs_apart() {
             nullable: false,
         }),
     );
-    let apart = [
+    let in_pool = [
         ("no limit", select(eq(STATUS_FIELD), Vec::new(), None)),
         (
             "no index on the filter",
             select(eq(TITLE), Vec::new(), limit()),
         ),
         (
-            "a filter beside the index",
+            "a further filter that is not in the index",
             select(eq(TITLE), by(CREATED, false), limit()),
         ),
         (
@@ -172,11 +173,14 @@ fn what_may_scan_runs_apart() {
             },
         ),
         ("values of a field without an index", related(TITLE)),
-        ("half of a unique", Plan::Exists { filter: eq(HANDLE) }),
+        (
+            "one of two fields of a unique constraint",
+            Plan::Exists { filter: eq(HANDLE) },
+        ),
     ];
-    for (case, plan) in apart {
+    for (case, plan) in in_pool {
         assert!(
-            matches!(render(&TEXT_KEY, &plan).expect("a plan").runs, Runs::Apart),
+            matches!(render(&TEXT_KEY, &plan).expect("a plan").runs, Runs::InPool),
             "{case}"
         );
     }
@@ -209,7 +213,7 @@ fn what_may_scan_runs_apart() {
 }
 
 #[test]
-fn nested_conditions_are_taken_apart() {
+fn nested_conditions_are_split() {
     let one = |field| Filter::eq_arg(field, 0);
     let nested = Filter::All(vec![
         Filter::Any(vec![Filter::All(vec![one(1), one(2)])]),

@@ -1,4 +1,4 @@
-//! A large table, without time measurements: the tests count the steps of SQLite's virtual machine.
+//! Tests with a large table. They measure no time, but count the steps of SQLite's virtual machine.
 
 use super::*;
 
@@ -56,7 +56,7 @@ async fn page_4000_reads_as_much_as_page_1() {
         let first = render(&TEXT_KEY, &page(None)).expect("a plan");
         let deep =
             render(&TEXT_KEY, &page(Some(After::Keys(vec![Some(0), Some(1)])))).expect("a plan");
-        // One record more than the page, as lists read it.
+        // Lists read one record more than the page.
         let at = |n: i64| {
             vec![
                 record(&TEXT_KEY, Spread::Rising, n, MANY)[CREATED].clone(),
@@ -64,7 +64,8 @@ async fn page_4000_reads_as_much_as_page_1() {
                 Value::Int(PAGE + 1),
             ]
         };
-        // 26 records of 9 columns, and one more comparison with the position for each.
+        // A page has 26 records of 9 columns. On later pages, each record is also compared with the
+        // position.
         let (base, _) = cost(&connection, &first, &at(0));
         assert!(
             (26 * 9..26 * 15).contains(&base),
@@ -95,7 +96,7 @@ async fn page_4000_reads_as_much_as_page_1() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_of_each_value_are_all_that_is_read() {
+async fn only_the_first_records_of_each_value_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
     create_tables(&store, &[&TEXT_KEY]).await.expect("created");

@@ -1,4 +1,4 @@
-//! Compares the results of `linchpin_sql::access` with SQLite.
+//! Compares the results of `linchpin_sql::access` with the behavior of SQLite.
 //!
 //! A statement on the caller's thread reads no more rows than it returns, even on unfavorable
 //! tables. Each kind of page returns the same records as the memory store.
@@ -171,26 +171,26 @@ fn key(entity: &EntityDesc, n: i64) -> Value {
 /// The distribution of the values of a table.
 #[derive(Clone, Copy, Debug)]
 enum Spread {
-    /// Few values each, mixed.
+    /// Few different values in each field, mixed.
     Mixed,
-    /// One value for all records: a condition on any field but the first of an index excludes
-    /// nothing.
+    /// The same value in all records: a condition on any field other than the first of an index
+    /// excludes nothing.
     Same,
     /// Null in every optional field.
     Null,
-    /// Each value once, in the order of the key.
+    /// Each value once, in the order of the primary key.
     Rising,
 }
 
 const SPREADS: [Spread; 4] = [Spread::Mixed, Spread::Same, Spread::Null, Spread::Rising];
 
-fn record(entity: &EntityDesc, spread: Spread, n: i64, of: i64) -> Vec<Value> {
-    let mixed = (n * 7919) % of;
+fn record(entity: &EntityDesc, spread: Spread, n: i64, records: i64) -> Vec<Value> {
+    let mixed = (n * 7919) % records;
     let few = |wanted: i64| match spread {
         Spread::Mixed => mixed % wanted,
         Spread::Same | Spread::Null => wanted / 2,
         // Ascending, around the middle value of the conditions.
-        Spread::Rising => n * wanted / of,
+        Spread::Rising => n * wanted / records,
     };
     let maybe = |value: Value| match spread {
         Spread::Null => Value::Null,
@@ -212,12 +212,12 @@ fn record(entity: &EntityDesc, spread: Spread, n: i64, of: i64) -> Vec<Value> {
 
 /// A middle value of a field: there are records on both sides of it and, except for keys, many with
 /// it.
-fn middle(entity: &EntityDesc, field: usize, of: i64) -> Value {
+fn middle(entity: &EntityDesc, field: usize, records: i64) -> Value {
     match field {
-        ID => key(entity, of / 2),
+        ID => key(entity, records / 2),
         OWNER => text("o2"),
-        HANDLE => text(&format!("h{:05}", of / 2)),
-        EMAIL => text(&format!("e{:05}", of / 2)),
+        HANDLE => text(&format!("h{:05}", records / 2)),
+        EMAIL => text(&format!("e{:05}", records / 2)),
         STATUS_FIELD => text("published"),
         CATEGORY => text("c2"),
         SCORE => Value::Int(2),
@@ -226,26 +226,27 @@ fn middle(entity: &EntityDesc, field: usize, of: i64) -> Value {
     }
 }
 
-/// The next greater value, for positions and bounds that differ.
-fn other(entity: &EntityDesc, field: usize, of: i64) -> Value {
+/// Another value than the middle one, for positions and bounds that differ. Fields that are not
+/// listed have only the middle one.
+fn other(entity: &EntityDesc, field: usize, records: i64) -> Value {
     match field {
-        ID => key(entity, of / 2 + 1),
+        ID => key(entity, records / 2 + 1),
         OWNER => text("o3"),
         STATUS_FIELD => text("draft"),
         CATEGORY => text("c3"),
         SCORE => Value::Int(3),
         CREATED => date(1),
-        _ => middle(entity, field, of),
+        _ => middle(entity, field, records),
     }
 }
 
 /// A plan with its arguments.
 type Call = (Plan, Vec<Value>);
 
-fn conditions(entity: &EntityDesc, of: i64) -> Vec<(usize, Op, Value)> {
+fn conditions(entity: &EntityDesc, records: i64) -> Vec<(usize, Op, Value)> {
     let mut all = Vec::new();
     for field in 0..entity.fields.len() {
-        let value = || middle(entity, field, of);
+        let value = || middle(entity, field, records);
         all.push((field, Op::Eq, value()));
         if entity.fields[field].optional {
             all.push((field, Op::Eq, Value::Null));
@@ -255,8 +256,8 @@ fn conditions(entity: &EntityDesc, of: i64) -> Vec<(usize, Op, Value)> {
             all.extend([Op::Gte, Op::Lt].map(|op| (field, op, value())));
         }
         if [CREATED, CATEGORY].contains(&field) {
-            all.extend([Op::Gt, Op::Lte].map(|op| (field, op, other(entity, field, of))));
-            all.push((field, Op::Eq, other(entity, field, of)));
+            all.extend([Op::Gt, Op::Lte].map(|op| (field, op, other(entity, field, records))));
+            all.push((field, Op::Eq, other(entity, field, records)));
             all.push((field, Op::Ne, value()));
         }
     }
@@ -284,7 +285,7 @@ fn orders(entity: &EntityDesc) -> Vec<Vec<Order>> {
     let both = sortable
         .into_iter()
         .flat_map(|field| [vec![(field, false)], vec![(field, true)]]);
-    // Orders by several fields: with an index, and without.
+    // Orders by several fields, with and without an index.
     let several = [
         vec![(SCORE, true), (CATEGORY, false)],
         vec![(STATUS_FIELD, true), (SCORE, false), (CATEGORY, true)],
@@ -310,31 +311,35 @@ fn orders(entity: &EntityDesc) -> Vec<Vec<Order>> {
         .collect()
 }
 
-/// The starts of pages: at the first record, after a middle one, after one elsewhere, and after a
-/// null in each key.
-fn positions(entity: &EntityDesc, order: &[Order], of: i64) -> Vec<Option<Vec<Value>>> {
-    let behind = |at: usize, value: Value| {
-        let mut keys: Vec<Value> = order.iter().map(|o| middle(entity, o.field, of)).collect();
+/// The starts of pages: at the first record, after a middle value, after another value, and after a
+/// null in each optional sort key.
+fn positions(entity: &EntityDesc, order: &[Order], records: i64) -> Vec<Option<Vec<Value>>> {
+    let with_key = |at: usize, value: Value| {
+        let mut keys: Vec<Value> = order
+            .iter()
+            .map(|o| middle(entity, o.field, records))
+            .collect();
         keys[at] = value;
         Some(keys)
     };
     let first = order[0].field;
     let mut all = vec![
         None,
-        behind(0, middle(entity, first, of)),
-        behind(0, other(entity, first, of)),
+        with_key(0, middle(entity, first, records)),
+        with_key(0, other(entity, first, records)),
     ];
     let optional = order
         .iter()
         .enumerate()
         .filter(|(_, o)| entity.fields[o.field].optional);
-    all.extend(optional.map(|(at, _)| behind(at, Value::Null)));
+    all.extend(optional.map(|(at, _)| with_key(at, Value::Null)));
     all
 }
 
-/// Every read with up to two conditions, in every order, from every position; and `Exists`.
-fn calls(entity: &EntityDesc, of: i64, limit: i64) -> Vec<Call> {
-    let conditions = conditions(entity, of);
+/// All reads with up to two conditions, in every order, from every position, and all `Exists`
+/// plans.
+fn calls(entity: &EntityDesc, records: i64, limit: i64) -> Vec<Call> {
+    let conditions = conditions(entity, records);
     let mut sets: Vec<Vec<&(usize, Op, Value)>> = vec![Vec::new()];
     for (i, one) in conditions.iter().enumerate() {
         sets.push(vec![one]);
@@ -348,7 +353,7 @@ fn calls(entity: &EntityDesc, of: i64, limit: i64) -> Vec<Call> {
         };
         calls.push((plan, args));
         for order in orders(entity) {
-            for position in positions(entity, &order, of) {
+            for position in positions(entity, &order, records) {
                 let mut args = Vec::new();
                 let filter = filter(&set, &mut args);
                 let after = position.map(|values| {
@@ -383,14 +388,14 @@ fn calls(entity: &EntityDesc, of: i64, limit: i64) -> Vec<Call> {
     calls
 }
 
-async fn filled(entity: &'static EntityDesc, spread: Spread, of: i64, stores: &[&dyn Store]) {
+async fn filled(entity: &'static EntityDesc, spread: Spread, records: i64, stores: &[&dyn Store]) {
     for store in stores {
         create_tables(*store, &[entity]).await.expect("created");
         let insert = store.prepare(entity, Plan::Insert).expect("a plan");
-        for start in (0..of).step_by(1000) {
-            let some = start..of.min(start + 1000);
+        for start in (0..records).step_by(1000) {
+            let some = start..records.min(start + 1000);
             let replies: Vec<_> = some
-                .map(|n| store.run(&insert, record(entity, spread, n, of), Rows::count()))
+                .map(|n| store.run(&insert, record(entity, spread, n, records), Rows::count()))
                 .collect();
             for reply in replies {
                 reply.await.expect("stored");
@@ -406,7 +411,7 @@ fn open(folder: &tempfile::TempDir) -> SqliteStore {
 }
 
 fn connect(folder: &tempfile::TempDir) -> Connection {
-    reader::connect(&folder.path().join("test.db"), super::BUSY).expect("a connection")
+    reader::connect(&folder.path().join("test.db"), super::BUSY_TIMEOUT).expect("a connection")
 }
 
 /// Runs a statement to its end; returns the steps of SQLite's virtual machine and the number of

@@ -5,7 +5,7 @@
 //! stored as a row number and a list of ranges: it has processed all rows up to the number, and the
 //! rows in the ranges after it.
 
-mod chore;
+mod outbox_task;
 mod outgoing;
 #[cfg(test)]
 mod tests;
@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sqlx::Row as _;
 use tokio::sync::oneshot;
 
-pub(super) use self::chore::Chore;
-pub(super) use self::outgoing::{Leader, Outgoing, Told};
+pub(super) use self::outbox_task::OutboxTask;
+pub(super) use self::outgoing::{CommitReceiver, Leader, Outgoing};
 
 use super::SqliteStore;
 use linchpin_core::BoxFuture;
@@ -27,7 +27,8 @@ use linchpin_core::{Error, Result, Timestamp, Uuid, Value};
 
 /// The names of the tables.
 pub(super) const NAMES: [&str; 3] = ["linchpin_outbox", "linchpin_consumers", "linchpin_parked"];
-/// Pruning keeps the last row, because SQLite numbers a new row one more than the greatest `seq`.
+/// The statements that create the tables. Pruning keeps the last row, because SQLite gives a new
+/// row the greatest `seq` plus one.
 pub(super) const TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS linchpin_outbox (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, entity TEXT NOT NULL, record TEXT, \
      at INTEGER NOT NULL, event TEXT NOT NULL) STRICT",
@@ -61,17 +62,19 @@ const COLUMNS: [(&str, &str); 5] = [
     ),
 ];
 const PRESENT: &str = "SELECT name FROM pragma_table_info('linchpin_consumers')";
-const JOIN: &str = "INSERT INTO linchpin_consumers (name, seq) VALUES (?, (SELECT coalesce(max(seq), 0) FROM linchpin_outbox)) \
+/// Adds a consumer. All rows that exist already count as processed.
+const ADD_CONSUMER: &str = "INSERT INTO linchpin_consumers (name, seq) VALUES (?, (SELECT coalesce(max(seq), 0) FROM linchpin_outbox)) \
      ON CONFLICT (name) DO NOTHING";
+/// Reads the progress of a consumer, and the number of the first row of the outbox.
 const HAD: &str = "SELECT seq, had, (SELECT min(seq) FROM linchpin_outbox) FROM linchpin_consumers WHERE name = ?";
 const ROWS: &str = "SELECT seq, id, entity, record, at, event FROM linchpin_outbox WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT ?";
 const KNOWN: &str = "SELECT 1 FROM linchpin_consumers WHERE name = ?";
 
 impl SqliteStore {
-    /// Runs a chore on the writer thread and returns its values.
-    async fn chore(&self, chore: Chore) -> Result<Vec<Value>> {
+    /// Runs a task on the writer thread and returns its values.
+    async fn outbox_task(&self, outbox_task: OutboxTask) -> Result<Vec<Value>> {
         let (answer, answered) = oneshot::channel();
-        self.writer.chore(chore, answer)?;
+        self.writer.outbox_task(outbox_task, answer)?;
         answered
             .await
             .unwrap_or_else(|_| Err(super::closed()))
@@ -94,6 +97,7 @@ impl SqliteStore {
         Ok(Some((had, row.try_get(2)?)))
     }
 
+    /// Reads the rows that are not in `had`. A row in `known` is not decoded again.
     async fn rows(
         &self,
         had: &Numbers,
@@ -146,7 +150,7 @@ fn now() -> i64 {
         .unwrap_or_default()
 }
 
-fn owned(names: &[&str]) -> Vec<String> {
+fn to_strings(names: &[&str]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
@@ -156,7 +160,7 @@ impl Outbox for SqliteStore {
         consumers: &'a [&'a str],
         committed: Arc<dyn Committed>,
     ) -> BoxFuture<'a, Result<()>> {
-        self.told.set(committed);
+        self.commit_receiver.set(committed);
         if consumers.is_empty() {
             return Box::pin(std::future::ready(Ok(())));
         }
@@ -177,7 +181,7 @@ impl Outbox for SqliteStore {
                     }
                 }
                 for consumer in consumers {
-                    sqlx::query(JOIN)
+                    sqlx::query(ADD_CONSUMER)
                         .bind(*consumer)
                         .execute(&mut *transaction)
                         .await?;
@@ -217,14 +221,14 @@ impl Outbox for SqliteStore {
         lease: Duration,
     ) -> BoxFuture<'a, Result<Vec<Option<i64>>>> {
         Box::pin(async move {
-            let chore = Chore::Lead {
-                consumers: owned(consumers),
+            let outbox_task = OutboxTask::Lead {
+                consumers: to_strings(consumers),
                 leader: self.leader.name.clone(),
-                locked: self.leader.locks(),
+                locked: self.leader.holds_lock(),
                 now: now(),
                 lease: i64::try_from(lease.as_millis()).unwrap_or(i64::MAX),
             };
-            let fences = self.chore(chore).await?;
+            let fences = self.outbox_task(outbox_task).await?;
             let fence = |value: &Value| match value {
                 Value::Int(fence) => Some(*fence),
                 _ => None,
@@ -234,11 +238,11 @@ impl Outbox for SqliteStore {
     }
 
     fn resign<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
-        let chore = Chore::Resign {
-            consumers: owned(consumers),
+        let outbox_task = OutboxTask::Resign {
+            consumers: to_strings(consumers),
             leader: self.leader.name.clone(),
         };
-        Box::pin(async move { self.chore(chore).await.map(drop) })
+        Box::pin(async move { self.outbox_task(outbox_task).await.map(drop) })
     }
 
     fn waiting<'a>(
@@ -272,7 +276,7 @@ impl Outbox for SqliteStore {
         })
     }
 
-    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+    fn lost_reported<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let mut before = Numbers::NONE;
             before.add(0, lost.until);
@@ -281,19 +285,19 @@ impl Outbox for SqliteStore {
     }
 
     fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
-        let chore = Chore::Settle {
+        let outbox_task = OutboxTask::Settle {
             consumer: consumer.to_owned(),
             done: done.clone(),
         };
-        Box::pin(async move { self.chore(chore).await.map(drop) })
+        Box::pin(async move { self.outbox_task(outbox_task).await.map(drop) })
     }
 
     fn park<'a>(&'a self, consumer: &'a str, parked: &'a Parked) -> BoxFuture<'a, Result<()>> {
-        let chore = Chore::Park {
+        let outbox_task = OutboxTask::Park {
             consumer: consumer.to_owned(),
             parked: parked.clone(),
         };
-        Box::pin(async move { self.chore(chore).await.map(drop) })
+        Box::pin(async move { self.outbox_task(outbox_task).await.map(drop) })
     }
 
     fn prune<'a>(
@@ -303,14 +307,14 @@ impl Outbox for SqliteStore {
         parked: Timestamp,
         limit: usize,
     ) -> BoxFuture<'a, Result<usize>> {
-        let chore = Chore::Prune {
-            consumers: owned(consumers),
+        let outbox_task = OutboxTask::Prune {
+            consumers: to_strings(consumers),
             before,
             parked,
             limit,
         };
         Box::pin(async move {
-            let removed = self.chore(chore).await?;
+            let removed = self.outbox_task(outbox_task).await?;
             Ok(match removed.first() {
                 Some(Value::Int(rows)) => usize::try_from(*rows).unwrap_or_default(),
                 _ => 0,

@@ -1,4 +1,4 @@
-//! The events of one transaction, and the name and the lock file of this process as a leader.
+//! The events of one transaction, and the id and the lock file of this process as a leader.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ const INSERT: &str =
 
 /// The receiver of committed events; `None` until the outbox is opened.
 #[derive(Default)]
-pub(crate) struct Told(RwLock<Option<Arc<dyn Committed>>>);
+pub(crate) struct CommitReceiver(RwLock<Option<Arc<dyn Committed>>>);
 
-impl Told {
+impl CommitReceiver {
     pub(super) fn set(&self, committed: Arc<dyn Committed>) {
         *self.0.write() = Some(committed);
     }
@@ -75,12 +75,12 @@ impl Outgoing {
     }
 
     /// Passes the events to the receiver after the commit.
-    pub(crate) fn hand_over(&mut self, told: &Told) {
+    pub(crate) fn hand_over(&mut self, receiver: &CommitReceiver) {
         if self.rows.is_empty() {
             return;
         }
         let rows = std::mem::take(&mut self.rows);
-        if let Some(committed) = &*told.0.read() {
+        if let Some(committed) = &*receiver.0.read() {
             committed.committed(rows);
         }
     }
@@ -107,7 +107,7 @@ impl Leader {
 
     /// Whether this process holds the lock file. The operating system releases it when a process
     /// ends, so the leases of earlier holders are void.
-    pub(super) fn locks(&self) -> bool {
+    pub(super) fn holds_lock(&self) -> bool {
         let mut lock = self.lock.lock();
         if lock.is_none() {
             let opened = file::create(&self.path)

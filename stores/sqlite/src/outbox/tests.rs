@@ -1,4 +1,4 @@
-//! The outbox of a file: sets of rows, leases, and rows of the first release.
+//! Tests of the outbox of a file: sets of rows, leases, and rows of the first release.
 
 use rusqlite::Connection;
 
@@ -8,10 +8,10 @@ use linchpin_core::event::Entry;
 
 const LEASE: Duration = Duration::from_secs(15);
 
-/// Receives nothing.
-struct Nobody;
+/// Ignores all events.
+struct IgnoreAll;
 
-impl Committed for Nobody {
+impl Committed for IgnoreAll {
     fn committed(&self, _: Vec<Arc<OutboxRow>>) {}
     fn lost(&self, _: &[Entry]) {}
 }
@@ -31,7 +31,7 @@ impl Fixture {
     }
 
     async fn join(&self, consumers: &[&str]) {
-        let joined = self.store.open(consumers, Arc::new(Nobody));
+        let joined = self.store.open(consumers, Arc::new(IgnoreAll));
         joined.await.expect("an outbox");
     }
 
@@ -40,7 +40,7 @@ impl Fixture {
     }
 
     /// Writes rows as the first release did.
-    fn leave(&self, count: usize) {
+    fn write_rows(&self, count: usize) {
         for _ in 0..count {
             self.file()
                 .execute(
@@ -81,9 +81,9 @@ async fn lead(store: &SqliteStore, consumer: &str) -> Option<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_are_had_in_any_order() {
+async fn rows_can_be_settled_in_any_order() {
     let fixture = Fixture::new().await;
-    fixture.leave(5);
+    fixture.write_rows(5);
     assert_eq!(fixture.waiting("a", &[]).await, (vec![1, 2, 3, 4, 5], 0));
     fixture.settle("a", &[2, 4]).await;
     assert_eq!(fixture.waiting("a", &[5]).await, (vec![1, 3], 0));
@@ -120,16 +120,16 @@ async fn tables_of_the_first_release_get_new_columns() {
     )
     .expect("tables");
     let fixture = Fixture { folder, store };
-    fixture.leave(3);
+    fixture.write_rows(3);
     fixture.join(&["a"]).await;
     fixture.join(&["a"]).await;
     assert_eq!(fixture.waiting("a", &[]).await, (vec![3], 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_that_comes_back_is_told_how_many_rows_were_removed() {
+async fn a_returning_consumer_receives_the_number_of_removed_rows() {
     let fixture = Fixture::new().await;
-    fixture.leave(4);
+    fixture.write_rows(4);
     fixture.settle("a", &[1, 2, 3, 4]).await;
     fixture.settle("b", &[1]).await;
     let later = Timestamp::parse("2999-01-01T00:00:00Z").expect("an instant");
@@ -139,11 +139,19 @@ async fn a_consumer_that_comes_back_is_told_how_many_rows_were_removed() {
     for _ in 0..2 {
         assert_eq!(fixture.waiting("b", &[]).await, (vec![4], 2));
     }
-    // What was taken changes nothing about it.
+    // Taken rows do not change the number of lost rows.
     assert_eq!(fixture.waiting("b", &[4]).await, (vec![], 2));
     let lost = Lost { count: 2, until: 3 };
-    fixture.store.told("b", lost).await.expect("told");
-    assert_eq!(fixture.waiting("b", &[]).await, (vec![4], 0), "told once");
+    fixture
+        .store
+        .lost_reported("b", lost)
+        .await
+        .expect("a report");
+    assert_eq!(
+        fixture.waiting("b", &[]).await,
+        (vec![4], 0),
+        "a confirmed loss is not returned again"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,10 +161,10 @@ async fn one_process_leads_a_consumer_and_the_next_has_a_greater_fencing_number(
     assert_eq!(lead(&fixture.store, "a").await, Some(first), "renewed");
     let other = open(&fixture.folder);
     other
-        .open(&["a"], Arc::new(Nobody))
+        .open(&["a"], Arc::new(IgnoreAll))
         .await
         .expect("an outbox");
-    assert_eq!(lead(&other, "a").await, None, "another one leads");
+    assert_eq!(lead(&other, "a").await, None, "another process leads");
     fixture.store.resign(&["a"]).await.expect("resigned");
     let second = lead(&other, "a").await.expect("it leads");
     assert!(second > first);
@@ -166,16 +174,17 @@ async fn one_process_leads_a_consumer_and_the_next_has_a_greater_fencing_number(
     fixture.file().execute(end, []).expect("ended");
     let third = lead(&fixture.store, "a").await.expect("it leads");
     assert!(third > second);
-    // The process that holds the lock file ends without a word: the next one does not wait.
+    // The process that holds the lock file ends without giving up its lease. The next process does
+    // not wait for the end of the lease.
     assert_eq!(lead(&other, "a").await, None);
     drop(fixture.store);
     assert_eq!(lead(&other, "a").await, Some(third + 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parked_events_are_kept_until_they_are_old() {
+async fn old_parked_events_are_removed() {
     let fixture = Fixture::new().await;
-    fixture.leave(1);
+    fixture.write_rows(1);
     let waiting = fixture.store.waiting("a", &Numbers::NONE, &[], 1).await;
     let parked = Parked {
         event: waiting.expect("rows").rows[0].events[0].clone(),
@@ -192,6 +201,12 @@ async fn parked_events_are_kept_until_they_are_old() {
             .expect("a number")
     };
     assert_eq!(count(), 1);
+    let stored: String = fixture
+        .file()
+        .query_row("SELECT event FROM linchpin_parked", [], |row| row.get(0))
+        .expect("a parked event");
+    assert_eq!(stored, parked.event.text());
+    assert!(stored.contains("\"route\""), "{stored}");
     for (before, left) in [(5, 1), (6, 0)] {
         let (now, before) = (Timestamp::from_millis(0), Timestamp::from_millis(before));
         let pruned = fixture.store.prune(&["a"], now, before, 9).await;

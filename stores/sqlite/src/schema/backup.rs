@@ -6,29 +6,29 @@ use rusqlite::{Connection, OpenFlags};
 
 use linchpin_core::schema::{SchemaError, SchemaFault};
 
-use super::connect::{beside, immutable};
+use super::connect::{immutable, with_suffix};
 use super::fault::{self, Outcome};
 use crate::file;
 
 /// The number of copies that are kept.
-const KEPT: usize = 3;
+const MAX_COPIES: usize = 3;
 
-/// Copies the database to `<file>.before-<seq>` and verifies the copy. Another copy of that name
-/// is kept; then a number is appended. Only the last three copies stay.
+/// Copies the database to `<file>.before-<seq>` and verifies the copy. If a copy with this name
+/// exists, a number is appended. Only the last three copies are kept.
 pub(super) fn back_up(connection: &Connection, path: &Path, seq: u64) -> Outcome<Option<String>> {
-    let first = beside(path, &format!(".before-{seq}"));
-    let others = (2..).map(|n| beside(path, &format!(".before-{seq}-{n}")));
+    let first = with_suffix(path, &format!(".before-{seq}"));
+    let others = (2..).map(|n| with_suffix(path, &format!(".before-{seq}-{n}")));
     let mut free = std::iter::once(first)
         .chain(others)
         .filter(|copy| !copy.exists());
     let Some(copy) = free.next() else {
         return Ok(None);
     };
-    // With the mode of a file with private data. SQLite fills an empty file.
+    // The file is created with the mode for private data. SQLite then writes into the empty file.
     file::create(&copy).map_err(|error| fault::of_file(&error, "cannot create the copy"))?;
     let written = write(connection, &copy);
     if written.is_err() {
-        // A copy that is not complete must not be taken for one.
+        // An incomplete copy is removed, so that it cannot be mistaken for a backup.
         drop(std::fs::remove_file(&copy));
     }
     written?;
@@ -64,7 +64,7 @@ fn write(connection: &Connection, copy: &Path) -> Outcome<()> {
     synced.map_err(|error| fault::of_file(&error, "cannot write the copy"))
 }
 
-/// Removes all but the last copies. A copy that cannot be removed does no harm.
+/// Removes old copies; the last three are kept. A copy that cannot be removed is ignored.
 fn remove_old(path: &Path) {
     let Some(name) = path.file_name() else { return };
     let start = format!("{}.before-", name.to_string_lossy());
@@ -83,7 +83,7 @@ fn remove_old(path: &Path) {
     });
     let mut copies: Vec<(std::time::SystemTime, PathBuf)> = copies.collect();
     copies.sort();
-    let old = copies.len().saturating_sub(KEPT);
+    let old = copies.len().saturating_sub(MAX_COPIES);
     for (_, copy) in &copies[..old] {
         drop(std::fs::remove_file(copy));
     }

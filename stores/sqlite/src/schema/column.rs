@@ -1,10 +1,10 @@
-//! The facts of a column or a constraint in a `CREATE TABLE`.
+//! Parses the columns and the constraints of a `CREATE TABLE`.
 
 use std::collections::BTreeSet;
 
 use super::sql::{Definition, Token};
 
-/// The words that begin a constraint of a column.
+/// The keywords that begin a constraint of a column.
 const STARTS: [&str; 11] = [
     "CONSTRAINT",
     "PRIMARY",
@@ -37,7 +37,7 @@ pub(super) struct CheckText {
     pub(super) text: String,
 }
 
-/// The facts of a column.
+/// The parsed definition of a column.
 #[derive(Debug, Default)]
 pub(super) struct ColumnText {
     pub(super) kind: String,
@@ -46,7 +46,7 @@ pub(super) struct ColumnText {
     pub(super) default: Option<Piece>,
     pub(super) collation: Option<String>,
     pub(super) checks: Vec<CheckText>,
-    /// Everything else: uniques, foreign keys, computed columns.
+    /// Everything else: unique constraints, foreign keys, computed columns.
     pub(super) others: Vec<String>,
 }
 
@@ -116,8 +116,8 @@ impl CheckText {
         let mut reader = Reader { definition, at: 0 };
         let name = reader.name();
         let group = reader.take("CHECK").then(|| reader.group())?;
-        let whole = reader.at == definition.tokens.len();
-        whole.then(|| reader.check(name, 0, group))
+        let is_complete = reader.at == definition.tokens.len();
+        is_complete.then(|| reader.check(name, 0, group))
     }
 
     /// Whether both have the same name.
@@ -154,17 +154,17 @@ impl CheckText {
             }
         } else {
             for each in self.condition.split(|token| token.is("OR")) {
-                let [of, Token::Symbol('='), Token::Text(value)] = each else {
+                let [name_token, Token::Symbol('='), Token::Text(value)] = each else {
                     return None;
                 };
-                column(of).then_some(())?;
+                column(name_token).then_some(())?;
                 values.insert(value.as_str());
             }
         }
         Some((name.to_ascii_lowercase(), values))
     }
 
-    /// The condition without `column IS NULL OR`, which makes no difference for a null.
+    /// The condition without `column IS NULL OR`, which has no effect: a check accepts null anyway.
     fn without_null(&self) -> &[Token] {
         match &*self.condition {
             [_, is, null, or, rest @ ..]
@@ -181,7 +181,7 @@ impl CheckText {
 }
 
 impl Piece {
-    /// Whether both are the same value: parentheses around it have no meaning.
+    /// Whether both are the same value. Parentheses around a value are ignored.
     pub(super) fn same_value(&self, other: &Self) -> bool {
         fn bare(mut tokens: &[Token]) -> &[Token] {
             while let [Token::Symbol('('), inner @ .., Token::Symbol(')')] = tokens {
@@ -260,7 +260,7 @@ impl<'d> Reader<'d, '_> {
         from..self.at.max(from)
     }
 
-    /// The tokens from a position to the present one.
+    /// The tokens from a position to the current one.
     fn piece(&self, from: usize) -> Piece {
         let to = self.at.min(self.definition.tokens.len());
         Piece {

@@ -16,7 +16,7 @@ pub(super) struct Object {
     /// `table`, `index`, `view` or `trigger`.
     pub(super) kind: String,
     pub(super) name: String,
-    /// The table it belongs to.
+    /// The table to which the object belongs.
     pub(super) table: String,
     pub(super) sql: String,
 }
@@ -28,7 +28,7 @@ impl Object {
 
     fn place(&self) -> String {
         if self.name == self.table {
-            format!("a {} of that name", self.kind)
+            format!("a {} with this name", self.kind)
         } else {
             format!("the {} {} of {}", self.kind, self.name, self.table)
         }
@@ -138,7 +138,7 @@ fn compare_table(table: &Table, objects: &[Object], report: &mut Report<'_>) {
         report.note(Code::MissingTable, None, format!("table {name}"), present);
     }
     let expected = create_table(table, name);
-    // The expected text is our own and always parses.
+    // The expected text was rendered here, so it always parses.
     match (sql::table(&expected), sql::table(&found.sql)) {
         (Some(expected), Some(text)) => compare_definitions(table, &expected, &text, report),
         _ => {
@@ -208,7 +208,7 @@ fn compare_definitions(
     }
 }
 
-/// Whether a clause of a column may refuse a record that does not name the column.
+/// Whether a clause of a column may refuse a record without a value for it.
 fn is_unique(clause: &str) -> bool {
     !clause.to_ascii_uppercase().starts_with("REFERENCES")
 }
@@ -260,7 +260,7 @@ fn compare_column(name: &str, want: &ColumnText, have: &ColumnText, report: &mut
     let same = match (&want.default, &have.default) {
         (Some(want), Some(have)) => want.same_value(have),
         (None, None) => true,
-        // Without a default it is null.
+        // The default of a column without `DEFAULT` is null.
         (None, Some(have)) => have.text.eq_ignore_ascii_case("NULL"),
         (Some(_), None) => false,
     };
@@ -294,8 +294,10 @@ fn compare_column_checks(
     for check in &want.checks {
         let object = check.name.as_deref();
         let same_name = found.iter().position(|other| other.same_name(check));
-        let alike = found.iter().position(|other| other.same_condition(check));
-        let at = same_name.or(alike).or((!found.is_empty()).then_some(0));
+        let same_condition_at = found.iter().position(|other| other.same_condition(check));
+        let at = same_name
+            .or(same_condition_at)
+            .or((!found.is_empty()).then_some(0));
         match at.map(|at| found.remove(at)) {
             None => report.note(Code::MissingCheck, object, &check.text, ""),
             Some(other) if !other.same_condition(check) => {

@@ -1,4 +1,4 @@
-//! Connections for work on the schema.
+//! Connections for schema changes.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -19,15 +19,15 @@ use crate::file;
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) connection: Connection,
-    /// The state of a file that is read without a lock.
+    /// The state of a file that is read without a lock, from before the read.
     unlocked: Option<Files>,
 }
 
 impl Reading {
-    /// Opens the file for reads. `shared` says that this process uses the file already.
+    /// Opens the file for reads. `shared`: a store of this process uses the file.
     ///
-    /// A file in write-ahead mode that nobody uses is read without locks: with locks SQLite would
-    /// create its other files. A missing file is an empty database.
+    /// A file that no process uses is read without locks, because with locks SQLite would create
+    /// the files of its write-ahead log. A missing file is an empty database.
     pub(super) fn open(path: &Path, shared: bool, busy: Duration) -> Outcome<Self> {
         let files = Files::of(path);
         if !shared && files.length.is_none() {
@@ -53,7 +53,7 @@ impl Reading {
         })
     }
 
-    /// Checks that nobody has changed the file while it was read without a lock.
+    /// Checks that no process has changed the file while it was read without a lock.
     pub(super) fn check(&self, path: &Path) -> Outcome<()> {
         match &self.unlocked {
             Some(before) if *before != Files::of(path) => Err(SchemaError::new(
@@ -65,13 +65,16 @@ impl Reading {
     }
 }
 
-/// The state of a database file and of its other files.
+/// The state of a database file and of its log files.
 #[derive(Debug, PartialEq)]
 struct Files {
     /// `None` if there is no file.
     length: Option<u64>,
+    /// The time of the last change.
     changed: Option<SystemTime>,
+    /// Whether there is a write-ahead log.
     log: bool,
+    /// Whether there is a rollback journal.
     journal: bool,
 }
 
@@ -81,17 +84,17 @@ impl Files {
         Self {
             length: found.as_ref().map(std::fs::Metadata::len),
             changed: found.and_then(|found| found.modified().ok()),
-            log: beside(path, "-wal").exists(),
-            journal: beside(path, "-journal").exists(),
+            log: with_suffix(path, "-wal").exists(),
+            journal: with_suffix(path, "-journal").exists(),
         }
     }
 }
 
-/// Returns the path with something appended.
-pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(end);
-    beside.into()
+/// Returns the path with a suffix.
+pub(super) fn with_suffix(path: &Path, end: &str) -> PathBuf {
+    let mut with_suffix = path.as_os_str().to_owned();
+    with_suffix.push(end);
+    with_suffix.into()
 }
 
 /// Returns the URI of a file that SQLite reads without locks.
@@ -108,14 +111,15 @@ pub(super) fn immutable(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// The page cache of a connection that writes, in KiB, as SQLite counts it. A backfill reads a batch
-/// and then writes it: its pages stay in memory.
+/// The page cache of a connection that writes, in KiB; SQLite expects the number with a minus sign.
+/// A backfill reads a batch and then writes it, so its pages should stay in memory.
 const CACHE: i64 = -32_768;
 
-/// Opens the file for writes; creates a missing one. `shared` says that a store of this process uses
-/// it, which needs a write-ahead log.
-pub(super) fn writing(path: &Path, shared: bool, busy: Duration) -> Outcome<Connection> {
-    // The store has created its file. One that is gone since then must not be replaced.
+/// Opens the file for writes; creates a missing one. `shared`: a store of this process uses the
+/// file, which needs a write-ahead log.
+pub(super) fn open_for_writes(path: &Path, shared: bool, busy: Duration) -> Outcome<Connection> {
+    // The store has created its file. If the file was deleted since then, no new one may replace
+    // it.
     if !shared {
         file::create(path).map_err(|error| fault::of_file(&error, "cannot create the file"))?;
     }
@@ -135,7 +139,8 @@ pub(super) fn writing(path: &Path, shared: bool, busy: Duration) -> Outcome<Conn
             "the file is read-only",
         ));
     }
-    // A new file gets a write-ahead log, and so does a file of another source that a store serves.
+    // A new file gets a write-ahead log. So does a file that a store of this process uses, even if
+    // another application has created it.
     if shared || pages == 0 {
         match write_ahead(&connection, if shared { busy } else { Duration::ZERO }) {
             Ok(mode) if mode.eq_ignore_ascii_case("wal") => {}
@@ -146,7 +151,7 @@ pub(super) fn writing(path: &Path, shared: bool, busy: Duration) -> Outcome<Conn
                 ));
             }
             Err(error) if shared => return Err(fault::of(error)),
-            // Another process holds the lock of a new file: that one does it.
+            // Another process holds the lock of a new file: it sets the write-ahead log.
             Ok(_) | Err(_) => {}
         }
     }
@@ -174,9 +179,10 @@ fn write_ahead(connection: &Connection, busy: Duration) -> rusqlite::Result<Stri
 
 fn prepare(connection: &Connection, busy: Duration) -> rusqlite::Result<()> {
     connection.busy_timeout(busy)?;
-    // A rebuild drops a table that others may refer to.
+    // Foreign keys are off, because a rebuild drops a table that other tables may reference.
     connection.pragma_update(None, "foreign_keys", false)?;
-    // An unknown name in double quotes is an error, not a text.
+    // With these settings, an unknown name in double quotes is an error. Otherwise SQLite would
+    // read it as a string.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
     crate::reader::prepare(connection)?;

@@ -1,4 +1,5 @@
-//! Objects of others that need a table: views, triggers and foreign keys.
+//! Objects that depend on a table: views, triggers and foreign keys. Other applications may have
+//! created them.
 
 use rusqlite::Connection;
 
@@ -9,7 +10,7 @@ use super::fault::{self, Outcome};
 use super::session::texts;
 use crate::render::quote;
 
-/// The views and triggers that work before an action.
+/// The views and triggers that work before a schema action.
 pub(super) struct Dependants(Vec<Object>);
 
 impl Dependants {
@@ -20,15 +21,15 @@ impl Dependants {
         Ok(Self(all))
     }
 
-    /// Refuses the action if one of them does not work after it. Triggers of `dropped` went with
-    /// their table.
+    /// Returns an error if one of them no longer works after the action. Triggers of the table
+    /// `dropped` were dropped with it and are ignored.
     pub(super) fn check(&self, connection: &Connection, dropped: Option<&str>) -> Outcome<()> {
-        let went = |object: &&Object| {
+        let was_dropped = |object: &&Object| {
             let dropped = dropped.filter(|_| object.kind == "trigger");
             dropped.is_some_and(|table| object.table.eq_ignore_ascii_case(table))
         };
-        let left = self.0.iter().filter(|object| !went(object));
-        let broken = left.filter_map(|object| {
+        let remaining = self.0.iter().filter(|object| !was_dropped(object));
+        let broken = remaining.filter_map(|object| {
             let error = fault_of(connection, object)?;
             Some(format!("{} `{}`: {error}", object.kind, object.name))
         });
@@ -56,7 +57,7 @@ pub(super) fn refuse_referenced(connection: &Connection, table: &str) -> Outcome
 fn refused(objects: &[String]) -> SchemaError {
     SchemaError::new(
         SchemaFault::Drift,
-        format_args!("other objects need it: {}", objects.join("; ")),
+        format_args!("other objects depend on it: {}", objects.join("; ")),
     )
 }
 
@@ -69,14 +70,17 @@ fn fault_of(connection: &Connection, object: &Object) -> Option<String> {
     let table = quote(&object.table);
     let sql = "SELECT name FROM pragma_table_info(?1)";
     let columns = texts(connection, sql, &[&object.table]).unwrap_or_default();
-    let same = columns.iter().map(|column| quote(column));
-    let same: Vec<String> = same.map(|column| format!("{column} = {column}")).collect();
+    let assignments = columns.iter().map(|column| quote(column));
+    let assignments: Vec<String> = assignments
+        .map(|column| format!("{column} = {column}"))
+        .collect();
     let statements = [
         format!("INSERT INTO {table} DEFAULT VALUES"),
-        format!("UPDATE {table} SET {}", same.join(", ")),
+        format!("UPDATE {table} SET {}", assignments.join(", ")),
         format!("DELETE FROM {table}"),
     ];
-    // A view takes only the statements that it has a trigger for.
+    // A view accepts only the statements for which it has a trigger, so the error "cannot modify"
+    // is ignored.
     let mut errors = statements.into_iter().filter_map(prepare).map(message);
     errors.find(|error| !error.starts_with("cannot modify"))
 }

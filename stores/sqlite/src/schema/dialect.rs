@@ -14,7 +14,7 @@ use crate::render::quote;
 
 /// The maximum number of enum values that a check compares one by one. For `IN` with more than two
 /// values SQLite builds a temporary table at each check.
-const COMPARED: usize = 64;
+const MAX_COMPARED: usize = 64;
 
 /// The schema statements of SQLite.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Dialect for SqliteDialect {
             | Action::RenameTable { .. }
             | Action::RenameColumn { .. }
             | Action::RenameCheck { .. } => true,
-            // A check is tested against the existing rows.
+            // SQLite tests a check on all existing rows.
             Action::AddColumn { column, .. } => !has_check(&column.kind),
             _ => false,
         };
@@ -99,7 +99,8 @@ impl Dialect for SqliteDialect {
         true
     }
 
-    /// The condition of an index compares a column that allows null by another operator.
+    /// In the condition of an index, a column that allows null needs another operator. So a change
+    /// of its nullability rewrites the index.
     fn rewrites_index(&self, index: &Index, before: &Table, after: &Table) -> bool {
         let is_optional = |table: &Table, column: &str| table.column(column).map(|c| c.optional);
         index.only.iter().any(|only| match only {
@@ -108,7 +109,7 @@ impl Dialect for SqliteDialect {
         })
     }
 
-    /// A batch blocks every other write.
+    /// The time limit of a batch: 20 ms, because a batch blocks all other writes.
     fn batch_time(&self) -> Duration {
         Duration::from_millis(20)
     }
@@ -245,7 +246,7 @@ fn condition(check: &Check) -> String {
 
 fn one_of(name: &str, values: &[String]) -> String {
     let values = values.iter().map(|value| text(value));
-    if (1..=COMPARED).contains(&values.len()) {
+    if (1..=MAX_COMPARED).contains(&values.len()) {
         let each: Vec<String> = values.map(|value| format!("{name} = {value}")).collect();
         each.join(" OR ")
     } else {
@@ -309,7 +310,8 @@ fn text(value: &str) -> String {
 
 fn rename_table(from: &str, to: &str, tables: &Tables) -> Vec<String> {
     let mut all = if from.eq_ignore_ascii_case(to) {
-        // SQLite ignores case, so the new name is taken.
+        // SQLite ignores case: a new name that differs only in case is already taken. The table is
+        // renamed in two steps.
         vec![rename_to(from, &interim(to)), rename_to(&interim(to), to)]
     } else {
         vec![rename_to(from, to)]
@@ -336,8 +338,8 @@ fn rename_column(table: &str, from: &str, to: &str, tables: &Tables) -> Vec<Stri
     all
 }
 
-/// Renames checks of a table. SQLite has no statement for it, but it may be edited in the stored
-/// text of the table, because the name of a check has no other place and no other meaning.
+/// Renames checks of a table. SQLite has no statement for it, so the stored text of the table is
+/// edited. This is safe, because the name of a check is stored only there and has no effect.
 fn rename_checks(table: &str, mut names: Vec<(String, String)>) -> Vec<String> {
     names.retain(|(from, to)| from != to);
     if names.is_empty() {
@@ -354,16 +356,17 @@ fn rename_checks(table: &str, mut names: Vec<(String, String)>) -> Vec<String> {
             names.join(", "),
             text(table)
         ),
-        // It also reads the edited text.
+        // `RESET` makes SQLite read the edited text.
         "PRAGMA writable_schema = RESET".to_owned(),
     ]
 }
 
 /// The function that renames checks in the text of a table. Its arguments are the text, then the
-/// present and the new name of each check. Only sessions of the schema have it.
+/// current and the new name of each check. Only schema sessions register it.
 pub(super) const RENAME_CHECKS: &str = "linchpin_rename_checks";
 
-/// The statements of a rebuild: the copy under another name takes the place of the table.
+/// The statements of a rebuild: the rows are copied into a new table, which then gets the name of
+/// the old one.
 fn rebuild(from: &Table, to: &Table, columns: &[(String, String)]) -> Vec<String> {
     let copy = interim(&to.name);
     let mut all = vec![
@@ -377,7 +380,8 @@ fn rebuild(from: &Table, to: &Table, columns: &[(String, String)]) -> Vec<String
 }
 
 /// Returns the indexes of a table in the order of their creation. SQLite checks the newest index
-/// first. Uniques are created in reverse, so that the first declared one is reported first.
+/// first. Unique indexes are created in reverse, so that a violation of the first declared one is
+/// reported first.
 pub(super) fn creation_order(table: &Table) -> impl Iterator<Item = &Index> {
     let uniques = table.indexes.iter().rev().filter(|index| index.unique);
     uniques.chain(table.indexes.iter().filter(|index| !index.unique))
@@ -390,7 +394,8 @@ pub(super) fn create_indexes(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Renders the copy of rows. Qualified names are never read as text literals.
+/// Renders the copy of rows. The columns have the table name in front, so that SQLite never reads
+/// one as a string.
 pub(super) fn copy_rows(from: &Table, copy: &str, columns: &[(String, String)]) -> String {
     let table = quote(&from.name);
     let new: Vec<String> = columns.iter().map(|(new, _)| quote(new)).collect();

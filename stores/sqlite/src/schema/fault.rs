@@ -1,13 +1,13 @@
-//! Converts errors of SQLite into faults of work on the schema.
+//! Converts errors of SQLite into errors of schema changes.
 
 use rusqlite::{Error, ErrorCode};
 
 use linchpin_core::schema::{SchemaError, SchemaFault};
 
-/// The result of work on the schema.
+/// The result of a schema operation.
 pub(super) type Outcome<T> = Result<T, SchemaError>;
 
-/// Converts an error of the database. Its message has names, but no values of records.
+/// Converts an error of the database. The message contains names, but no values of records.
 pub(super) fn of(error: Error) -> SchemaError {
     let fault = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => SchemaFault::LockTimeout,
@@ -25,7 +25,7 @@ pub(super) fn of(error: Error) -> SchemaError {
     SchemaError::new(fault, error)
 }
 
-/// Converts an error of a file beside the database.
+/// Converts an error of another file than the database, such as the lock file.
 pub(super) fn of_file(error: &std::io::Error, what: impl std::fmt::Display) -> SchemaError {
     use std::io::ErrorKind;
     let fault = match error.kind() {
@@ -37,7 +37,7 @@ pub(super) fn of_file(error: &std::io::Error, what: impl std::fmt::Display) -> S
     SchemaError::new(fault, format_args!("{what}: {error}"))
 }
 
-/// A fault without an error of the database.
+/// An error that does not come from the database.
 pub(super) fn other(message: impl std::fmt::Display) -> SchemaError {
     SchemaError::new(SchemaFault::Other, message)
 }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::fault::{self, Outcome};
 
-/// Returns the canonical path of a file, which need not exist. Its folder must exist.
+/// Returns the canonical path of a file. Its folder must exist, but not the file.
 pub(super) fn canonical(path: &Path) -> Outcome<PathBuf> {
     if let Ok(canonical) = path.canonicalize() {
         return Ok(canonical);
@@ -39,7 +39,7 @@ pub(super) fn locator(path: &Path) -> Outcome<Locator> {
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut hex, byte| {
-        // A string takes every write.
+        // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     })
@@ -57,7 +57,7 @@ fn number(found: &Metadata) -> String {
     format!("{}:{}", found.dev(), found.ino())
 }
 
-/// The time of creation, as files have no number here.
+/// On this system files have no number, so the time of creation is used.
 #[cfg(not(unix))]
 fn number(found: &Metadata) -> String {
     let created = found.created().ok();

@@ -1,5 +1,5 @@
-//! The lock of a migration runner: a file next to the database, on which the runner takes a lock of
-//! the operating system.
+//! The lock of migrations: a file next to the database, on which the migrating process takes a lock
+//! of the operating system.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use linchpin_core::schema::{Locking, SchemaError, SchemaFault, SchemaLock};
 use linchpin_core::{BoxFuture, Timestamp};
 
-use super::connect::beside;
+use super::connect::with_suffix;
 use super::fault::{self, Outcome};
 use super::identity;
 use super::session::blocking;
 
-/// The maximum number of bytes to read from a lock file. The runner that holds the lock writes its
-/// host, process id and start there.
-const DESCRIPTION: u64 = 1024;
+/// The maximum number of bytes to read from a lock file. The process that takes the lock writes its
+/// host, its process id and the current time there.
+const MAX_DESCRIPTION_BYTES: u64 = 1024;
 
 /// Takes the lock of a database file. The operating system releases it when the process ends.
 pub(super) fn take(database: &Path) -> Outcome<Locking> {
-    let path = beside(&identity::canonical(database)?, ".migrate-lock");
+    let path = with_suffix(&identity::canonical(database)?, ".migrate-lock");
     let failed = |error: &std::io::Error| fault::of_file(error, "cannot lock the database");
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
@@ -30,7 +30,7 @@ pub(super) fn take(database: &Path) -> Outcome<Locking> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut text = Vec::new();
-            let read = file.take(DESCRIPTION).read_to_end(&mut text);
+            let read = file.take(MAX_DESCRIPTION_BYTES).read_to_end(&mut text);
             read.map_err(|error| failed(&error))?;
             let text = String::from_utf8_lossy(&text);
             return Ok(Locking::Busy(match text.trim() {
@@ -57,8 +57,8 @@ fn host() -> String {
     named.map_or_else(|| "unknown host".to_owned(), |name| name.trim().to_owned())
 }
 
-/// A lock that this process holds. The lock file is not deleted on release; an unlocked file blocks
-/// nobody.
+/// A lock that this process holds. The lock file is not deleted on release; a file without a lock
+/// blocks no process.
 #[derive(Debug)]
 struct Lock {
     file: File,
@@ -66,15 +66,15 @@ struct Lock {
 }
 
 impl SchemaLock for Lock {
-    /// Fails if the lock file was deleted or replaced, because another runner could lock the new
+    /// Fails if the lock file was deleted or replaced, because another process could lock the new
     /// file.
     fn check(&mut self) -> BoxFuture<'_, Outcome<()>> {
         let (file, path) = (self.file.try_clone(), self.path.clone());
         Box::pin(blocking(move || {
-            let held = file.and_then(|file| file.metadata());
-            let there = std::fs::metadata(path);
-            match (held, there) {
-                (Ok(held), Ok(there)) if identity::same(&held, &there) => Ok(()),
+            let locked = file.and_then(|file| file.metadata());
+            let current = std::fs::metadata(path);
+            match (locked, current) {
+                (Ok(locked), Ok(current)) if identity::same(&locked, &current) => Ok(()),
                 _ => Err(SchemaError::new(
                     SchemaFault::LockLost,
                     "the lock file was deleted or replaced",

@@ -1,4 +1,4 @@
-//! The schema of the file: statements, and sessions that read and change it.
+//! The schema of the file: its statements, and sessions that read and change it.
 
 mod backup;
 mod column;

@@ -9,7 +9,7 @@ use super::dialect::{SqliteDialect, as_rebuild};
 use super::fault::{self, Outcome};
 use super::rebuild;
 
-/// Runs an action. If it fails, the transaction is as before the action.
+/// Runs an action. If it fails, its changes are rolled back, but not the transaction.
 pub(super) fn perform(connection: &Connection, action: &Action, tables: &Tables) -> Outcome<()> {
     let batch = |sql| connection.execute_batch(sql).map_err(fault::of);
     batch("SAVEPOINT linchpin_action")?;

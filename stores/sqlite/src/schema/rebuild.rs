@@ -1,4 +1,4 @@
-//! Creates a table anew with another shape, and copies its rows.
+//! Creates a table again with another definition, and copies its rows.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use super::fault::{self, Outcome};
 use super::session::texts;
 use crate::render::quote;
 
-/// Replaces a table. It runs in the open transaction, with foreign keys off. `columns` has the new
-/// and the present name of each column that is copied.
+/// Replaces a table in the open transaction, with foreign keys off. `columns` has the new and the
+/// current name of each copied column.
 pub(super) fn rebuild(
     connection: &Connection,
     from: &Table,
@@ -26,7 +26,7 @@ pub(super) fn rebuild(
     refuse_unknown_columns(connection, from)?;
     let orphans = orphans(connection);
     let dependants = Dependants::of(connection)?;
-    let kept = Kept::of(connection, from, to)?;
+    let preserved = Preserved::of(connection, from, to)?;
     let copy = interim(&to.name);
     batch(&create_table(to, &copy))?;
     batch(&copy_rows(from, &copy, columns))?;
@@ -40,8 +40,9 @@ pub(super) fn rebuild(
             "table `{table}`: the copied rows differ from the rows of the table"
         )));
     }
-    // A view or trigger that names the table would refuse the next two statements.
-    for sql in &kept.dropped {
+    // Views and triggers are dropped: if one names the table, SQLite would refuse the next two
+    // statements.
+    for sql in &preserved.dropped {
         batch(sql)?;
     }
     batch(&format!("DROP TABLE {}", quote(&from.name)))?;
@@ -49,7 +50,7 @@ pub(super) fn rebuild(
     for sql in create_indexes(to) {
         batch(&sql)?;
     }
-    for (name, sql) in &kept.created {
+    for (name, sql) in &preserved.created {
         connection.execute_batch(sql).map_err(|error| {
             let text = format_args!("`{name}` cannot be created again: {error}");
             SchemaError::new(SchemaFault::Drift, text)
@@ -60,7 +61,10 @@ pub(super) fn rebuild(
         let table = &to.name;
         return Err(SchemaError::new(
             SchemaFault::Violation,
-            format_args!("table `{table}`: keys of other tables name no row after the rebuild"),
+            format_args!(
+                "table `{table}`: after the rebuild, foreign keys of other tables refer to \
+                 missing rows"
+            ),
         ));
     }
     Ok(())
@@ -102,8 +106,9 @@ fn content(connection: &Connection, table: &str, columns: &[&str]) -> Outcome<(i
     found.map_err(fault::of)
 }
 
-/// Returns the number of rows that name no row, for each foreign key of the database; `None` if a
-/// foreign key is malformed. Entities have no foreign keys, but other applications may.
+/// Returns, for each foreign key of the database, the number of rows that refer to a missing row;
+/// `None` if a foreign key is invalid. Entities have no foreign keys, but tables of other
+/// applications may.
 fn orphans(connection: &Connection) -> Option<BTreeMap<(String, i64), u64>> {
     let mut statement = connection.prepare("PRAGMA foreign_key_check").ok()?;
     let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(3)?)));
@@ -115,18 +120,18 @@ fn orphans(connection: &Connection) -> Option<BTreeMap<(String, i64), u64>> {
 }
 
 /// Objects that a rebuild must not lose.
-struct Kept {
+struct Preserved {
     /// The statements that remove views and triggers.
     dropped: Vec<String>,
     /// The names of the objects, and the statements that create them again.
     created: Vec<(String, String)>,
 }
 
-impl Kept {
+impl Preserved {
     fn of(connection: &Connection, from: &Table, to: &Table) -> Outcome<Self> {
         let objects = objects(connection)?;
         let of_kind = |kind: &'static str| objects.iter().filter(move |o| o.kind == kind);
-        // Indexes of the model follow from the model.
+        // Indexes of the model are created from the model.
         let in_model = |name: &str| {
             let mut indexes = from.indexes.iter().chain(&to.indexes);
             indexes.any(|index| index.name.eq_ignore_ascii_case(name))
@@ -136,7 +141,7 @@ impl Kept {
             .filter(of_table)
             .filter(|o| !in_model(&o.name));
         let drop = |o: &Object| format!("DROP {} {}", o.kind, quote(&o.name));
-        // A trigger may belong to a view.
+        // Triggers are dropped first and created last, because a trigger may belong to a view.
         Ok(Self {
             dropped: of_kind("trigger")
                 .chain(of_kind("view"))

@@ -1,4 +1,4 @@
-//! Changes of many rows by one prepared statement.
+//! Changes many rows with one prepared statement.
 
 use rusqlite::Connection;
 
@@ -8,15 +8,15 @@ use linchpin_core::schema::{RowsWritten, SchemaFault};
 use super::fault::{self, Outcome};
 use crate::bind::Bound;
 
-/// Runs a statement for each row. No message to a server is saved by a statement for many rows, and
-/// its text would have to be read again.
+/// Runs a statement for each row. One statement for many rows would save nothing: there is no
+/// server, and its longer text would have to be parsed.
 pub(super) fn write(
     connection: &Connection,
     sql: &str,
     rows: Vec<Vec<Value>>,
 ) -> Outcome<RowsWritten> {
     let mut statement = connection.prepare(sql).map_err(fault::of)?;
-    // A parameter that the statement does not name is left out.
+    // Parameters that the statement does not use are left out.
     let width = rows.first().map_or(0, Vec::len);
     let slots = (1..=width).map(|n| statement.parameter_index(&format!("${n}")));
     let slots: Vec<_> = slots.collect::<Result<_, _>>().map_err(fault::of)?;
@@ -29,7 +29,7 @@ pub(super) fn write(
                     .map_err(fault::of)?;
             }
         }
-        // A statement that fails is undone alone.
+        // If a statement fails, only its own changes are rolled back.
         match statement.raw_execute().map_err(fault::of) {
             Ok(changed) => done.changed += changed as u64,
             Err(error) if error.fault == SchemaFault::Violation => {

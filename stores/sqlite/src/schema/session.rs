@@ -1,4 +1,4 @@
-//! Sessions that read and change the schema, on a connection of their own.
+//! Sessions that read and change the schema, each on a separate connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use super::fault::{self, Outcome};
 use super::{backup, compare, identity, lock, perform, rows, space};
 use crate::outbox;
 
-/// How long a statement waits for a lock by default.
+/// The default time limit of a wait for a lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// The maximum number of rows that are counted.
-const COUNTED: u64 = 100_000;
+/// The maximum number of rows that is counted exactly. A greater number is estimated.
+const MAX_COUNTED: u64 = 100_000;
 
 /// The schema of a file.
 #[derive(Debug)]
 pub(crate) struct SqliteSchema {
     path: PathBuf,
-    /// Whether this process uses the file already.
+    /// Whether a store of this process uses the file.
     shared: bool,
 }
 
@@ -39,8 +39,8 @@ impl SqliteSchema {
         Self { path, shared: true }
     }
 
-    /// The schema of a file that need not exist. Reads create no file.
-    pub(crate) fn alone(path: PathBuf) -> Self {
+    /// The schema of a file that may not exist. Reads do not create it.
+    pub(crate) fn unshared(path: PathBuf) -> Self {
         Self {
             path,
             shared: false,
@@ -83,7 +83,7 @@ impl SchemaStore for SqliteSchema {
     }
 }
 
-/// Runs work that waits for a disk or a lock, outside of the threads that serve requests.
+/// Runs blocking work (disk, locks) on a thread that serves no requests.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Outcome<T> + Send + 'static,
 ) -> Outcome<T> {
@@ -92,8 +92,8 @@ pub(super) async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|error| Err(fault::other(error)))
 }
 
-/// A session. The connection is opened when it is first needed, for reads or for writes. Work whose
-/// caller stops waiting runs to its end, and the next call waits for it.
+/// A session. The connection is opened when it is first needed, for reads or for writes. If a
+/// caller stops waiting, its work still runs to its end, and the next call waits for it.
 #[derive(Debug)]
 pub(super) struct Session(Arc<Mutex<Inner>>);
 
@@ -123,7 +123,7 @@ impl Inner {
         }
     }
 
-    /// Runs a read. Without a transaction it sees the present state.
+    /// Runs a read. Without a transaction it reads the latest committed state.
     fn read<T>(&mut self, work: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
         let begun = self.connection().is_some();
         if !begun {
@@ -143,13 +143,13 @@ impl Inner {
         outcome
     }
 
-    /// Runs a write of anything.
+    /// Runs a write that may change the schema.
     fn write<T>(&mut self, work: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
         self.alters = true;
         self.write_rows(work)
     }
 
-    /// Runs a write that leaves the schema as it is.
+    /// Runs a write that does not change the schema.
     fn write_rows<T>(&mut self, work: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
         if let Open::Closed = self.open {
             self.open_for_writes()?;
@@ -165,7 +165,7 @@ impl Inner {
 
     fn open_for_writes(&mut self) -> Outcome<()> {
         self.open = Open::Closed;
-        let connection = connect::writing(&self.path, self.shared, self.lock_timeout)?;
+        let connection = connect::open_for_writes(&self.path, self.shared, self.lock_timeout)?;
         self.open = Open::Writing(connection);
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Inner {
             if writes {
                 return connection.execute_batch("BEGIN IMMEDIATE");
             }
-            // The first read fixes the state that the others see.
+            // The first read fixes the snapshot of the transaction.
             connection.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")
         };
         let begun = self.connection().map_or(Ok(()), begin).map_err(fault::of);
@@ -210,11 +210,12 @@ impl Inner {
         self.end();
     }
 
-    /// Forgets what the connection knows of the file.
+    /// Resets or closes the connection after a transaction.
     fn end(&mut self) {
         match &self.open {
-            // The text of the schema may have been read within the transaction. To read it again
-            // costs as much as some hundred rows of a backfill.
+            // SQLite may have cached a schema from within the transaction, so it must read the
+            // schema again. This costs as much as some hundred rows of a backfill; it is left out
+            // if the transaction changed only rows.
             Open::Writing(connection) => {
                 let reset = if std::mem::take(&mut self.alters) {
                     "PRAGMA query_only = OFF; PRAGMA writable_schema = RESET"
@@ -230,7 +231,7 @@ impl Inner {
     }
 }
 
-/// Whether a statement is known to leave the schema as it is.
+/// Whether a statement certainly does not change the schema.
 fn only_writes_rows(sql: &str) -> bool {
     let writes = ["INSERT INTO ", "UPDATE ", "DELETE FROM "];
     writes.iter().any(|word| sql.starts_with(word)) && !sql.contains("sqlite_schema")
@@ -241,7 +242,7 @@ fn closed() -> SchemaError {
 }
 
 impl Session {
-    /// Runs work with the connection, outside of the threads that serve requests.
+    /// Runs work with the connection on a thread that serves no requests.
     fn work<'a, T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Inner) -> Outcome<T> + Send + 'a + 'static,
@@ -256,7 +257,7 @@ impl SchemaSession for Session {
         let mut inner = self.0.lock();
         inner.lock_timeout = timeout;
         if let Some(connection) = inner.connection() {
-            // It sets a number of the connection and cannot fail.
+            // This only sets a number of the connection, so it cannot fail.
             drop(connection.busy_timeout(timeout));
         }
     }
@@ -364,7 +365,7 @@ impl SchemaSession for Session {
                 let sql = "SELECT count(*) FROM sqlite_schema \
                            WHERE type = 'index' AND name = ?1 COLLATE NOCASE";
                 let found = connection.query_row(sql, [name], |row| row.get::<_, i64>(0));
-                // An interrupted build leaves nothing behind.
+                // SQLite rolls back an interrupted build, so no invalid index exists.
                 Ok(match found.map_err(fault::of)? {
                     0 => IndexState::Absent,
                     _ => IndexState::Valid,
@@ -409,7 +410,7 @@ impl SchemaSession for Session {
     }
 
     fn now(&mut self) -> BoxFuture<'_, Outcome<Timestamp>> {
-        // The database's clock is that of this machine.
+        // The clock of the database is the one of this machine.
         Box::pin(async { Ok(Timestamp::system_now()) })
     }
 }
@@ -425,7 +426,7 @@ pub(super) fn texts(
     rows.collect()
 }
 
-/// Binds `$1`, `$2` and so on. A parameter that the statement does not name is left out.
+/// Binds `$1`, `$2` and so on. Parameters that the statement does not use are left out.
 fn bind(statement: &mut Statement<'_>, values: &[Bound]) -> rusqlite::Result<()> {
     for (number, (value, _)) in (1..).zip(values) {
         if let Some(index) = statement.parameter_index(&format!("${number}"))? {
@@ -459,14 +460,15 @@ fn count(connection: &Connection, table: &str) -> rusqlite::Result<RowCount> {
     let quoted = crate::render::quote(table);
     let sql = format!(
         "SELECT count(*) FROM (SELECT 1 FROM {quoted} LIMIT {})",
-        COUNTED + 1
+        MAX_COUNTED + 1
     );
     let counted = connection.query_row(&sql, [], |row| row.get::<_, i64>(0))?;
     let counted = u64::try_from(counted).unwrap_or_default();
-    if counted <= COUNTED {
+    if counted <= MAX_COUNTED {
         return Ok(RowCount::Exact(counted));
     }
-    // The table exists only after `ANALYZE`. The first number of a statistic is that of the rows.
+    // The table `sqlite_stat1` exists only after `ANALYZE`. The first number of a statistic is the
+    // number of rows.
     let there = "SELECT name FROM sqlite_schema WHERE name = 'sqlite_stat1'";
     if texts(connection, there, &[])?.is_empty() {
         return Ok(RowCount::Unknown);

@@ -1,4 +1,4 @@
-//! Parses the SQL texts that SQLite stores of its objects, as far as needed for a comparison.
+//! Parses the SQL texts that SQLite stores for its objects, as far as needed for a comparison.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ impl PartialEq for Token {
 }
 
 impl Token {
-    /// Whether it is this keyword.
+    /// Whether the token is this keyword.
     pub(super) fn is(&self, keyword: &str) -> bool {
         matches!(self, Self::Word { text, quoted: false } if text.eq_ignore_ascii_case(keyword))
     }
@@ -39,7 +39,7 @@ impl Token {
     }
 }
 
-/// The position of a token.
+/// A token and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) token: Token,
@@ -164,7 +164,7 @@ pub(super) fn table(sql: &str) -> Option<TableText<'_>> {
     }
     let options = all.split_off(all.len().min(end + 1));
     all.truncate(end);
-    // From the last to the first.
+    // The list is built from the last token to the first.
     commas.insert(0, open);
     let parts = commas.into_iter().rev().map(|comma| {
         let part = all.split_off(comma + 1);
@@ -195,7 +195,7 @@ pub(super) fn table(sql: &str) -> Option<TableText<'_>> {
     })
 }
 
-/// Whether two `CREATE INDEX` have the same meaning, without the names of the indexes.
+/// Whether two `CREATE INDEX` have the same meaning, apart from the names of the indexes.
 pub(super) fn same_index(a: &str, b: &str) -> bool {
     let meaning = |sql: &str| {
         let mut tokens: Vec<Token> = tokens(sql)
@@ -211,7 +211,7 @@ pub(super) fn same_index(a: &str, b: &str) -> bool {
     meaning(a) == meaning(b)
 }
 
-/// Whether it is a `CREATE UNIQUE INDEX`.
+/// Whether the text is a `CREATE UNIQUE INDEX`.
 pub(super) fn is_unique(sql: &str) -> bool {
     tokens(sql).get(1).is_some_and(|p| p.token.is("UNIQUE"))
 }

@@ -1,4 +1,4 @@
-//! Channels that are one step away from a mistake.
+//! Valid channels that are similar to the mistakes in `fail/channel`.
 
 use linchpin::prelude::*;
 use linchpin_realtime::channel;
@@ -37,7 +37,7 @@ pub struct Thread {
     #[field(primary, default = uuid)]
     pub id: String,
     pub container_id: String,
-    /// Of the same entity.
+    /// The id of another thread.
     pub parent_id: Option<String>,
     pub score: i64,
     pub status: Status,
@@ -127,7 +127,7 @@ pub enum Containers {
     Container(Container),
 }
 
-/// A tree: rooms of a record carry what happens to its children.
+/// The room of a thread, for events of the thread itself.
 #[channel(of = Thread, name = "children")]
 enum Children {
     #[on(super::neighbours::Thread::updated)]
@@ -149,7 +149,7 @@ async fn say(rooms: &Rooms, cx: &Cx, id: &String, text: String) -> Result<()> {
 }
 
 #[test]
-fn the_descriptor_holds_what_is_declared() {
+fn the_descriptor_contains_the_declaration() {
     let desc = ContainerLive::DESC;
     assert_eq!(
         (desc.ident, desc.name, desc.endpoint),

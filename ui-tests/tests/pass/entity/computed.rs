@@ -1,4 +1,4 @@
-//! Computed fields: each is one step away from a case in `fail/entity/computed`.
+//! Valid computed fields that are similar to the mistakes in `fail/entity/computed`.
 use linchpin::prelude::*;
 
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
@@ -33,8 +33,8 @@ fn rank(post: &Post) -> f64 {
     post.slug.len() as f64
 }
 
-// In uniques, indexes and sorts; private or sensitive; in a module; of an enum, a number, a list
-// and an optional type.
+// Computed fields in uniques, indexes and sorts; private, filterable or sortable; with a function
+// in a module; of an enum, a number, a list and an optional type.
 #[entity(unique(slug_key), unique(open_key), index(desc(rank), size), sort(desc(rank), size), version, routes(auth = none))]
 pub struct Post {
     #[field(primary, default = uuid)]
@@ -60,7 +60,7 @@ pub const RENAME: Operation<Post>;
 #[operation(kind = "lookup", fields(slug_key = param(key)), returns = "one")]
 pub const BY_KEY: Operation<Post>;
 
-/// An entity with computed fields that a macro of the user's makes, with one of the functions.
+/// Declares an entity with computed fields, and one of their functions, by a macro of the app.
 macro_rules! keyed {
     ($name:ident, $slug:ident, $key:ident, $outer:path, $inner:ident) => {
         #[entity]
@@ -126,8 +126,8 @@ mod by_hand {
 }
 
 #[test]
-fn a_macro_makes_the_same_computed_fields_as_a_hand() {
-    let facts = |desc: &linchpin::schema::Snapshot| {
+fn computed_fields_from_a_macro_equal_handwritten_ones() {
+    let computed_fields = |desc: &linchpin::schema::Snapshot| {
         let entities = desc.entities.values();
         let fields = entities.flat_map(|entity| &entity.fields);
         let computed = fields.filter_map(|(name, field)| {
@@ -136,9 +136,15 @@ fn a_macro_makes_the_same_computed_fields_as_a_hand() {
         });
         computed.collect::<Vec<_>>()
     };
-    let of = |desc| facts(&linchpin::schema::Snapshot::of([desc]));
-    let (made, written) = (of(in_a_macro::Keyed::DESC), of(by_hand::Keyed::DESC));
-    assert_eq!(made.len(), 2);
-    assert!(made.iter().all(|(_, _, body)| body.len() == 64), "{made:?}");
-    assert_eq!(made, written);
+    let describe = |desc| computed_fields(&linchpin::schema::Snapshot::of([desc]));
+    let (from_macro, handwritten) = (
+        describe(in_a_macro::Keyed::DESC),
+        describe(by_hand::Keyed::DESC),
+    );
+    assert_eq!(from_macro.len(), 2);
+    assert!(
+        from_macro.iter().all(|(_, _, body)| body.len() == 64),
+        "{from_macro:?}"
+    );
+    assert_eq!(from_macro, handwritten);
 }

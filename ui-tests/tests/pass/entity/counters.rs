@@ -1,5 +1,5 @@
-//! Counters, one step away from the cases in `fail/entity/counter`: optional keys, aliased types,
-//! scopes of other entities with keys that must refer to visible records.
+//! Valid counters that are similar to the mistakes in `fail/entity/counter`: optional keys, aliased
+//! types, and scoped target entities with keys that must refer to visible records.
 
 use linchpin::prelude::*;
 

@@ -1,7 +1,7 @@
-//! Enums and items, one step away from the cases in `fail/entity/field_enum` and
+//! Valid enums and items that are similar to the mistakes in `fail/entity/field_enum` and
 //! `fail/entity/embedded`.
 #![deny(warnings)]
-#![allow(dead_code)] // it compiles: that is the test
+#![allow(dead_code)] // the test is that it compiles
 
 use linchpin::prelude::*;
 
@@ -21,7 +21,7 @@ pub enum Odd {
     A,
     #[field(rename = "a")]
     B,
-    /// With spaces and quotes: any text but control characters.
+    /// A name with spaces and quotes: all characters except control characters are allowed.
     #[field(rename = "in \"review\"")]
     #[doc(hidden)]
     Review,
@@ -36,7 +36,7 @@ pub struct Empty {}
 pub struct Item {
     #[field(primary, default = uuid)]
     pub id: String,
-    // Not sent by clients, but shown: that is no hiding.
+    // Clients cannot send it, but responses contain it, so it is not hidden.
     #[field(read_only, default = now)]
     pub added_at: Timestamp,
     #[field(sensitive)]
@@ -65,7 +65,7 @@ pub struct Order {
 }
 
 #[test]
-fn the_declarations_work() {
+fn variants_have_their_declared_names() {
     let names: Vec<&str> = [Odd::Type, Odd::Größe, Odd::A, Odd::B, Odd::Review]
         .into_iter()
         .map(FieldEnum::as_str)

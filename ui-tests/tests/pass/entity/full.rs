@@ -1,4 +1,4 @@
-//! Every option of an entity, in a crate that denies what generated code might be careless about.
+//! Every option of an entity, in a module that denies lints which generated code could violate.
 #![deny(
     warnings,
     missing_docs,
@@ -13,12 +13,12 @@
 pub mod blog {
     use linchpin::prelude::*;
 
-    /// Where a post stands.
+    /// The status of a post.
     #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
     pub enum Status {
-        /// Not seen by anybody.
+        /// Visible to the author only.
         Draft,
-        /// Seen by all.
+        /// Visible to everyone.
         #[field(rename = "live")]
         Published,
     }
@@ -26,13 +26,13 @@ pub mod blog {
     /// One saved version of a post.
     #[derive(Clone, Debug, Embedded)]
     pub struct Revision {
-        /// Its key.
+        /// The key of the version.
         #[field(primary, default = uuid)]
         pub id: String,
-        /// What changed.
+        /// A note about the change.
         #[field(length = 1..=20, default = "none")]
         pub note: String,
-        /// When.
+        /// The time of the change.
         pub made_at: Option<Timestamp>,
     }
 
@@ -40,7 +40,7 @@ pub mod blog {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Extra;
 
-    /// The most a page holds.
+    /// The maximum size of a page.
     pub const MAX: u32 = 100;
     /// The first title.
     pub const TITLE: &str = "untitled";
@@ -83,28 +83,28 @@ pub mod blog {
         /// The key.
         #[field(primary, default = uuid)]
         pub id: Uuid,
-        /// In URLs.
+        /// The name in URLs.
         #[field(pattern = "[a-z-]+", length = ..=80, filterable)]
         pub slug: Slug,
-        /// What stands on top.
+        /// The title.
         #[field(length = 1..=200, default = TITLE, sortable)]
         pub title: String,
-        /// Who wrote it.
+        /// The id of the author.
         #[field(immutable)]
         pub author_id: String,
-        /// Where it stands.
+        /// The status.
         #[field(default = Status::Draft)]
         pub status: Status,
-        /// How often it was seen.
+        /// The number of views.
         #[field(default = 0, range = 0.., read_only)]
         pub views: i64,
-        /// Between bad and good.
+        /// A score between bad and good.
         #[field(default = -0.0, range = -1..=1)]
         pub score: f64,
         /// Whether it is pinned.
         #[field(default = false)]
         pub pinned: bool,
-        /// Words.
+        /// Tags.
         #[field(items = ..=10, unique_items, each(length = 1..=64, pattern = "[a-z]+"), default = ["new"])]
         pub tags: Vec<String>,
         /// Older versions.
@@ -123,21 +123,21 @@ pub mod blog {
         /// Stars.
         #[field(one_of(1, 2, 3))]
         pub stars: Option<i64>,
-        /// Not for clients.
+        /// A field that clients neither read nor write.
         #[field(private)]
         pub secret: Option<String>,
-        /// Not for readers.
+        /// A field that clients write and cannot read.
         #[field(write_only, format = "email")]
         pub contact: Option<String>,
-        /// When all see it.
+        /// The time of publication.
         #[field(range = "2020-01-01T00:00:00Z"..)]
         pub published_at: Option<Timestamp>,
         /// A keyword is a field too.
         pub r#type: Option<String>,
-        /// Born.
+        /// The time of creation.
         #[field(default = now)]
         pub created_at: Timestamp,
-        /// Changed.
+        /// The time of the last change.
         #[field(default = now, on_update = now)]
         pub updated_at: Timestamp,
     }
@@ -181,7 +181,7 @@ use linchpin::entity::Flags;
 use linchpin::prelude::*;
 
 #[test]
-fn the_declarations_work() {
+fn the_descriptor_contains_the_declaration() {
     let desc = blog::Post::DESC;
     assert_eq!(
         (desc.name, desc.path, desc.storage_name),

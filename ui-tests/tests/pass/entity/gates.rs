@@ -1,4 +1,4 @@
-//! Gates, trees and conditions, one step away from the cases in `fail/entity/gate` and
+//! Valid gates, trees and conditions that are similar to the mistakes in `fail/entity/gate` and
 //! `fail/entity/visible`.
 #![allow(dead_code, missing_docs)]
 
@@ -66,7 +66,7 @@ pub struct Folder {
     pub parent_id: Option<Key>,
 }
 
-// Eight links: one and seven.
+// Eight links: one to the folder, and seven within the tree.
 #[entity(gate(folder_id -> Folder))]
 pub struct File {
     #[field(primary)]
@@ -75,7 +75,7 @@ pub struct File {
     pub folder_id: Key,
 }
 
-// Two ways at once, and a key that is the primary one.
+// Two gates at once; one of the keys is the primary key.
 #[entity(gate(id -> Note), gate(file_id -> Other))]
 pub struct Pin {
     #[field(primary)]
@@ -102,7 +102,7 @@ static PLACES: Package = package!(
 );
 
 #[test]
-fn the_declarations_work() {
+fn gates_are_in_the_descriptor() {
     assert_eq!(PLACES.entities.len(), 6);
     let note = PLACES.entities[1].desc;
     assert_eq!(
@@ -113,6 +113,6 @@ fn the_declarations_work() {
         ),
         ("Room", Some("read"), 0)
     );
-    // Debug ends, also in a tree.
+    // The `Debug` output of a tree is finite, although its descriptor contains itself.
     assert!(format!("{:?}", PLACES.entities[2].desc).contains("depth: 7"));
 }

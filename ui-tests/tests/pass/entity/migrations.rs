@@ -1,5 +1,5 @@
-//! Facts for migrations: former names, lines, digests of functions, transforms. Each is one step
-//! away from a case in `fail/entity/transform` or `fail/entity/computed`.
+//! Data for migrations: former names, lines, digests of functions, transforms. They are valid and
+//! similar to the mistakes in `fail/entity/transform` and `fail/entity/computed`.
 use linchpin::entity::Kind;
 use linchpin::prelude::*;
 use linchpin::transforms::{
@@ -43,7 +43,7 @@ fn size(old: EnumText) -> Result<Size, TransformError> {
     Size::from_str(&old.0).ok_or_else(|| TransformError::new("no size"))
 }
 
-/// Null stays in the function's hands.
+/// The argument is an `Option`, so the function gets null values too.
 #[transform]
 fn year(old: Option<String>) -> Result<Option<i64>, TransformError> {
     old.map(|text| text.parse().map_err(|_| "not a year".into()))
@@ -170,7 +170,7 @@ fn transforms_are_recorded_and_run() {
         transform_of("number").name,
         "linchpin::transforms::integer_to_string"
     );
-    // A value of another type, and null where the function takes none.
+    // A value of another type, and null for a function without an `Option`, are refused.
     assert!(run("number", ValueRef::Text("3")).is_err());
     assert!(run("count", ValueRef::Null).is_err());
 }
@@ -199,7 +199,7 @@ fn fills_read_the_old_record() {
 }
 
 #[test]
-fn a_function_body_is_as_good_as_a_module() {
+fn entities_can_be_declared_in_a_function_body() {
     #[transform]
     fn upper(old: String) -> Result<String, TransformError> {
         Ok(old.to_uppercase())

@@ -208,6 +208,6 @@ pub struct Wide {
 }
 
 #[test]
-fn the_declarations_work() {
+fn an_entity_can_have_200_fields() {
     assert_eq!(Wide::DESC.fields.len(), 200);
 }

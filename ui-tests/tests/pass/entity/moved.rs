@@ -8,8 +8,8 @@ pub struct Note {
     pub flag: bool,
 }
 
-// Two routes at one path with different methods; a route in the place of another one that is
-// elsewhere, or not mounted.
+// Two routes with the same path and different methods; a route with the default path of a route
+// that has another path, or that is not mounted.
 #[entity(
     parent_path = "sheets/{sheet_id}",
     scope(sheet_id = param(sheet_id)),
@@ -37,7 +37,7 @@ pub struct Moved {
 ))]
 pub const NOTES: Operation<Moved>;
 
-// In the places that others have left.
+// Routes with the default paths of routes that have other paths.
 #[operation(kind = "lookup", fields(sheet_id = param(of)), returns = "many", route(path = "{of}"))]
 pub const OF: Operation<Moved>;
 
@@ -53,6 +53,6 @@ pub static MOVED: Package = package!(
 );
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     println!("{}", MOVED.name);
 }

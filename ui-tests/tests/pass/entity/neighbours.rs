@@ -1,4 +1,4 @@
-//! Each entity is one step away from a case in `fail/entity`; its comment names the folder.
+//! Each entity is valid and similar to a mistake in `fail/entity`; its comment names the folder.
 #![allow(dead_code, missing_docs)]
 
 use linchpin::prelude::*;
@@ -6,7 +6,7 @@ use linchpin::prelude::*;
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum Status {
     Draft,
-    // A rename that would collide with `Draft` is fine under another name.
+    // The name of another variant is allowed if that variant has a different name.
     #[field(rename = "Draft")]
     Live,
 }
@@ -89,7 +89,7 @@ pub struct Named {
     pub title: String,
     #[field(column = "title_text", rename_from = ["old_title", "title_text_2"])]
     pub text: String,
-    // A parameter of the list route, but no filter of it.
+    // The list route has a parameter with this name, but the field is not a filter.
     pub limit: i64,
 }
 
@@ -130,15 +130,15 @@ pub struct Paged {
     pub id: String,
 }
 
-// options, routes, middleware, guards, rate_limit, timeout: every key once, a trailing comma, a
-// route of its own.
+// options, routes, middleware, guards, rate_limit, timeout: every key once, a trailing comma, and
+// a policy for one route.
 #[entity(routes(auth = none, timeout = "1ms", create(disabled,), list(auth = "userAuth", roles = ["none"])),)]
 pub struct Routed {
     #[field(primary)]
     pub id: String,
 }
 
-// read_only: read-only with a value of its own.
+// read_only: read-only fields that have a value: a default, or null.
 #[entity]
 pub struct Owned {
     #[field(primary)]
@@ -153,7 +153,7 @@ pub struct Owned {
     pub token: String,
 }
 
-// private: private with a value of its own.
+// private: private fields that have a value: a default, null or an empty list.
 type Texts = Vec<String>;
 
 #[entity(scope(owner_id = ctx(actor.id)), tenant(team))]
@@ -178,7 +178,7 @@ pub struct Account {
     pub token: String,
 }
 
-// private: private and created by code alone.
+// private: private fields of an entity that only code creates.
 #[entity(routes(create(disabled)))]
 pub struct Secret {
     #[field(primary)]
@@ -222,8 +222,8 @@ pub struct Whole {
 }
 
 #[test]
-fn the_declarations_work() {
-    // A function body is as good a place as a module.
+fn the_declarations_compile() {
+    // An entity may be declared in a function body.
     #[entity]
     struct Local {
         #[field(primary)]

@@ -1,12 +1,12 @@
-//! Declarations that are odd, and right: the neighbours of those in `fail/entity/struct`.
+//! Unusual declarations that are valid, similar to the mistakes in `fail/entity/struct`.
 #![deny(warnings)]
-#![allow(dead_code)] // it compiles: that is the test
+#![allow(dead_code)] // the test is that it compiles
 
 use linchpin::prelude::*;
 
 pub type Text = String;
 
-/// An entity that a macro of the user's makes.
+/// Declares an entity by a macro of the app.
 macro_rules! entity_of {
     ($vis:vis $name:ident, $key:ty, $default:expr, $option:ident, [$($field:ident: $ty:ty),*]) => {
         #[entity(index($($field),*))]
@@ -29,7 +29,7 @@ mod made {
     entity_of!(pub Made, i64, "none", sortable, [author_id: Option<String>, rank: i64]);
 }
 
-// Raw names, of the struct and of fields; a struct in lower case has another module.
+// Raw names of the struct and of fields; the marker module of a lower-case struct has another name.
 #[entity(name = "Match", unique(r#type))]
 #[allow(non_camel_case_types)]
 pub struct r#match {
@@ -77,7 +77,7 @@ struct Present {
     id: String,
 }
 
-// One name in two modules.
+// Two entities with the same name in different modules.
 mod first {
     use linchpin::prelude::*;
 
@@ -129,8 +129,8 @@ async fn call(cx: &Cx, notes: elsewhere::NoteAdapter, made: made::MadeAdapter) -
 }
 
 #[test]
-fn the_declarations_work() {
-    // In the body of a function, operation and package too.
+fn unusual_declarations_keep_their_names_and_docs() {
+    // Entity, operation and package may be declared in a function body.
     #[entity(path = "inner")]
     struct Inner {
         #[field(primary)]

@@ -1,3 +1,4 @@
+//! Permissions, roles, guards and middleware of routes.
 use linchpin::axum::response::Response;
 use linchpin::prelude::*;
 
@@ -21,7 +22,7 @@ mod around {
         next.await
     }
 
-    // Not async, and it boxes nothing: any future that answers will do.
+    // A middleware need not be an async function: it may return any future of a response.
     pub fn through<'a>(_: RouteCall<'a>, next: Next<'a>) -> Next<'a> {
         next
     }
@@ -35,7 +36,7 @@ mod around {
     list(permission(requires = "read"), roles = [self::roles::Role::r#Type]),
     get(permission(requires = "read", owner_field = optional_id)),
     update(permission(requires = "write", owner_field = uuid_id, resource = text, rank = optional_id), middleware = ["audit"]),
-    // The private field is no business of this one.
+    // This permission does not use the private field.
     delete(permission(requires = "write", owner_field = alias_id), roles = ["admin"]),
 ))]
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ pub struct Post {
     pub hash: Option<String>,
 }
 
-// Works on records of others: only the evaluator grants, whatever the entity says of owners.
+// `owner_field` does not apply to a `derive`: only the permission evaluator can grant the call.
 #[operation(kind = "derive", source(Post, select = text), merge = "union", route(permission(requires = "read", hide)))]
 pub const TEXTS: Operation<Post>;
 
@@ -73,7 +74,7 @@ static PACKAGE: Package = package!(
 );
 
 #[test]
-fn the_declarations_work() {
+fn roles_have_their_declared_names() {
     assert_eq!(
         <roles::Role as Roles>::NAMES,
         ["admin", "chief editor", "type"]

@@ -1,9 +1,10 @@
+//! Rate limits, idempotency, events, inputs and outputs of routes.
 use linchpin::prelude::*;
 
 #[entity(routes(
     auth = none,
     rate_limit = "1000/min",
-    // Routes that only read have no use for it.
+    // It has no effect on routes that only read.
     idempotent,
     event(expose = "records"),
     output(id, title, slug),
@@ -35,6 +36,6 @@ async fn import() -> &'static str {
     ""
 }
 
-// Inherits an output that says nothing about it.
+// Inherits `output`, which has no effect: the response contains no record.
 #[operation(kind = "exists", fields(slug = param(slug)))]
 pub const TAKEN: Operation<Post>;

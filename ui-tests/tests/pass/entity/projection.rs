@@ -1,4 +1,4 @@
-//! Projections, one step away from the cases in `fail/entity/projection`.
+//! Valid projections that are similar to the mistakes in `fail/entity/projection`.
 
 #![deny(dead_code)]
 
@@ -40,7 +40,7 @@ mod cards {
     }
 }
 
-// Not used yet.
+// A projection that no policy uses.
 #[projection(self::Post)]
 struct Later {
     created_at: Timestamp,
@@ -52,7 +52,7 @@ pub const BY_TITLE: Operation<Post>;
 pub static BLOG: Package = package!(name = "blog", entities = [entity(Post, [BY_TITLE])]);
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     let card = |post: Post| PostCard::from(post);
     let _ = (card, BLOG.name);
 }

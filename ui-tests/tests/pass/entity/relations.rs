@@ -1,4 +1,5 @@
-//! Relations, one step away from the cases in `fail/entity/relations` and `fail/entity/on_delete`.
+//! Valid relations that are similar to the mistakes in `fail/entity/relations` and
+//! `fail/entity/on_delete`.
 #![allow(dead_code, missing_docs)]
 
 use linchpin::prelude::*;
@@ -33,7 +34,7 @@ pub struct Post {
     pub editor_id: Option<String>,
 }
 
-// A key that is indexed is listed; a tree.
+// An indexed key, as `has_many` needs it; a relation of an entity to itself.
 #[entity(
     index(post_id),
     belongs_to(parent: Comment, key = parent_id, on_delete = "cascade"),
@@ -46,7 +47,7 @@ pub struct Comment {
     pub parent_id: Option<i64>,
 }
 
-// Below its parent, a path says which.
+// The parent is a parameter of the path.
 #[entity(parent_path = "posts/{post_id}", scope(post_id = param(post_id)))]
 pub struct Line {
     #[field(primary, default = uuid)]
@@ -54,12 +55,12 @@ pub struct Line {
     pub post_id: i64,
 }
 
-// Operations read the declaration too.
+// An operation on an entity with relations.
 #[operation(kind = "lookup", fields(author_id = param(author_id)), returns = "many")]
 pub const BY_AUTHOR: Operation<Post>;
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     let _ = (
         Post::AUTHOR,
         Post::CHIEF_EDITOR,

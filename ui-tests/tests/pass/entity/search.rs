@@ -1,4 +1,4 @@
-//! Search providers, one step away from the cases in `fail/entity/search`.
+//! Valid uses of search providers, similar to the mistakes in `fail/entity/search`.
 use linchpin::prelude::*;
 
 pub type Title = String;
@@ -32,7 +32,7 @@ pub const FIND: Operation<Post>;
 pub const FIND_HERE: Operation<Post>;
 
 #[test]
-fn the_declarations_work() {
+fn the_search_options_are_in_the_descriptor() {
     let search = <Post as Entity>::DESC.search.as_ref().unwrap();
     assert_eq!(
         (search.provider, search.fields, search.fallback),

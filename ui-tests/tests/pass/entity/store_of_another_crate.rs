@@ -1,4 +1,5 @@
-//! A store of another crate is named without a check; its grants are checked when the app starts.
+//! The macro accepts the name of a store that another crate defines. Start-up checks the
+//! capabilities of that store.
 use linchpin::prelude::*;
 
 #[entity(routes(auth = none), stores(toy, sqlite), unique(name), version)]
@@ -16,6 +17,6 @@ pub const BUMP: Operation<Counter>;
 pub static COUNTERS: Package = package!(name = "counters", entities = [entity(Counter, [BUMP])]);
 
 #[test]
-fn the_declarations_work() {
+fn the_descriptor_lists_both_stores() {
     assert_eq!(<Counter as Entity>::DESC.stores, ["toy", "sqlite"]);
 }

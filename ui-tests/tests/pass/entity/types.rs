@@ -1,11 +1,11 @@
-//! Types of fields, one step away from the cases in `fail/entity/struct` and of
+//! Valid types of fields, similar to the mistakes in `fail/entity/struct` and
 //! `fail/operation/transition/value_of_another_type`.
 
 use std::collections::BTreeMap;
 
 use linchpin::prelude::*;
 
-/// An enum of a name that std has too.
+/// An enum with the name of a type of std.
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
 pub enum Instant {
     Now,

@@ -1,4 +1,4 @@
-//! Deletion, expiry, tenants and scopes, one step away from their cases in `fail/entity`.
+//! Valid uses of deletion, expiry, tenants and scopes, similar to mistakes in `fail/entity`.
 #![allow(dead_code, missing_docs)]
 
 use linchpin::prelude::*;
@@ -31,7 +31,8 @@ pub struct Marked {
     pub before: Option<Status>,
 }
 
-// soft_delete: another field of the same enum; from and to within the living values.
+// soft_delete: a transition of another field of the same enum, and one between values of records
+// that are not deleted.
 #[operation(kind = "transition", field = before, from = Status::Live, to = Status::Gone)]
 pub const REMEMBER: Operation<Marked>;
 
@@ -62,7 +63,7 @@ pub const BY_TEAM: Operation<Owned>;
 #[operation(kind = "increment", field = views)]
 pub const VIEW: Operation<Owned>;
 
-// unscoped: left out, for a reason.
+// unscoped: a scope that does not apply to all routes, with the reason.
 #[entity(scope(owner_id = ctx(actor.id), apply_to(create, list), unscoped = "editors share all drafts"))]
 pub struct Shared {
     #[field(primary, default = uuid)]

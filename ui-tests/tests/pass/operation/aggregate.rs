@@ -1,4 +1,4 @@
-//! One step away from the mistakes of aggregates.
+//! Valid aggregates that are similar to the mistakes in `fail/operation/aggregate`.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
@@ -31,7 +31,7 @@ pub const BY_WEEK: Operation<Post>;
 
 pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [STATS, BY_WEEK])]);
 
-#[allow(dead_code)] // it compiles: that is the test
+#[allow(dead_code)] // the test is that it compiles
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let StatsRow {
         total,
@@ -48,6 +48,6 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
 }
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     assert_eq!(POSTS.entities.len(), 1);
 }

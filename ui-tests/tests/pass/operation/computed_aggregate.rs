@@ -1,4 +1,4 @@
-//! One step away from the mistakes of `computed_aggregate`.
+//! Valid operations that are similar to the mistakes in `fail/operation/computed_aggregate`.
 use linchpin::prelude::*;
 
 pub type Amount = i64;
@@ -37,17 +37,17 @@ pub struct Comment {
 // a date, several results into JSON.
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(id)), compute = count(), target_match(id = param(id)), materialize_to = comments)]
 pub const RECOUNT: Operation<Post>;
-// target_match: a whole unique pins one record as the key does.
+// target_match: all fields of a unique identify one record, as the primary key does.
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(post)), compute = avg(score), target_match(slug = param(slug)), materialize_to = mean)]
 pub const MEAN: Operation<Post>;
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(post)), compute = max(created_at), target_match(author_id = param(author), title = param(title)), materialize_to = latest)]
 pub const LATEST: Operation<Post>;
-// The greatest of keys is a key.
+// The maximum of keys is a key.
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(id)), compute = max(id), target_match(id = param(id)), materialize_to = newest_id)]
 pub const NEWEST: Operation<Post>;
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(id)), compute(n = count(), total = sum(score)), target_match(id = param(id)), materialize_to = numbers, atomic)]
 pub const NUMBERS: Operation<Post>;
-// stores, atomic: `atomic` where every store that is named has transactions.
+// stores, atomic: `atomic` is allowed if every named store has transactions.
 // The source may be the declaring entity, and the target another one.
 #[operation(kind = "computed_aggregate", source = Comment, target = Post, source_filter = (post_id == param(id)), compute = count(), target_match(id = param(id)), materialize_to = comments)]
 pub const COUNT_FOR: Operation<Comment>;
@@ -61,6 +61,6 @@ pub static POSTS: Package = package!(
 );
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     assert_eq!(POSTS.entities.len(), 2);
 }

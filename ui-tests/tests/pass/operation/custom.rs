@@ -1,4 +1,5 @@
-//! One step away from the mistakes of `custom`, and of batches that answer their records.
+//! Valid custom operations and batches that return their records, similar to the mistakes in
+//! `fail/operation/custom` and `fail/operation/batch`.
 use linchpin::operation::{CustomCall, CustomStore, MemoryCall, SqliteCall};
 use linchpin::prelude::*;
 
@@ -26,7 +27,7 @@ pub struct Post {
     pub lease: Option<Timestamp>,
 }
 
-// A name of its own per store, or one function for several.
+// A separate function for each store, or one function for several.
 #[operation(kind = "custom", http(method = "GET", path = "near/{side}"), params(side: Side, most: Option<i64>), output = Vec<Post>, handler(memory = near_memory, sqlite = near_sqlite))]
 pub const NEAR: Operation<Post>;
 async fn near_memory(call: MemoryCall<Post>, _: Side, most: Option<i64>) -> Result<Vec<i64>> {
@@ -45,7 +46,7 @@ async fn near_sqlite(call: SqliteCall<Post>, side: Side, _: Option<i64>) -> Resu
         .await
 }
 
-// Records by a condition, in place of their keys. Texts that are judged at start-up: constants and
+// Records by a condition instead of their keys. SQL texts that are checked at start-up: consts and
 // literals.
 const NEAR_TEXT: &str = "SELECT id FROM {visible} WHERE title = $1";
 #[operation(kind = "custom", params(side: Side), output = Vec<Post>, sql(NEAR_TEXT, "title = $1"), handler(memory = like_memory, sqlite = like_sqlite))]
@@ -99,7 +100,7 @@ async fn none<S: CustomStore>(_: CustomCall<Post, S>) -> Result<i64> {
     Ok(0)
 }
 
-// No route at all; any error will do, and no output is none.
+// No route; an error type of std; no `output`, so the function returns `()`.
 #[operation(kind = "custom", params(tags: Vec<String>, id: String), handler(memory = quiet, sqlite = quiet), route(event = "posts.quiet"))]
 pub const QUIET: Operation<Post>;
 async fn quiet<S: CustomStore>(
@@ -135,7 +136,7 @@ pub static POSTS: Package = package!(
     )]
 );
 
-#[allow(dead_code)] // it compiles: that is the test
+#[allow(dead_code)] // the test is that it compiles
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let _: Vec<Post> = posts.near(cx, Side::Left, 3).await?;
     let _: Vec<Post> = posts.near(cx, Side::Right, None).await?;
@@ -149,6 +150,6 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
 }
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     assert_eq!(POSTS.entities.len(), 1);
 }

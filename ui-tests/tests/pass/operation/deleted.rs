@@ -1,5 +1,6 @@
-// One step away from the cases of `soft_delete` and `restore`: states in addition to the deleted
-// one, restoring with a role, a list of deleted records for some callers only.
+//! Valid operations that are similar to the mistakes in `fail/operation/soft_delete` and
+//! `fail/operation/restore`: states in addition to the deleted one, a restore with a role or a
+//! permission, a lookup of deleted records with a role.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]

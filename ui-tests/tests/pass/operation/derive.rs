@@ -1,4 +1,4 @@
-//! One step away from the mistakes of `derive`.
+//! Valid operations that are similar to the mistakes in `fail/operation/derive`.
 use linchpin::prelude::*;
 
 pub type Key = String;
@@ -23,7 +23,7 @@ pub struct Comment {
     pub author: String,
 }
 
-// source: one item type by two ways; a filter over the items' own fields.
+// source: items of one type from two sources; a filter on fields of the items.
 #[operation(
     kind = "derive",
     source(Post),
@@ -52,7 +52,7 @@ pub static POSTS: Package = package!(
     ],
 );
 
-#[allow(dead_code)] // it compiles: that is the test
+#[allow(dead_code)] // the test is that it compiles
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let _: Vec<Post> = posts.feed(cx, "author", "slug").await?;
     let _: Vec<String> = posts.words(cx).await?;
@@ -62,6 +62,6 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
 }
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     assert_eq!(POSTS.entities.len(), 2);
 }

@@ -1,3 +1,4 @@
+//! A filter with comparisons, conditions on lists and dates, and optional parameters.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]

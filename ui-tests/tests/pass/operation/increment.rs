@@ -1,3 +1,5 @@
+//! Increments by a negative number, of an aliased type, of a unique field, and of a field with a
+//! range.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
@@ -52,7 +54,7 @@ pub const LATER: Operation<Post>;
 #[operation(kind = "increment", field = level)]
 pub const RISE: Operation<Post>;
 
-// The unique by which other entities refer to it is not its primary key.
+// The key of `has_many` is a field of `Post`, so it does not restrict the fields of `Author`.
 #[entity(has_many(posts: Post, key = author_id), routes(auth = none))]
 pub struct Author {
     #[field(primary)]

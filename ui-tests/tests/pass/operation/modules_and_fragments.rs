@@ -1,14 +1,14 @@
-//! Entities in modules of their own, names that are keywords, and declarations that `macro_rules!`
-//! writes.
+//! Entities in other modules than their operations, names that are keywords, and declarations
+//! inside a `macro_rules!`.
 #![deny(warnings)]
 #![allow(dead_code)] // it compiles: that is the test
 use linchpin::prelude::*;
 
-/// A module in a file of its own.
+/// A module as in a separate file.
 mod note {
     use linchpin::prelude::*;
 
-    // No JSON, whatever it is called.
+    // Enums with the names of JSON types.
     #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
     pub enum Value {
         Draft,
@@ -52,7 +52,7 @@ mod note {
 mod operations {
     use linchpin::prelude::*;
 
-    // Of the generated items, only the adapter.
+    // Of the generated items, only the adapter is imported.
     use super::note::{Note, NoteAdapter, Value};
 
     #[operation(kind = "lookup", fields(slug = param(slug), value = param(value)), filter = (value != Value::Live), returns = "many")]
@@ -93,7 +93,7 @@ mod operations {
     }
 }
 
-/// `gen` is a keyword since 2024, and not for everybody before.
+/// `gen` is a keyword since the edition 2024, and an ordinary name in earlier editions.
 mod keywords {
     use linchpin::prelude::*;
 
@@ -177,7 +177,7 @@ mod written {
 }
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     assert_eq!(written::Written::DESC.storage_name, "spun_writtens");
     assert_eq!(operations::FIND.spec().name, "find");
     assert_eq!(written::WRITTEN.name, "word");

@@ -1,3 +1,4 @@
+//! Operations and parameters whose names are Rust keywords or names in generated code.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]

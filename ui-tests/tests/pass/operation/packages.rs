@@ -1,3 +1,4 @@
+//! A package whose operation, route and entities have similar paths.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]

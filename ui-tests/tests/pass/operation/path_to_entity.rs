@@ -1,3 +1,4 @@
+//! Operations that name their entity by a path.
 use linchpin::prelude::*;
 
 mod blog {

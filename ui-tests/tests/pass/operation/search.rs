@@ -1,4 +1,4 @@
-//! One step away from the mistakes of searches.
+//! Valid searches that are similar to the mistakes in `fail/operation/search`.
 use linchpin::prelude::*;
 
 pub type Text = String;
@@ -23,7 +23,7 @@ pub const TAGGED: Operation<Post>;
 
 pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [FIND, TAGGED])]);
 
-#[allow(dead_code)] // it compiles: that is the test
+#[allow(dead_code)] // the test is that it compiles
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let page = linchpin::entity::PageArgs::default();
     let _: Vec<Post> = posts
@@ -34,6 +34,6 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
 }
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     assert_eq!(POSTS.entities.len(), 1);
 }

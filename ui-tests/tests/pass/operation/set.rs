@@ -1,3 +1,4 @@
+//! Values in `set(..)`: null, literals, a parameter, a member of the body and the caller's id.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]

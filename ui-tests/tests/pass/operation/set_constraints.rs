@@ -1,3 +1,4 @@
+//! Values in `set(..)` that satisfy the constraints of their fields.
 use linchpin::prelude::*;
 
 #[entity(unique(code), routes(auth = none))]
@@ -29,7 +30,7 @@ pub const BREAK: Operation<Lot>;
 #[operation(kind = "array_push", field = tags, value = "short")]
 pub const TAG: Operation<Lot>;
 
-// Values outside of today's constraints may be in `from` and may be removed.
+// Values that no longer satisfy the constraints are allowed in `from` and in `array_pull`.
 #[operation(kind = "transition", field = state, from = "ancient", to = "used")]
 pub const AGE: Operation<Lot>;
 

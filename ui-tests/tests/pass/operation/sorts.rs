@@ -1,8 +1,8 @@
-//! Orders by name: each is one step away from a case in `fail/operation/sorts`.
+//! Valid named sorts that are similar to the mistakes in `fail/operation/sorts`.
 use linchpin::prelude::*;
 
-// The order of the default sort turned round as a whole; a field called `page` where pages have no
-// numbers.
+// The default sort with all directions reversed; a field called `page` in an entity without
+// numbered pages.
 #[entity(
     index(board, desc(pinned), desc(ranked_at)),
     index(pinned, ranked_at),
@@ -23,7 +23,8 @@ pub struct Topic {
     pub page: i64,
 }
 
-// By a field with or without equality, ascending and descending; the primary key has its own index.
+// Sorts by indexes with and without the field `board`, ascending and descending; the primary key
+// has its own index.
 #[operation(
     kind = "lookup",
     returns = "many",
@@ -33,7 +34,7 @@ pub struct Topic {
 )]
 pub const OF_BOARD: Operation<Topic>;
 
-// Also an index for calls that omit the equality parameter; and a required parameter.
+// Calls may omit the parameter, so each sort also has an index without its field.
 #[operation(
     kind = "lookup",
     returns = "many",
@@ -42,6 +43,7 @@ pub const OF_BOARD: Operation<Topic>;
 )]
 pub const ON_ANY: Operation<Topic>;
 
+// A parameter with a default always has a value.
 #[operation(
     kind = "lookup",
     returns = "many",
@@ -50,7 +52,7 @@ pub const ON_ANY: Operation<Topic>;
 )]
 pub const ON_A_FIRST: Operation<Topic>;
 
-// Sorted by a field that the filter fixes to one value.
+// The filter fixes the first field of the index to one value.
 #[operation(
     kind = "lookup",
     returns = "many",

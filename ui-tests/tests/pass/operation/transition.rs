@@ -1,3 +1,4 @@
+//! Transitions of enums, numbers and texts, also to a value that a function chooses.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
@@ -43,7 +44,7 @@ pub const BOOL_STATE: Operation<Post>;
 #[operation(kind = "transition", field = title, from = "a", to = "b")]
 pub const TEXT_STATE: Operation<Post>;
 
-// chooser: of an optional field a value is chosen; the function may lie anywhere.
+// chooser: a function chooses the value of an optional field; it may be in any module.
 mod choosers {
     use super::*;
 

@@ -1,3 +1,4 @@
+//! Upserts with a permission.
 use linchpin::prelude::*;
 
 #[entity(unique(slug), routes(permission(requires = "write", owner_field = author_id)))]
@@ -14,7 +15,7 @@ pub struct Post {
 #[operation(kind = "upsert", match(slug), set(title), on_create(author_id = ctx(actor.id)))]
 pub const PUT: Operation<Post>;
 
-// Uses neither `owner_field` nor `resource`.
+// A permission with neither `owner_field` nor `resource`.
 #[operation(
     kind = "upsert",
     match(slug),

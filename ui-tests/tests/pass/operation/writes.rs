@@ -1,4 +1,4 @@
-//! One step away from the mistakes of writing kinds.
+//! Valid operations that write, similar to mistakes in `fail/operation`.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
@@ -80,7 +80,7 @@ pub const IMPORT: Operation<Post>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity", expiry = until)]
 pub const TAKE: Operation<Post>;
 
-// output_once: members that only the first response contains, next to the record.
+// output_once: members that only the first response contains, in addition to the record.
 #[operation(kind = "upsert", match(slug), set(title, author_id), route(output_once(token: String, seen_at: Option<Timestamp>)))]
 pub const GRANT: Operation<Post>;
 
@@ -97,7 +97,7 @@ pub static POSTS: Package = package!(
     )],
 );
 
-#[allow(dead_code)] // it compiles: that is the test
+#[allow(dead_code)] // the test is that it compiles
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let _: Post = posts.retitle(cx, "slug", "title").await?;
     let _: Post = posts.note(cx, "id", "x").await?;
@@ -125,6 +125,6 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
 }
 
 #[test]
-fn the_declarations_work() {
+fn the_declarations_compile() {
     assert_eq!(POSTS.entities.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Packages and routes, one step away from the cases in `fail/package`.
+//! Valid packages and routes that are similar to the mistakes in `fail/package`.
 #![deny(warnings)]
 
 use linchpin::axum::Json;
@@ -20,7 +20,7 @@ pub struct Comment {
     pub id: String,
 }
 
-// The same name for an operation of another entity.
+// Two entities may have operations with the same name.
 #[operation(kind = "exists", fields(slug = param(slug)))]
 pub const TAKEN: Operation<Post>;
 
@@ -31,7 +31,7 @@ pub mod comments {
     pub const TAKEN: Operation<super::Comment>;
 }
 
-// A static segment next to a parameter is no duplicate, nor is the same path with another method.
+// Not duplicates: a static segment instead of a parameter, and a path with another method.
 #[route(entity = Post, method = "GET", path = "newest")]
 async fn newest() -> &'static str {
     "newest"
@@ -40,11 +40,11 @@ async fn newest() -> &'static str {
 #[route(entity = Post, method = "PUT", path = "newest", roles = ["admin"], timeout = "1h", max_body = "1B")]
 pub async fn set_newest(_body: String) {}
 
-// Parameters in both spellings, a slash in front, a raw name, and no arguments at all.
+// Parameters in both spellings, a leading slash, a raw name, and no arguments.
 #[route(entity = crate::package::neighbours::Post, method = "GET", path = "/by/{year}/:month")]
 pub(crate) async fn r#by() {}
 
-/// A route documented, and a lint of its own.
+/// A route with docs and with a lint attribute.
 #[route(entity = Comment, method = "DELETE", path = "all", auth = none)]
 #[allow(clippy::unused_async)]
 async fn all(comments: CommentAdapter) -> Result<()> {
@@ -52,7 +52,7 @@ async fn all(comments: CommentAdapter) -> Result<()> {
     Ok(())
 }
 
-// Extractors of all sorts, the body last; a pattern, a lifetime and an answer of several parts.
+// All kinds of extractors, the body last; a pattern, a lifetime and a response of several parts.
 #[route(entity = Post, method = "POST", path = "{year}/wishes")]
 async fn wishes(
     mut posts: Option<Path<u16>>,
@@ -74,7 +74,7 @@ async fn request(request: Request) -> impl IntoResponse {
     request.uri().to_string()
 }
 
-/// A middleware of every route of a package.
+/// A middleware for every route of a package.
 async fn stamped(
     call: RouteCall<'_>,
     next: Next<'_>,
@@ -83,7 +83,7 @@ async fn stamped(
     next.await
 }
 
-/// Everything that its permissions call `moderate` is audited, or only reads.
+/// Each route with the permission `moderate` is audited or only reads.
 #[entity(routes(
     permission(requires = "moderate"),
     create(audit = "post"),
@@ -140,7 +140,7 @@ pub static TEAMS: Package = package!(
     entities = [entity(Team, [SET, LAST, DELETED, MEMBERS])]
 );
 
-// stores: what plain key-value wiring can do.
+// stores: operations that a key-value store supports.
 #[entity(stores(memory, redis), index(owner_id))]
 #[derive(Clone, Debug)]
 pub struct Board {
@@ -161,7 +161,7 @@ pub static BOARDS: Package = package!(
     entities = [entity(Board, [BOARD_MEMBERS, BOARDS_OF])]
 );
 
-// filter: filters that some records match and others do not, and code that sees more than callers.
+// filter: filters that some records match and others do not; code that reads more than callers can.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum Stage {
     Draft,
@@ -222,7 +222,7 @@ pub struct Leaf {
     pub stage: Stage,
 }
 
-// For the system, which sees what callers do not.
+// Without a route, the operation reaches records that callers cannot see.
 #[operation(kind = "batch", action = "delete", filter = (stage == Stage::Gone), route(disabled))]
 pub const SWEEP: Operation<Leaf>;
 
@@ -263,7 +263,7 @@ pub static BLOG: Package = package!(
 );
 
 #[test]
-fn the_declarations_work() {
+fn packages_list_their_operations_routes_and_middleware() {
     assert!(EMPTY.entities.is_empty() && EMPTY.middleware.is_empty());
     assert_eq!(BLOG.middleware.len(), 2);
     assert_eq!(SHORT.entities[0].operations.len(), 0);

@@ -1,4 +1,4 @@
-//! Endpoints that are one step away from a mistake.
+//! Valid endpoints that are similar to the mistakes in `fail/sse`.
 
 use linchpin::EntityEvent;
 use linchpin::prelude::*;
@@ -49,7 +49,7 @@ sse! {
 
 // partition, events, options:
 sse! {
-    /// What is mine.
+    /// The caller's notes and tasks.
     pub(crate) const MINE = "/__sse/mine";
     Note: [created as "opened", deleted as "opened"],
     Task: [updated, RENAME as "linchpins:renamed"],
@@ -62,7 +62,7 @@ sse! {
 }
 
 #[test]
-fn the_descriptor_holds_what_is_declared() {
+fn the_descriptor_contains_the_declaration() {
     assert_eq!((POSTS.ident, POSTS.heartbeat), ("POSTS", None));
     assert_eq!(
         POSTS.names(),
@@ -76,7 +76,7 @@ fn the_descriptor_holds_what_is_declared() {
         (MINE.history.size, MINE.history.ttl, MINE.max_connections),
         (0, 3_600_000, 1_000)
     );
-    assert_eq!(MINE.doc, "What is mine.");
+    assert_eq!(MINE.doc, "The caller's notes and tasks.");
     assert!(MINE.filter.is_some_and(|filter| filter.function == "mine"));
 }
 

@@ -1,4 +1,4 @@
-//! Catalogues of webhooks that are one step away from a mistake.
+//! Valid catalogues of webhooks that are similar to the mistakes in `fail/webhooks`.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub struct Refund {
 
 const LARGE: i64 = 100;
 
-// events: operations are found beside their entity; a payload without the untyped field.
+// events: operations in the module of their entity; a payload without the untyped field.
 fn events() -> Catalogue {
     webhook_events! {
         orders::Order: [created, updated, deleted, PAY],

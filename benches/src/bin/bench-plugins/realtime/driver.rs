@@ -1,4 +1,4 @@
-//! The driver: many sockets of one thread. It counts frames, and does as little else as possible.
+//! The driver: many sockets on one thread. It counts frames, and does as little else as possible.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,8 +12,8 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::Outcome;
 
-/// The longest wait for frames. It only ends a run that fails.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// The maximum wait for frames. Only a failing run reaches it.
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A server on the first core; killed when dropped.
 pub(super) struct Server {
@@ -43,7 +43,7 @@ impl Server {
             address,
             file,
         };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         while TcpStream::connect(address).is_err() {
             if Instant::now() > end {
                 return Err(format!("{name} does not listen").into());
@@ -53,7 +53,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The resident memory in KiB, after everything has been sent.
+    /// The resident memory in KiB, two seconds later, when the server has sent everything.
     pub(super) fn rss_after_rest(&self) -> Outcome<u64> {
         std::thread::sleep(Duration::from_secs(2));
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
@@ -73,7 +73,7 @@ impl Drop for Server {
     }
 }
 
-/// A token of a user of its own.
+/// The token of the user with this number.
 fn token(user: usize) -> Outcome<String> {
     let claims = Claims {
         sub: format!("user-{user}"),
@@ -104,10 +104,10 @@ pub(super) struct Sockets {
     events: Events,
     open: Vec<Socket>,
     /// Sockets that are never read.
-    deaf: Vec<TcpStream>,
+    unread: Vec<TcpStream>,
     /// Frames of changes so far.
     frames: usize,
-    /// When each change was sent; if it is, the time of each frame is kept.
+    /// The time at which each change was sent. If it is set, the delay of each frame is in `times`.
     pub(super) sent: Vec<Instant>,
     times: Vec<Duration>,
     buffer: Box<[u8]>,
@@ -115,15 +115,15 @@ pub(super) struct Sockets {
 
 struct Socket {
     stream: mio::net::TcpStream,
-    /// The bytes of the frame's payload that were not read yet.
+    /// The number of payload bytes of the current frame that are not read yet.
     rest: usize,
-    /// The bytes of a head that is not complete.
+    /// The bytes of an incomplete frame header.
     head: Vec<u8>,
     frames: usize,
 }
 
 impl Sockets {
-    /// Makes the post whose room they join.
+    /// Creates the post whose room the sockets join.
     pub(super) fn new(server: &Server) -> Outcome<Self> {
         let mut line = Line::to(server.address)?;
         let post = r#"{"title":"The title","slug":"slug","body":"A body","authorId":"author"}"#;
@@ -138,7 +138,7 @@ impl Sockets {
             poll: Poll::new()?,
             events: Events::with_capacity(1_024),
             open: Vec::new(),
-            deaf: Vec::new(),
+            unread: Vec::new(),
             frames: 0,
             sent: Vec::new(),
             times: Vec::new(),
@@ -167,19 +167,19 @@ impl Sockets {
     }
 
     /// Opens sockets that are never read.
-    pub(super) fn open_deaf(&mut self, count: usize) -> Outcome<()> {
+    pub(super) fn open_unread(&mut self, count: usize) -> Outcome<()> {
         for n in 0..count {
             let stream = self.join(1_000_000 + n)?;
-            self.deaf.push(stream);
+            self.unread.push(stream);
         }
         Ok(())
     }
 
-    /// Opens a socket and joins the room. Only our server answers that.
+    /// Opens a socket and joins the room. Only our server needs and confirms the join.
     fn join(&self, user: usize) -> Outcome<TcpStream> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
         let head = format!(
             "GET /__ws HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer {}\r\n\r\n",
@@ -203,11 +203,11 @@ impl Sockets {
             r#"{{"action":"subscribe","room":"posts:{}:live"}}"#,
             self.post
         );
-        // Masked with zeros.
+        // The masking key is zero, so the payload is unchanged.
         let mut frame = vec![0x81, 0x80 | u8::try_from(text.len())?, 0, 0, 0, 0];
         frame.extend_from_slice(text.as_bytes());
         stream.write_all(&frame)?;
-        // Frames in reverse: `connected`, then the answer.
+        // The frames from the server: `connected`, then the confirmation.
         loop {
             let mut head = [0; 2];
             stream.read_exact(&mut head)?;
@@ -230,7 +230,7 @@ impl Sockets {
         }
     }
 
-    /// Clients that change the post at once, with a body of this length.
+    /// Clients that change the post at the same time, with a body of this length.
     pub(super) fn changes(&self, length: usize, clients: usize) -> Outcome<Changes> {
         let clients = 0..clients;
         Ok(Changes {
@@ -242,7 +242,7 @@ impl Sockets {
         })
     }
 
-    /// Reads what has arrived.
+    /// Reads the frames that have arrived; waits for at most `wait` for the first one.
     pub(super) fn read(&mut self, wait: Duration) -> Outcome<()> {
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
@@ -270,7 +270,7 @@ impl Sockets {
 
     /// Waits until this number of frames has arrived.
     pub(super) fn until(&mut self, frames: usize) -> Outcome<()> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         while self.frames < frames {
             self.read(Duration::from_millis(100))?;
             if Instant::now() > end {
@@ -289,7 +289,7 @@ impl Sockets {
 }
 
 impl Socket {
-    /// Counts the text frames that begin in these bytes.
+    /// Counts the text frames whose header ends in these bytes.
     fn count(&mut self, mut bytes: &[u8]) -> usize {
         let mut begun = 0;
         while !bytes.is_empty() {
@@ -322,7 +322,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Makes one change by each client, and waits for all answers.
+    /// Makes one change with each client, and waits for all responses.
     pub(super) fn send(&mut self, first: usize) -> Outcome<()> {
         for (n, line) in self.lines.iter_mut().enumerate() {
             let n = first + n;

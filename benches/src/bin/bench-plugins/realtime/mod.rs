@@ -1,5 +1,6 @@
 //! Realtime: memory of idle sockets, fan-out, the time from a change to a socket, and sockets that
-//! do not read. The servers are processes of their own, on another core than the driver.
+//! do not read. The servers are separate processes and run on the first core only. The operating
+//! system selects the core of the driver.
 
 mod driver;
 mod servers;
@@ -12,40 +13,42 @@ use crate::Outcome;
 use crate::table::Table;
 use driver::{Server, Sockets};
 
-/// Idle sockets of one room: memory is the slope between both.
+/// Two numbers of idle sockets in one room. The memory per socket is the slope between them.
 const FEW: usize = 1_000;
 const MANY: usize = 5_000;
-/// Sockets of the fan-out, its changes, those that are made at once, and rounds of each server in
-/// turn.
+/// The fan-out: sockets, changes, simultaneous changes, and rounds per server. The servers take
+/// turns.
 const SOCKETS: usize = 1_000;
 const CHANGES: usize = 200;
-const AT_ONCE: usize = 8;
+const SIMULTANEOUS_CHANGES: usize = 8;
 const ROUNDS: usize = 3;
-/// Changes whose way to one socket is timed.
+/// The number of changes whose delay to one socket is measured.
 const TIMED: usize = 1_000;
-/// Sockets of which one in a hundred does not read, the changes that they get, and their pause.
-const MIXED: usize = 2_000;
+/// The run with sockets that do not read: sockets (one in a hundred does not read), changes, bytes
+/// of a change, and the pause between two changes.
+const ALL_SOCKETS: usize = 2_000;
 const LONG_CHANGES: usize = 150;
-const LONG: usize = 8 << 10;
+const LONG_CHANGE_BYTES: usize = 8 << 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
-const SHORT: usize = 200;
+/// The bytes of a change in the other runs.
+const CHANGE_BYTES: usize = 200;
 
 /// Measures everything, or one part.
 pub(crate) fn measure(part: Option<&str>) -> Outcome<Vec<&'static str>> {
     let mut table = Table::default();
-    let is_asked = |name| part.is_none_or(|part| part == name);
-    println!("| what | it | beside | ratio | bound |\n|---|---|---|---|---|");
-    if is_asked("memory") {
+    let is_selected = |name| part.is_none_or(|part| part == name);
+    println!("| measurement | ours | baseline | ratio | bound |\n|---|---|---|---|---|");
+    if is_selected("memory") {
         memory(&mut table)?;
     }
-    if is_asked("fan-out") {
+    if is_selected("fan-out") {
         fan_out(&mut table)?;
     }
-    if is_asked("latency") {
+    if is_selected("latency") {
         latency(&mut table)?;
     }
-    if is_asked("slow") {
+    if is_selected("slow") {
         slow_readers()?;
     }
     Ok(table.failed)
@@ -79,7 +82,7 @@ fn fan_out(table: &mut Table) -> Outcome<()> {
     let mut rates = SERVERS.map(|_| [Vec::new(), Vec::new()]);
     for _ in 0..ROUNDS {
         for (name, rates) in SERVERS.iter().zip(&mut rates) {
-            for (at_once, rates) in [1, AT_ONCE].into_iter().zip(rates) {
+            for (at_once, rates) in [1, SIMULTANEOUS_CHANGES].into_iter().zip(rates) {
                 rates.push(rate(name, at_once)?);
             }
         }
@@ -89,19 +92,19 @@ fn fan_out(table: &mut Table) -> Outcome<()> {
         (
             0,
             [
-                "one change at a time, committed; beside axum with tokio's broadcast",
-                "the same, beside a server by hand",
-                "one change at a time, published; beside axum with tokio's broadcast",
-                "the same, beside the server by hand",
+                "one change at a time, committed; compared with axum and tokio's broadcast",
+                "one change at a time, committed; compared with the second hand-written server",
+                "one change at a time, published; compared with axum and tokio's broadcast",
+                "one change at a time, published; compared with the second hand-written server",
             ],
         ),
         (
             1,
             [
-                "eight changes at once, committed; beside axum with tokio's broadcast",
-                "the same eight, beside the server by hand",
-                "eight changes at once, published; beside axum with tokio's broadcast",
-                "the same eight published, beside the server by hand",
+                "eight changes at once, committed; compared with axum and tokio's broadcast",
+                "eight changes at once, committed; compared with the second hand-written server",
+                "eight changes at once, published; compared with axum and tokio's broadcast",
+                "eight changes at once, published; compared with the second hand-written server",
             ],
         ),
     ] {
@@ -113,12 +116,13 @@ fn fan_out(table: &mut Table) -> Outcome<()> {
     Ok(())
 }
 
-/// Frames per second to all sockets. The next changes are made when every socket has the last ones.
+/// Frames per second to all sockets. The next changes are made when every socket has received the
+/// last ones.
 fn rate(server: &str, at_once: usize) -> Outcome<f64> {
     let server = Server::start(server)?;
     let mut sockets = Sockets::new(&server)?;
     sockets.open(SOCKETS)?;
-    let mut changes = sockets.changes(SHORT, at_once)?;
+    let mut changes = sockets.changes(CHANGE_BYTES, at_once)?;
     let began = Instant::now();
     let mut sent = 0;
     while sent < CHANGES {
@@ -129,12 +133,12 @@ fn rate(server: &str, at_once: usize) -> Outcome<f64> {
     Ok((SOCKETS * sent) as f64 / began.elapsed().as_secs_f64())
 }
 
-/// From the request of a change to its frame at a socket, so it contains the commit.
+/// The time from the request of a change to its frame at a socket. It includes the commit.
 fn latency(table: &mut Table) -> Outcome<()> {
     let server = Server::start("realtime-server")?;
     let mut sockets = Sockets::new(&server)?;
     sockets.open(1)?;
-    let mut changes = sockets.changes(SHORT, 1)?;
+    let mut changes = sockets.changes(CHANGE_BYTES, 1)?;
     for n in 0..TIMED {
         sockets.sent.push(Instant::now());
         changes.send(n)?;
@@ -157,12 +161,12 @@ fn latency(table: &mut Table) -> Outcome<()> {
 
 /// The p99 of sockets that read, without and with sockets that do not.
 fn slow_readers() -> Outcome<()> {
-    let p99 = |deaf: usize| {
+    let p99 = |unread: usize| {
         let server = Server::start("realtime-server")?;
         let mut sockets = Sockets::new(&server)?;
-        sockets.open_deaf(deaf)?;
-        sockets.open(MIXED - deaf)?;
-        let mut changes = sockets.changes(LONG, 1)?;
+        sockets.open_unread(unread)?;
+        sockets.open(ALL_SOCKETS - unread)?;
+        let mut changes = sockets.changes(LONG_CHANGE_BYTES, 1)?;
         let mut next = Instant::now();
         for n in 0..LONG_CHANGES {
             next += PAUSE;
@@ -172,12 +176,12 @@ fn slow_readers() -> Outcome<()> {
                 sockets.read(next.saturating_duration_since(Instant::now()))?;
             }
         }
-        sockets.until((MIXED - deaf) * LONG_CHANGES)?;
+        sockets.until((ALL_SOCKETS - unread) * LONG_CHANGES)?;
         Outcome::Ok(quantile(&sockets.sorted_millis(), 0.99))
     };
-    let (all, some) = (p99(0)?, p99(MIXED / 100)?);
+    let (all, some) = (p99(0)?, p99(ALL_SOCKETS / 100)?);
     println!(
-        "| p99 of frames of 8 KiB to 2,000 sockets of which 20 do not read, beside all reading | {some:.1} ms | {all:.1} ms | {:.2} | |",
+        "| p99 of frames of 8 KiB to 2,000 sockets, 20 of which do not read; compared with 2,000 that read | {some:.1} ms | {all:.1} ms | {:.2} | |",
         some / all
     );
     Ok(())

@@ -1,5 +1,5 @@
-//! The servers: ours, axum with tokio's broadcast, and one by hand that frames each message once
-//! and writes the frames that wait in one call of the system.
+//! The servers: ours, axum with tokio's broadcast, and a hand-written one that encodes each message
+//! once and writes waiting frames in one system call.
 //!
 //! Each creates a post by `POST /posts` and changes it by `PATCH /posts/{id}`, which sends a frame
 //! to each socket at `/__ws`. Ours commits the change, or only publishes a frame.
@@ -41,7 +41,7 @@ pub enum PostLive {
 
 /// The length of an announcement. Its frame is as long as that of a change.
 const ANNOUNCED: usize = 480;
-/// The frames that the server by hand writes in one call of the system at most.
+/// The maximum number of frames that the hand-written server writes in one system call.
 const BATCH: usize = 16;
 
 pub(crate) async fn serve(name: &str, port: u16, url: &str) -> Outcome<()> {
@@ -53,7 +53,7 @@ pub(crate) async fn serve(name: &str, port: u16, url: &str) -> Outcome<()> {
     }
 }
 
-/// `publishes` tells that a change is not committed: its frame is published by code.
+/// If `publishes` is true, a change is not committed: the handler only publishes its frame.
 async fn ours(port: u16, url: &str, publishes: bool) -> Outcome<()> {
     let config = Config::new()
         .port(port)
@@ -94,7 +94,7 @@ async fn publish(call: OverrideCall) -> linchpin::Result<Answer> {
     call.record(id).await
 }
 
-/// What a server by hand sends: a text, and the bytes of its frame.
+/// A message of a hand-written server: its text, and the bytes of its frame.
 #[derive(Clone)]
 struct Sent {
     text: Utf8Bytes,
@@ -119,17 +119,17 @@ async fn by_hand(port: u16, framed: bool) -> Outcome<()> {
     Ok(axum::serve(listener, router).await?)
 }
 
-/// Sends a frame as ours has it: the record, with the event around it.
+/// Sends a frame with the same content as that of our server: the record within its event.
 async fn change(State(shared): State<Shared>, body: Bytes) -> &'static str {
     let changed = String::from_utf8_lossy(&body);
     let text = format!(
         r#"{{"event":"posts.updated","room":"posts:a:live","offset":1,"id":"018f0000-0000-7000-8000-000000000000","at":"2026-01-01T00:00:00.000Z","payload":{{"id":"018f0000-0000-7000-8000-000000000000","slug":"slug","title":"The title","status":"draft","views":0,"authorId":"author","createdAt":"2026-01-01T00:00:00.000Z","changed":{changed}}}}}"#
     );
-    // Longer than 125 bytes, and shorter than 65,536.
+    // The text has 126 to 65,535 bytes, so two bytes hold its length.
     let mut frame = vec![0x81, 126];
     frame.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
     frame.extend_from_slice(text.as_bytes());
-    // Nobody listens before the first socket.
+    // Sending fails while no socket is open.
     let _ = shared.sender.send(Sent {
         text: text.into(),
         frame: frame.into(),

@@ -1,4 +1,4 @@
-//! The app: posts whose creation is an event, with webhooks or with a consumer that ignores it.
+//! The benchmark app. Creating a post emits an event; webhooks deliver it, or a consumer drops it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use crate::Outcome;
 use crate::posts::{POSTS, Post};
 
-/// The secret of every endpoint, and its bytes in base64.
+/// The signing secret of every endpoint.
 pub(super) const SIGNING: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 const DATA_KEY: (&str, &str) = ("first", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE");
@@ -88,16 +88,15 @@ pub(super) async fn endpoint(running: &Running, url: &str) -> Outcome<String> {
         "maxPerSecond": 1_000, "maxInFlight": 50, "deliveryTimeoutMs": 30_000,
     });
     let client = Client::new(running).bearer(&token)?;
-    let made = client.post("/webhooks/endpoints", body).await?;
-    let record: Json = made.json()?;
+    let response = client.post("/webhooks/endpoints", body).await?;
+    let record: Json = response.json()?;
     let id = record["id"].as_str();
     Ok(id
-        .ok_or_else(|| made.text().map(str::to_owned).unwrap_or_default())?
+        .ok_or_else(|| response.text().map(str::to_owned).unwrap_or_default())?
         .to_owned())
 }
 
-/// Creates a file with the tables of the app and one endpoint. Its deliveries are held back for a
-/// day.
+/// Creates a file with the tables of the app and one endpoint, whose deliveries start a day later.
 pub(crate) async fn seed(file: &Path) -> Outcome<()> {
     let running = start(file).await?;
     endpoint(&running, "http://127.0.0.1:9999/").await?;

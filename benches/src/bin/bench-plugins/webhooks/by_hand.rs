@@ -1,5 +1,5 @@
-//! A worker by hand: one thread writes, groups what waits into a transaction, and claims due
-//! deliveries in batches; 32 requests are under way at the same time.
+//! A hand-written worker. One thread groups waiting writes into a transaction, and claims due
+//! deliveries in batches. At most 32 requests run at the same time.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -21,10 +21,11 @@ use super::app::SIGNING;
 use super::queue;
 use crate::Outcome;
 
-const AT_ONCE: usize = 32;
+const CONCURRENT_REQUESTS: usize = 32;
 const BATCH: usize = 100;
-const LEASE: i64 = 60_000;
+const LEASE_MILLIS: i64 = 60_000;
 
+/// A delivery that is claimed and not sent yet.
 struct Claimed {
     id: String,
     url: String,
@@ -34,6 +35,7 @@ struct Claimed {
     body: String,
 }
 
+/// The result of a sent delivery.
 struct Done {
     id: String,
     url: String,
@@ -49,7 +51,7 @@ enum Write {
     Settle(Done),
 }
 
-/// Sends everything that is due.
+/// Sends all due deliveries.
 pub(super) async fn run(file: &Path, client: SafeClient) -> Outcome<()> {
     let connection = queue::open(file)?;
     let (writes, queued) = mpsc::channel();
@@ -60,7 +62,7 @@ pub(super) async fn run(file: &Path, client: SafeClient) -> Outcome<()> {
         hmac::Key::new(hmac::HMAC_SHA256, &key),
         hmac::Key::new(hmac::HMAC_SHA256, SIGNING.as_bytes()),
     ]);
-    let (mut waiting, mut flights) = (VecDeque::new(), FuturesUnordered::new());
+    let (mut waiting, mut running_requests) = (VecDeque::new(), FuturesUnordered::new());
     let mut more = true;
     let mut claim = None;
     loop {
@@ -69,20 +71,22 @@ pub(super) async fn run(file: &Path, client: SafeClient) -> Outcome<()> {
             writes.send(Write::Claim(answer))?;
             claim = Some(claimed);
         }
-        while flights.len() < AT_ONCE
+        while running_requests.len() < CONCURRENT_REQUESTS
             && let Some(claimed) = waiting.pop_front()
         {
-            flights.push(tokio::spawn(send(
+            running_requests.push(tokio::spawn(send(
                 Arc::clone(&client),
                 Arc::clone(&keys),
                 claimed,
             )));
         }
-        if !more && flights.is_empty() && waiting.is_empty() {
+        if !more && running_requests.is_empty() && waiting.is_empty() {
             break;
         }
         tokio::select! {
-            Some(done) = flights.next() => writes.send(Write::Settle(done?.map_err(|e| e.clone())?))?,
+            Some(done) = running_requests.next() => {
+                writes.send(Write::Settle(done?.map_err(|e| e.clone())?))?;
+            }
             claimed = async { claim.as_mut().expect("a claim").await }, if claim.is_some() => {
                 let claimed = claimed?;
                 claim = None;
@@ -158,7 +162,7 @@ fn request(
         .header("x-webhook-attempt", "1")
 }
 
-/// Writes until nobody sends any more.
+/// Runs the queued writes until the sender is dropped.
 fn write(mut connection: Connection, queued: &mpsc::Receiver<Write>) -> rusqlite::Result<()> {
     while let Ok(first) = queued.recv() {
         let transaction = connection.transaction()?;
@@ -177,7 +181,7 @@ fn write(mut connection: Connection, queued: &mpsc::Receiver<Write>) -> rusqlite
     Ok(())
 }
 
-/// Claims due deliveries of the endpoint that has any, by a time until which nobody else takes them.
+/// Claims due deliveries of the first endpoint that has any, with a lease of 60 s.
 fn claim(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<Claimed>> {
     let now = now_millis();
     let mut endpoints = transaction
@@ -194,7 +198,7 @@ fn claim(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<Claimed>> {
         transaction.prepare_cached("SELECT body FROM webhooks_webhook_messages WHERE id = ?")?;
     let mut claimed = Vec::new();
     for (endpoint, url) in endpoints {
-        let taken = take.query_map((now + LEASE, endpoint, now, BATCH as i64), |row| {
+        let taken = take.query_map((now + LEASE_MILLIS, endpoint, now, BATCH as i64), |row| {
             let message: String = row.get(1)?;
             Ok(Claimed {
                 id: row.get(0)?,

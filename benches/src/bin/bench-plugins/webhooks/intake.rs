@@ -1,4 +1,4 @@
-//! The statements of the intake beside its inserts.
+//! The statements of the intake, without its inserts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::posts::{Post, PostCreate};
 use crate::receiver::Receiver;
 use crate::table::Table;
 
-/// Events of one commit, which come in batches of 100.
+/// The events of one commit. The intake reads them in batches of at most 250.
 const EVENTS: usize = 5_000;
 
-/// What transactions that wrote messages did.
+/// Counts of statements in transactions that wrote messages: the inserts of messages, and the
+/// statements that are not inserts.
 #[derive(Default)]
 struct Counts {
     messages: AtomicUsize,
@@ -40,7 +41,7 @@ impl Watch for Counting {
         store.run(statement, args, rows)
     }
 
-    fn begun(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
+    fn wrap_transaction(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
         Box::new(Counted {
             transaction,
             counts: Arc::clone(&self.0),
@@ -72,8 +73,8 @@ impl Transaction for Counted {
         self.transaction.run(statement, args, rows)
     }
 
-    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
-        self.transaction.take_turn(turn)
+    fn take_advisory_lock(&mut self, key: i64) -> BoxFuture<'_, Result<()>> {
+        self.transaction.take_advisory_lock(key)
     }
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
@@ -91,7 +92,7 @@ impl Transaction for Counted {
     }
 }
 
-/// Counts the statements of the intake that are no inserts, for 100 events.
+/// Counts the statements of the intake, without inserts, and records their number per 100 events.
 pub(super) async fn statements(
     folder: &Path,
     receiver: &Receiver,
@@ -136,7 +137,7 @@ pub(super) async fn statements(
     Ok(())
 }
 
-/// Waits until this number of events are messages.
+/// Waits until the intake has written this number of messages.
 pub(crate) fn until_taken(file: &Path, messages: usize) -> Outcome<()> {
     let connection = queue::open(file)?;
     for _ in 0..6_000 {

@@ -12,7 +12,7 @@ use crate::Outcome;
 
 const DAY: i64 = 86_400_000;
 
-/// An app whose queue is filled.
+/// A running app and its endpoints, for which [`Queue::fill`] writes deliveries.
 pub(super) struct Queue {
     running: Running,
     file: PathBuf,
@@ -38,7 +38,7 @@ impl Queue {
     }
 
     /// Stops the app and writes deliveries of each endpoint; returns the file.
-    pub(super) async fn filled(self, each: usize) -> Outcome<PathBuf> {
+    pub(super) async fn fill(self, each: usize) -> Outcome<PathBuf> {
         self.running.stop().await?;
         add(&self.file, &self.endpoints.borrow(), each)?;
         Ok(self.file)
@@ -54,7 +54,7 @@ pub(super) fn open(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Writes messages and due deliveries of each endpoint, in the order of endpoints and time mixed.
+/// Writes messages and due deliveries; the deliveries of the endpoints alternate.
 pub(super) fn add(file: &Path, endpoints: &[String], each: usize) -> Outcome<()> {
     let mut connection = open(file)?;
     let now = now_millis();
@@ -77,8 +77,18 @@ pub(super) fn add(file: &Path, endpoints: &[String], each: usize) -> Outcome<()>
                     r#"{{"type":"posts.created","timestamp":"2026-01-01T00:00:00.000Z","data":{{"id":"{event}","title":"The title of post {n}","slug":"post-{n}","body":"A body of some eighty characters, as short posts and comments have, and no more.","status":"draft","views":0,"authorId":"author","createdAt":"2026-01-01T00:00:00.000Z"}}}}"#
                 );
                 message.execute((&id, &event, now, body, now + DAY))?;
-                let own = Uuid::new_v7().to_string();
-                delivery.execute((own, endpoint, id, event, now, now, now + DAY, now, now))?;
+                let delivery_id = Uuid::new_v7().to_string();
+                delivery.execute((
+                    delivery_id,
+                    endpoint,
+                    id,
+                    event,
+                    now,
+                    now,
+                    now + DAY,
+                    now,
+                    now,
+                ))?;
             }
         }
     }
@@ -86,14 +96,14 @@ pub(super) fn add(file: &Path, endpoints: &[String], each: usize) -> Outcome<()>
     Ok(())
 }
 
-/// Wakes the endpoints that have due deliveries.
+/// Sets the time of the next delivery to now, for every endpoint without such a time.
 pub(super) fn make_due(file: &Path) -> Outcome<()> {
     let sql = "UPDATE webhooks_webhook_endpoints SET due_at = ? WHERE due_at IS NULL";
     open(file)?.execute(sql, [now_millis()])?;
     Ok(())
 }
 
-/// Holds all endpoints for a day.
+/// Postpones the deliveries of all endpoints by a day.
 pub(super) fn hold(file: &Path) -> Outcome<()> {
     let connection = open(file)?;
     let sql = "UPDATE webhooks_webhook_endpoints SET held_until = ?";
@@ -102,7 +112,7 @@ pub(super) fn hold(file: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Copies a file that nobody has open.
+/// Copies a database file that no connection has open.
 pub(super) fn copy(from: &Path, to: &Path) -> Outcome<PathBuf> {
     open(from)?.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     std::fs::copy(from, to)?;

@@ -1,4 +1,4 @@
-//! Every filter is read back as it was written.
+//! Property tests: generated filters and generated JSON.
 
 use proptest::prelude::*;
 
@@ -92,8 +92,8 @@ fn any_condition() -> impl Strategy<Value = Filter> {
             let list = proptest::collection::vec(nullable, 1..4)
                 .prop_map(Operand::List)
                 .boxed();
-            let whole = PARAMS.iter().position(|p| p.field == field && p.list);
-            let operand = match whole {
+            let list_param = PARAMS.iter().position(|p| p.field == field && p.list);
+            let operand = match list_param {
                 Some(param) => prop_oneof![list, Just(Operand::One(Source::Param(param)))].boxed(),
                 None => list,
             };
@@ -171,14 +171,14 @@ fn any_json() -> impl Strategy<Value = Json> {
 
 proptest! {
     #[test]
-    fn there_and_back(filter in any_filter()) {
+    fn filters_survive_a_json_round_trip(filter in any_filter()) {
         let json = filter.to_json(&POST, &PARAMS);
         let text = json.to_string();
         prop_assert_eq!(read(&json), Ok(filter), "{}", text);
     }
 
     #[test]
-    fn no_json_makes_it_panic_and_what_is_read_can_be_written(json in any_json()) {
+    fn any_json_is_read_without_panic_and_a_read_filter_can_be_written(json in any_json()) {
         if let Ok(filter) = read(&json) {
             prop_assert_eq!(read(&filter.to_json(&POST, &PARAMS)), Ok(filter));
         }

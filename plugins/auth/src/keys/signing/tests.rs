@@ -8,10 +8,10 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
 }
 
-fn ring(secrets: &[&[u8]]) -> Signing {
+fn signing_with(secrets: &[&[u8]]) -> Signing {
     let secrets: Vec<Vec<u8>> = secrets.iter().map(|s| s.to_vec()).collect();
-    let ring = Ring::new(&secrets).unwrap();
-    Signing::hs256(&secrets, &ring).unwrap()
+    let signing_with = Ring::new(&secrets).unwrap();
+    Signing::hs256(&secrets, &signing_with).unwrap()
 }
 
 fn claims() -> Map<String, Value> {
@@ -20,11 +20,11 @@ fn claims() -> Map<String, Value> {
     claims.as_object().cloned().unwrap()
 }
 
-fn forged(header: &Value, claims: &Value, secret: &[u8]) -> String {
-    written(&header.to_string(), &claims.to_string(), secret)
+fn signed_token(header: &Value, claims: &Value, secret: &[u8]) -> String {
+    signed_text(&header.to_string(), &claims.to_string(), secret)
 }
 
-fn written(header: &str, claims: &str, secret: &[u8]) -> String {
+fn signed_text(header: &str, claims: &str, secret: &[u8]) -> String {
     use hmac::{Hmac, KeyInit, Mac};
     let text = format!(
         "{}.{}",
@@ -40,8 +40,8 @@ fn written(header: &str, claims: &str, secret: &[u8]) -> String {
 }
 
 #[test]
-fn a_token_of_ours_is_one_while_its_times_are_right() {
-    let signing = ring(&[NEW]);
+fn a_token_is_valid_only_within_its_times() {
+    let signing = signing_with(&[NEW]);
     let token = signing.sign(claims()).unwrap();
     let verified = signing.verify(&token, at(NOW)).unwrap();
     assert_eq!((verified.sub.as_str(), verified.sid.as_str()), ("u", "s"));
@@ -54,20 +54,21 @@ fn a_token_of_ours_is_one_while_its_times_are_right() {
 
 #[test]
 fn the_newest_secret_signs_and_all_verify() {
-    let old = ring(&[OLD]).sign(claims()).unwrap();
-    let both = ring(&[NEW, OLD]);
+    let old = signing_with(&[OLD]).sign(claims()).unwrap();
+    let both = signing_with(&[NEW, OLD]);
     assert!(both.verify(&old, at(NOW)).is_some());
     assert!(
-        ring(&[NEW])
+        signing_with(&[NEW])
             .verify(&both.sign(claims()).unwrap(), at(NOW))
             .is_some()
     );
-    assert!(ring(&[NEW]).verify(&old, at(NOW)).is_none());
+    assert!(signing_with(&[NEW]).verify(&old, at(NOW)).is_none());
 }
 
 #[test]
-fn every_other_token_is_refused() {
-    let signing = ring(&[NEW, OLD]).meant(Some("iss".into()), Some("aud".into()));
+fn forged_and_malformed_tokens_are_refused() {
+    let signing =
+        signing_with(&[NEW, OLD]).with_issuer_and_audience(Some("iss".into()), Some("aud".into()));
     let kid = signing.kid.clone();
     let mut full = Value::Object(claims());
     full["iss"] = json!("iss");
@@ -75,9 +76,9 @@ fn every_other_token_is_refused() {
     let header = json!({ "typ": "JWT", "alg": "HS256", "kid": kid });
     assert!(
         signing
-            .verify(&forged(&header, &full, NEW), at(NOW))
+            .verify(&signed_token(&header, &full, NEW), at(NOW))
             .is_some(),
-        "the forger can sign, if it has the secret"
+        "a token signed with the secret is valid"
     );
     let with = |base: &Value, name: &str, value: Value| {
         let mut changed = base.clone();
@@ -89,12 +90,15 @@ fn every_other_token_is_refused() {
         changed.as_object_mut().unwrap().remove(name);
         changed
     };
-    let mut bad = vec![forged(&header, &full, OLD), forged(&header, &full, b"")];
+    let mut bad = vec![
+        signed_token(&header, &full, OLD),
+        signed_token(&header, &full, b""),
+    ];
     for alg in ["none", "HS384", "RS256", "EdDSA", "hs256", ""] {
-        bad.push(forged(&with(&header, "alg", json!(alg)), &full, NEW));
+        bad.push(signed_token(&with(&header, "alg", json!(alg)), &full, NEW));
     }
     for typ in [json!("at+jwt"), json!("jwt"), Value::Null] {
-        bad.push(forged(&with(&header, "typ", typ), &full, NEW));
+        bad.push(signed_token(&with(&header, "typ", typ), &full, NEW));
     }
     for kid in [
         json!("nobody"),
@@ -103,31 +107,39 @@ fn every_other_token_is_refused() {
         json!(1),
         Value::Null,
     ] {
-        bad.push(forged(&with(&header, "kid", kid), &full, NEW));
+        bad.push(signed_token(&with(&header, "kid", kid), &full, NEW));
     }
     for name in ["typ", "alg", "kid"] {
-        bad.push(forged(&without(&header, name), &full, NEW));
+        bad.push(signed_token(&without(&header, name), &full, NEW));
     }
     for name in FORBIDDEN {
-        bad.push(forged(&with(&header, name, json!([])), &full, NEW));
-        bad.push(forged(&with(&header, name, Value::Null), &full, NEW));
+        bad.push(signed_token(&with(&header, name, json!([])), &full, NEW));
+        bad.push(signed_token(&with(&header, name, Value::Null), &full, NEW));
     }
     for name in ["sub", "sid", "exp", "nbf", "iat", "iss", "aud"] {
-        bad.push(forged(&header, &without(&full, name), NEW));
-        bad.push(forged(&header, &with(&full, name, json!({})), NEW));
-        bad.push(forged(
+        bad.push(signed_token(&header, &without(&full, name), NEW));
+        bad.push(signed_token(&header, &with(&full, name, json!({})), NEW));
+        bad.push(signed_token(
             &header,
             &with(&full, name, json!("other\u{0}")),
             NEW,
         ));
     }
-    bad.push(forged(
+    bad.push(signed_token(
         &header,
         &with(&full, "aud", json!(["aud", "other"])),
         NEW,
     ));
-    bad.push(forged(&header, &with(&full, "iat", json!(NOW + 1000)), NEW));
-    bad.push(forged(&header, &with(&full, "exp", json!(i64::MIN)), NEW));
+    bad.push(signed_token(
+        &header,
+        &with(&full, "iat", json!(NOW + 1000)),
+        NEW,
+    ));
+    bad.push(signed_token(
+        &header,
+        &with(&full, "exp", json!(i64::MIN)),
+        NEW,
+    ));
     // A repeated name, with another value or the same.
     let text = full.to_string();
     for (name, value) in [
@@ -144,22 +156,22 @@ fn every_other_token_is_refused() {
         bad.extend(
             twice
                 .iter()
-                .map(|claims| written(&header.to_string(), claims, NEW)),
+                .map(|claims| signed_text(&header.to_string(), claims, NEW)),
         );
     }
     let named = header.to_string();
-    bad.push(written(
+    bad.push(signed_text(
         &format!("{},\"kid\":{}}}", &named[..named.len() - 1], header["kid"]),
         &text,
         NEW,
     ));
-    bad.push(written(&named, "[]", NEW));
+    bad.push(signed_text(&named, "[]", NEW));
     assert!(
         signing
-            .verify(&written(&named, &text, NEW), at(NOW))
+            .verify(&signed_text(&named, &text, NEW), at(NOW))
             .is_some()
     );
-    let good = forged(&header, &full, NEW);
+    let good = signed_token(&header, &full, NEW);
     bad.extend(["", ".", "..", "a.b.c"].map(str::to_owned));
     bad.extend([
         format!("{good}."),
@@ -172,9 +184,9 @@ fn every_other_token_is_refused() {
         URL_SAFE_NO_PAD.encode(header.to_string()),
         URL_SAFE_NO_PAD.encode(full.to_string())
     ));
-    bad.push(forged(
+    bad.push(signed_token(
         &header,
-        &with(&full, "x", json!("x".repeat(LONGEST))),
+        &with(&full, "x", json!("x".repeat(MAX_TOKEN_BYTES))),
         NEW,
     ));
     for token in bad {
@@ -182,11 +194,11 @@ fn every_other_token_is_refused() {
     }
 }
 
-/// Keys of tests alone, made by `openssl genpkey`.
+/// Keys for tests, created by `openssl genpkey`.
 const ED25519: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n";
 
 #[test]
-fn a_public_key_is_no_secret() {
+fn public_keys_are_published_in_the_jwks() {
     let signing = Signing::asymmetric(
         Algorithm::EdDsa,
         &[SigningKey::Private {
@@ -209,7 +221,10 @@ fn a_public_key_is_no_secret() {
         let header = json!({ "typ": "JWT", "alg": alg, "kid": "k1" });
         assert!(
             signing
-                .verify(&forged(&header, &Value::Object(claims()), &x), at(NOW))
+                .verify(
+                    &signed_token(&header, &Value::Object(claims()), &x),
+                    at(NOW)
+                )
                 .is_none()
         );
     }
@@ -221,7 +236,7 @@ fn a_public_key_is_no_secret() {
                 kid: "k1".into(),
                 pem: ED25519.into(),
             }],
-            "is no RS256 key",
+            "must be an RS256 key",
         ),
         (
             Algorithm::EdDsa,

@@ -8,7 +8,7 @@ use super::*;
 use crate::env::Env;
 use crate::secret::SecretText;
 
-/// Far below what a configuration may require: these tests do not depend on the strength.
+/// A cost far below the minimum of the settings, because these tests do not depend on it.
 fn cheap(m: u32) -> Params {
     Params::new(m, 1, 1, Some(32)).unwrap()
 }
@@ -18,7 +18,7 @@ fn hasher(legacy: Vec<Arc<dyn LegacyVerifier>>) -> Hasher {
 }
 
 fn password(text: &str) -> Password {
-    Password::tried(&SecretText::new(text), 128).unwrap()
+    Password::for_check(&SecretText::new(text), 128).unwrap()
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_hash_is_salted_argon2id_with_its_parameters() {
 }
 
 #[tokio::test]
-async fn nobody_has_the_dummy_as_password() {
+async fn no_password_matches_the_dummy_hash() {
     let hasher = hasher(Vec::new());
     assert_eq!(
         hasher.verify(password("violet otter"), None).await.unwrap(),
@@ -62,7 +62,7 @@ async fn nobody_has_the_dummy_as_password() {
 
 /// A wrong password takes as long for an account that does not exist, or has no password.
 #[tokio::test]
-async fn the_same_work_for_whom_there_is_no_hash() {
+async fn a_missing_hash_costs_the_same_work() {
     let hasher = hasher(Vec::new());
     let stored = hasher.hash(password("violet otter")).await.unwrap();
     let (ours, dummy) = (
@@ -73,12 +73,12 @@ async fn the_same_work_for_whom_there_is_no_hash() {
         (ours.algorithm, Params::try_from(&ours).unwrap()),
         (dummy.algorithm, Params::try_from(&dummy).unwrap())
     );
-    for (stored, so_far) in [(None, 1), (Some(stored), 2)] {
+    for (stored, checks) in [(None, 1), (Some(stored), 2)] {
         assert_eq!(
             hasher.verify(password("wrong"), stored).await.unwrap(),
             Verdict::Wrong
         );
-        assert_eq!(hasher.0.tried.load(Ordering::SeqCst), so_far);
+        assert_eq!(hasher.0.argon2_checks.load(Ordering::SeqCst), checks);
     }
 }
 
@@ -94,7 +94,7 @@ async fn other_parameters_are_rehashed_after_a_right_password_only() {
         Verdict::Wrong
     );
     let Verdict::Right {
-        rehashed: Some(fresh),
+        rehashed: Some(new_hash),
     } = now
         .verify(password("violet otter"), Some(stored))
         .await
@@ -102,16 +102,16 @@ async fn other_parameters_are_rehashed_after_a_right_password_only() {
     else {
         panic!("not rehashed")
     };
-    assert!(fresh.contains("m=32,"), "{fresh}");
+    assert!(new_hash.contains("m=32,"), "{new_hash}");
     assert_eq!(
-        now.verify(password("violet otter"), Some(fresh))
+        now.verify(password("violet otter"), Some(new_hash))
             .await
             .unwrap(),
         Verdict::Right { rehashed: None }
     );
 }
 
-/// Passwords that another program kept backwards.
+/// Verifies passwords that another program stored backwards.
 #[derive(Default)]
 struct Backwards(AtomicUsize);
 
@@ -138,7 +138,7 @@ async fn an_imported_hash_is_replaced_at_the_first_right_password() {
         Verdict::Wrong
     );
     let Verdict::Right {
-        rehashed: Some(fresh),
+        rehashed: Some(new_hash),
     } = hasher
         .verify(password("violet otter"), stored())
         .await
@@ -146,38 +146,39 @@ async fn an_imported_hash_is_replaced_at_the_first_right_password() {
     else {
         panic!("not rehashed")
     };
-    assert!(fresh.starts_with("$argon2id$"));
+    assert!(new_hash.starts_with("$argon2id$"));
 }
 
-/// A place where two wait for each other, once it is in use.
+/// A point at which two threads wait for each other, once it is in use.
 #[derive(Default)]
 struct Meeting {
     /// The number of threads at the meeting point; `None` while it is not in use.
-    there: Mutex<Option<usize>>,
-    come: Condvar,
+    arrived: Mutex<Option<usize>>,
+    changed: Condvar,
 }
 
 impl Meeting {
     fn arrive(&self) {
-        let mut there = self.there.lock().unwrap();
-        let Some(count) = there.as_mut() else { return };
+        let mut arrived = self.arrived.lock().unwrap();
+        let Some(count) = arrived.as_mut() else {
+            return;
+        };
         *count += 1;
-        self.come.notify_all();
+        self.changed.notify_all();
         drop(
-            self.come
-                .wait_timeout_while(there, Duration::from_secs(20), |there| {
-                    there.is_some_and(|count| count < 2)
+            self.changed
+                .wait_timeout_while(arrived, Duration::from_secs(20), |arrived| {
+                    arrived.is_some_and(|count| count < 2)
                 })
                 .unwrap(),
         );
     }
 }
 
-/// A hash of another system whose verifier waits at the meeting point; so does a request for a
-/// salt.
-struct Attending(Arc<Meeting>);
+/// A verifier of imported hashes, which is also a random source. Both wait at the meeting point.
+struct MeetingVerifier(Arc<Meeting>);
 
-impl LegacyVerifier for Attending {
+impl LegacyVerifier for MeetingVerifier {
     fn recognises(&self, stored: &str) -> bool {
         stored.starts_with("$attending$")
     }
@@ -187,7 +188,7 @@ impl LegacyVerifier for Attending {
     }
 }
 
-impl SecureRng for Attending {
+impl SecureRng for MeetingVerifier {
     fn fill(&self, bytes: &mut [u8]) -> Result<()> {
         self.0.arrive();
         Env::system().rng.fill(bytes)
@@ -195,26 +196,26 @@ impl SecureRng for Attending {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_made_otherwise_is_tried_beside_what_is_computed_for_everybody() {
+async fn hashes_with_other_parameters_are_verified_concurrently_with_the_dummy() {
     let meeting = Arc::new(Meeting::default());
-    let rng = Arc::new(Attending(Arc::clone(&meeting)));
+    let rng = Arc::new(MeetingVerifier(Arc::clone(&meeting)));
     let hasher = Hasher::new(
         cheap(32),
         2,
         rng,
-        vec![Arc::new(Attending(Arc::clone(&meeting)))],
+        vec![Arc::new(MeetingVerifier(Arc::clone(&meeting)))],
     )
     .unwrap();
     for (text, right) in [("violet otter", true), ("wrong", false)] {
-        *meeting.there.lock().unwrap() = Some(0);
+        *meeting.arrived.lock().unwrap() = Some(0);
         let verdict = hasher
             .verify(password(text), Some("$attending$".to_owned()))
             .await
             .unwrap();
         assert_eq!(
-            *meeting.there.lock().unwrap(),
+            *meeting.arrived.lock().unwrap(),
             Some(2),
-            "{text}: both were at work at once"
+            "{text}: the two hashes are computed at the same time"
         );
         assert_eq!(
             matches!(verdict, Verdict::Right { rehashed: Some(_) }),
@@ -229,7 +230,7 @@ async fn the_same_password_under_the_same_salt_has_the_same_hash() {
     let hasher = hasher(Vec::new());
     let hash = async |text: &str, salt: u8| {
         hasher
-            .hash_with(password(text), [salt; SALT])
+            .hash_with(password(text), [salt; SALT_BYTES])
             .await
             .unwrap()
     };
@@ -275,15 +276,15 @@ async fn earlier_passwords_are_recognised() {
 }
 
 #[tokio::test]
-async fn a_hash_that_cannot_be_read_is_an_error_and_never_right() {
+async fn an_unreadable_hash_is_an_error_and_never_matches() {
     let hasher = hasher(Vec::new());
-    let dear = "$argon2id$v=19$m=4194304,t=1,p=1$c2FsdHNhbHRzYWx0c2FsdA$YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE";
+    let expensive = "$argon2id$v=19$m=4194304,t=1,p=1$c2FsdHNhbHRzYWx0c2FsdA$YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE";
     for stored in [
         "",
         "plain",
         "$1$x$y",
         "$argon2id$v=19$m=32,t=1,p=1$c2FsdA",
-        dear,
+        expensive,
     ] {
         let error = hasher
             .verify(password("plain"), Some(stored.to_owned()))
@@ -295,7 +296,7 @@ async fn a_hash_that_cannot_be_read_is_an_error_and_never_right() {
 }
 
 #[test]
-fn cost_has_a_floor_and_a_ceiling() {
+fn the_cost_has_a_minimum_and_a_maximum() {
     assert!(Argon2Cost::default().params().is_ok());
     assert!(
         Argon2Cost {
@@ -318,9 +319,9 @@ fn cost_has_a_floor_and_a_ceiling() {
     }
 }
 
-/// The one cost below the floor is for tests alone.
+/// The only cost below the minimum needs the feature `test-util`.
 #[test]
-fn the_cost_of_tests_takes_the_feature() {
+fn the_test_cost_needs_the_feature() {
     assert_eq!(
         Argon2Cost { m: 8, t: 1, p: 1 }.params().is_ok(),
         cfg!(feature = "test-util")
@@ -335,11 +336,11 @@ fn the_cost_of_tests_takes_the_feature() {
 struct Gate {
     open: Mutex<bool>,
     opened: Condvar,
-    came: AtomicUsize,
+    arrivals: AtomicUsize,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_many_at_once_so_many_wait_and_the_next_is_refused() {
+async fn hashing_is_limited_and_a_full_queue_is_refused() {
     let hasher = hasher(Vec::new());
     let gate = Arc::new(Gate::default());
     let mut tasks = Vec::new();
@@ -347,7 +348,7 @@ async fn so_many_at_once_so_many_wait_and_the_next_is_refused() {
         let (hasher, gate) = (hasher.clone(), gate.clone());
         tasks.push(tokio::spawn(async move {
             let work = move |_: &Inner| {
-                gate.came.fetch_add(1, Ordering::SeqCst);
+                gate.arrivals.fetch_add(1, Ordering::SeqCst);
                 let open = gate.open.lock().unwrap();
                 drop(gate.opened.wait_while(open, |open| !*open).unwrap());
                 Ok(())
@@ -355,7 +356,7 @@ async fn so_many_at_once_so_many_wait_and_the_next_is_refused() {
             hasher.run(work).await
         }));
     }
-    while hasher.0.admitted.available_permits() > 0 || gate.came.load(Ordering::SeqCst) < 2 {
+    while hasher.0.admitted.available_permits() > 0 || gate.arrivals.load(Ordering::SeqCst) < 2 {
         tokio::task::yield_now().await;
     }
     let refused = hasher.hash(password("violet otter")).await.unwrap_err();
@@ -364,12 +365,12 @@ async fn so_many_at_once_so_many_wait_and_the_next_is_refused() {
         (Code::Unavailable, Some(1))
     );
     assert_eq!(
-        gate.came.load(Ordering::SeqCst),
+        gate.arrivals.load(Ordering::SeqCst),
         2,
-        "no more than two compute"
+        "two hashes are computed at the same time"
     );
 
-    // A call that is dropped while it waits makes room.
+    // A call that is dropped while it waits frees its place in the queue.
     tasks.pop().unwrap().abort();
     while hasher.0.admitted.available_permits() == 0 {
         tokio::task::yield_now().await;
@@ -383,11 +384,11 @@ async fn so_many_at_once_so_many_wait_and_the_next_is_refused() {
 }
 
 #[tokio::test]
-async fn work_that_panics_is_an_error_and_frees_its_place() {
+async fn hashing_that_panics_is_an_error_and_frees_its_slot() {
     let hasher = hasher(Vec::new());
     for _ in 0..QUEUE * 2 {
         let result = hasher
-            .run::<()>(|_| panic!("a verifier of somebody else"))
+            .run::<()>(|_| panic!("a panic of a legacy verifier"))
             .await;
         assert_eq!(result.unwrap_err().code(), Code::Internal);
     }

@@ -11,7 +11,7 @@ use super::*;
 use crate::secret::SecretText;
 
 fn password(text: &str) -> Password {
-    Password::tried(&SecretText::new(text), 128).unwrap()
+    Password::for_check(&SecretText::new(text), 128).unwrap()
 }
 
 /// SHA-1 of "password" is 5BAA61E4C9B93F3F0682250B6CF8331B7EE68FD8.
@@ -20,8 +20,8 @@ const SUFFIX: &str = "1E4C9B93F3F0682250B6CF8331B7EE68FD8";
 
 /// A server of the range protocol: records the request and sends a fixed response.
 async fn server(status: u16, answer: impl Into<String>) -> (RangeChecker, Arc<Mutex<Vec<String>>>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let (seen, answer) = (asked.clone(), answer.into());
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let (seen, answer) = (requests.clone(), answer.into());
     let handler = move |Path(prefix): Path<String>, headers: HeaderMap| async move {
         seen.lock().unwrap().push(format!(
             "{prefix} {}",
@@ -33,7 +33,7 @@ async fn server(status: u16, answer: impl Into<String>) -> (RangeChecker, Arc<Mu
     let base = format!("http://{}/range/", listener.local_addr().unwrap());
     let app = axum::Router::new().route("/range/{prefix}", axum::routing::get(handler));
     tokio::spawn(async move { axum::serve(listener, app).await });
-    (RangeChecker::at(base).unwrap(), asked)
+    (RangeChecker::at(base).unwrap(), requests)
 }
 
 async fn check(checker: impl BreachChecker, on_error: BreachOnError) -> Result<()> {
@@ -46,8 +46,8 @@ async fn check(checker: impl BreachChecker, on_error: BreachOnError) -> Result<(
 }
 
 #[tokio::test]
-async fn five_characters_leave_and_a_listed_password_is_refused() {
-    let (checker, asked) = server(
+async fn only_five_hash_characters_are_sent_and_a_breached_password_is_refused() {
+    let (checker, requests) = server(
         200,
         format!("0018A45C4D1DEF81644B54AB7F969B88D65:3\r\n{SUFFIX}:52579\r\n"),
     )
@@ -57,11 +57,11 @@ async fn five_characters_leave_and_a_listed_password_is_refused() {
         (error.code().as_str(), error.details()[0].path.as_str()),
         ("password_breached", "password")
     );
-    assert_eq!(*asked.lock().unwrap(), [format!("{PREFIX} true")]);
+    assert_eq!(*requests.lock().unwrap(), [format!("{PREFIX} true")]);
 }
 
 #[tokio::test]
-async fn others_and_padding_pass() {
+async fn unlisted_passwords_and_padding_lines_pass() {
     for answer in [
         format!("0018A45C4D1DEF81644B54AB7F969B88D65:3\r\n{SUFFIX}:0\r\n"),
         String::new(),
@@ -72,7 +72,7 @@ async fn others_and_padding_pass() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_decides_nothing() {
+async fn a_failing_server_is_handled_as_configured() {
     for (status, answer) in [
         (500, String::new()),
         (404, String::new()),
@@ -99,7 +99,7 @@ impl BreachChecker for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_longer_than_three_seconds() {
+async fn a_breach_check_times_out_after_three_seconds() {
     let start = tokio::time::Instant::now();
     assert_eq!(
         check(Silent, BreachOnError::Refuse)
@@ -111,13 +111,13 @@ async fn nobody_waits_longer_than_three_seconds() {
     assert!(check(Silent, BreachOnError::Allow).await.is_ok());
     assert_eq!(
         start.elapsed(),
-        2 * LIMIT,
-        "of a clock that moves only when everybody waits"
+        2 * TIMEOUT,
+        "the paused clock advances only while all tasks wait"
     );
 }
 
 #[tokio::test]
-async fn without_a_checker_nothing_is_asked() {
+async fn without_a_checker_every_password_passes() {
     assert!(
         Breaches::default()
             .check(&password("password"))
@@ -127,7 +127,7 @@ async fn without_a_checker_nothing_is_asked() {
 }
 
 #[test]
-fn lines_that_are_no_lines() {
+fn malformed_lines_of_the_range_response_are_recognised() {
     assert_eq!(
         listed(&format!("{}:1", SUFFIX.to_lowercase()), SUFFIX),
         Some(true)

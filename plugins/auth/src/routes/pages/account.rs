@@ -101,7 +101,7 @@ pub(super) async fn end_session(visit: Visit) -> Result<Response<Body>> {
     };
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),
-        Ok(Some((true, answered))) => Ok(answered.carry(visit.done("/sign-in", "signed-out"))),
+        Ok(Some((true, answered))) => Ok(answered.add_to(visit.done("/sign-in", "signed-out"))),
         Ok(Some(_)) => Ok(visit.done("/sessions", "session")),
         Err(error) => sessions_page(&visit, Some(&error)).await,
     }
@@ -164,7 +164,7 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
         None
     };
     if let Some(due) = user.deletion_due_at {
-        return deletion::kept_page(visit, due, error);
+        return deletion::scheduled_deletion_page(visit, due, error);
     }
     let deletion = auth.account_deletion.enabled.then(|| {
         html! {
@@ -185,7 +185,7 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
         h1 { "Security" }
         p.lead { "Your sign-in details." }
         (visit.notice(error))
-        (who(visit, &user)?)
+        (account_section(visit, &user)?)
         @if let Some(password) = &password { (password) }
         @if let Some(factors) = &factors { (factors) }
         @if let Some(passkeys) = &passkeys { (passkeys) }
@@ -196,18 +196,18 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
 }
 
 /// The identifier and address of the account, and whether the address is verified.
-fn who(visit: &Visit, user: &User) -> Result<Markup> {
-    let asks = visit.core.config.auth.email_verification.enabled;
+fn account_section(visit: &Visit, user: &User) -> Result<Markup> {
+    let can_verify = visit.core.config.auth.email_verification.enabled;
     let state = match (&user.email, user.email_verified_at) {
         (None, _) => None,
         (Some(_), Some(_)) => Some(html! { span.badge { "Confirmed" } }),
-        (Some(_), None) if asks => Some(visit.form(
+        (Some(_), None) if can_verify => Some(visit.form(
             "/verify/resend",
             html! { button.plain.small { "Send confirmation email" } },
         )?),
         (Some(_), None) => None,
     };
-    let change = asks.then(|| {
+    let change = can_verify.then(|| {
         let label = if user.email.is_some() {
             "Change email address"
         } else {
@@ -240,8 +240,8 @@ fn who(visit: &Visit, user: &User) -> Result<Markup> {
 }
 
 fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Markup> {
-    let has = user.password_hash.is_some();
-    let current = has.then(|| {
+    let has_password = user.password_hash.is_some();
+    let current = has_password.then(|| {
         Field {
             name: "currentPassword",
             label: "Current password",
@@ -256,11 +256,11 @@ fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result
         ..Field::PASSWORD
     };
     // Tells password managers the account of the password.
-    let whose = html! {
+    let username_field = html! {
         input type="text" name="username" value=(user.identifier_display)
             autocomplete="username" hidden;
     };
-    let button = if has {
+    let button = if has_password {
         html! { button.small { "Change password" } }
     } else {
         html! { button.small { "Set a password" } }
@@ -268,7 +268,7 @@ fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result
     let form = visit.form(
         "/security/password",
         html! {
-            (whose)
+            (username_field)
             @if let Some(current) = &current { (current) }
             (new.show(error))
             (button)
@@ -290,14 +290,14 @@ pub(super) async fn set_password(visit: Visit) -> Result<Response<Body>> {
         };
         let input = SetPasswordInput {
             password: visit.form.get("password").to_owned(),
-            current_password: visit.form.given("currentPassword"),
+            current_password: visit.form.non_empty("currentPassword"),
         };
         let reply = password::set(visit.core.clone(), visit.call(&[])?, input).await?;
         Answered::of(reply).await.map(Some)
     };
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),
-        Ok(Some(answered)) => Ok(answered.carry(visit.done("/security", "password"))),
+        Ok(Some(answered)) => Ok(answered.add_to(visit.done("/security", "password"))),
         Err(error) => security_page(&visit, Some(&error)).await,
     }
 }

@@ -14,7 +14,7 @@ use crate::error::STEP_UP_REQUIRED;
 use crate::routes::deletion::{self, DeleteInput};
 use crate::routes::shapes::CancelInput;
 
-const KEEP: Simple = Simple {
+const KEEP_PAGE: Simple = Simple {
     title: "Keep your account",
     lead: "Your account is scheduled for deletion. Confirm to cancel the deletion.",
     path: "/keep",
@@ -22,7 +22,7 @@ const KEEP: Simple = Simple {
 };
 
 /// The page of an account whose deletion is scheduled, which can only cancel it.
-pub(super) fn kept_page(
+pub(super) fn scheduled_deletion_page(
     visit: &Visit,
     due: linchpin::Timestamp,
     error: Option<&Error>,
@@ -98,7 +98,7 @@ pub(super) async fn deleting(visit: Visit) -> Result<Response<Body>> {
         Ok(Some(answered)) if answered.body["deletionScheduledFor"].is_string() => {
             Ok(go(&visit.page("/security")))
         }
-        Ok(Some(answered)) => Ok(answered.carry(visit.done("/sign-in", "deleted"))),
+        Ok(Some(answered)) => Ok(answered.add_to(visit.done("/sign-in", "deleted"))),
         Err(error) if error.code() == STEP_UP_REQUIRED => Ok(go(&with(
             &visit.page("/confirm"),
             "returnTo",
@@ -113,7 +113,7 @@ pub(super) async fn keep(visit: Visit) -> Result<Response<Body>> {
 }
 
 fn keep_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
-    KEEP.show(visit, token_field(visit, error), None, error)
+    KEEP_PAGE.show(visit, token_field(visit, error), None, error)
 }
 
 pub(super) async fn keeping(visit: Visit) -> Result<Response<Body>> {

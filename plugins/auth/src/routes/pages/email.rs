@@ -28,7 +28,7 @@ async fn owner(visit: &Visit) -> Result<Option<User>> {
         .get(&visit.client.cx(), known.user_id.as_str())
         .await?
         .ok_or_else(Error::unauthorized)?;
-    // Checked before the form is shown, so that nobody types an address for nothing.
+    // Checked before the form is shown, so that no user fills in a form that is refused.
     visit
         .core
         .require(&visit.client, known, &user, Need::ProofButMail)?;

@@ -26,24 +26,25 @@ pub(super) async fn home(visit: Visit) -> Result<Response<Body>> {
 pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         // The next page shows the message of this redirect.
-        let said = ["done", "failed"]
+        let message_page = ["done", "failed"]
             .into_iter()
-            .find_map(|word| Some((word, visit.query.given(word)?)));
-        let said = said.map(|(word, value)| with(&visit.page("/security"), word, &value));
-        return said.map_or_else(|| arrived(&visit), |to| Ok(go(&to)));
+            .find_map(|word| Some((word, visit.query.non_empty(word)?)));
+        let message_page =
+            message_page.map(|(word, value)| with(&visit.page("/security"), word, &value));
+        return message_page.map_or_else(|| redirect_to_target(&visit), |to| Ok(go(&to)));
     }
     if visit.may_be_renewable() {
-        return visit.once_more();
+        return visit.repeat_from_own_page();
     }
     sign_in_page(&visit, None)
 }
 
 /// Redirects a signed-in user to the target. If another site started the navigation, browsers
 /// withhold `SameSite=Strict` cookies, so the page shows a link that the user clicks.
-fn arrived(visit: &Visit) -> Result<Response<Body>> {
+fn redirect_to_target(visit: &Visit) -> Result<Response<Body>> {
     let strict = visit.core.config.auth.cookies.same_site == SameSite::Strict;
-    if strict && visit.was_asked_again() {
-        visit.show_way(&visit.target())
+    if strict && visit.is_repeated() {
+        visit.show_link(&visit.target())
     } else {
         Ok(go(&visit.target()))
     }
@@ -78,7 +79,7 @@ pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Respo
     } else {
         None
     };
-    // Without JavaScript there are no passkeys, and then no other way may remain.
+    // Passkeys need JavaScript. If they are the only other way, a script shows this `or`.
     let or = match (
         &password,
         auth.magic_link.enabled || !providers.is_empty(),
@@ -133,7 +134,7 @@ pub(super) fn identifier(primary: PrimaryField, value: &str, first: bool) -> Fie
 }
 
 /// Renames the field of an error to its name in the form.
-pub(super) fn renamed(visit: &Visit, error: Error) -> Error {
+pub(super) fn with_form_field_name(visit: &Visit, error: Error) -> Error {
     let wire = visit.core.config.auth.primary_field.name();
     let mut details = error.details().to_vec();
     for problem in details.iter_mut().filter(|problem| problem.path == wire) {
@@ -149,7 +150,7 @@ pub(super) async fn signing_in(visit: Visit) -> Result<Response<Body>> {
     };
     match account::login(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(reply) => signed_in(&visit, reply).await,
-        Err(error) => sign_in_page(&visit, Some(&renamed(&visit, error))),
+        Err(error) => sign_in_page(&visit, Some(&with_form_field_name(&visit, error))),
     }
 }
 
@@ -159,15 +160,15 @@ pub(super) async fn signed_in(visit: &Visit, reply: Reply) -> Result<Response<Bo
     if let Some(token) = answered.body["mfaToken"].as_str() {
         return Ok(visit.keep_challenge(go(&visit.with_target("/second")), token));
     }
-    Ok(answered.carry(go(&visit.target())))
+    Ok(answered.add_to(go(&visit.target())))
 }
 
 pub(super) async fn register(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
-        return arrived(&visit);
+        return redirect_to_target(&visit);
     }
     if visit.may_be_renewable() {
-        return visit.once_more();
+        return visit.repeat_from_own_page();
     }
     register_page(&visit, None)
 }
@@ -245,21 +246,21 @@ pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
     let input = SignUpInput {
         identifier: form.get("identifier").to_owned(),
         password: form.get("password").to_owned(),
-        email: form.given("email"),
+        email: form.non_empty("email"),
     };
     match account::register(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(reply) => {
             let answered = Answered::of(reply).await?;
             // Without a session, the address must be verified first.
-            let waits =
+            let must_verify =
                 answered.body.get("token").is_none() || answered.body.get("expiresAt").is_none();
-            Ok(if waits {
+            Ok(if must_verify {
                 visit.done("/sign-in", "registered")
             } else {
-                answered.carry(go(&visit.target()))
+                answered.add_to(go(&visit.target()))
             })
         }
-        Err(error) => register_page(&visit, Some(&renamed(&visit, error))),
+        Err(error) => register_page(&visit, Some(&with_form_field_name(&visit, error))),
     }
 }
 
@@ -279,5 +280,5 @@ pub(super) async fn signing_out(visit: Visit) -> Result<Response<Body>> {
     let answered =
         Answered::of(sessions::revoke(visit.core.clone(), visit.call(&[&known.handle])?).await?)
             .await?;
-    Ok(answered.carry(out))
+    Ok(answered.add_to(out))
 }

@@ -12,7 +12,7 @@ use super::layout::{Field, Width};
 use super::visit::{Answered, Visit};
 use crate::entities::User;
 use crate::flow::Need;
-use crate::mfa::Way;
+use crate::mfa::ProofMethod;
 use crate::routes::mfa_shapes::{CodeInput, PhoneInput, SetupInput};
 use crate::routes::{mfa, mfa_sent};
 
@@ -37,29 +37,29 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Markup> {
     let mut items = Vec::new();
     if settings.totp.enabled {
         let begin = visit.form("/factors/app", html! { button.plain.small { "Set up" } })?;
-        let state = if methods.contains(&Way::Totp) {
-            remove(visit, Way::Totp)?
+        let state = if methods.contains(&ProofMethod::Totp) {
+            remove(visit, ProofMethod::Totp)?
         } else {
             begin
         };
         items.push(item(
             "Authenticator app",
             "Codes from an app on your phone.",
-            methods.contains(&Way::Totp),
+            methods.contains(&ProofMethod::Totp),
             &state,
         ));
     }
     if settings.email_otp.enabled && user.email.is_some() {
         let begin = visit.form("/factors/email", html! { button.plain.small { "Set up" } })?;
-        let state = if methods.contains(&Way::EmailOtp) {
-            remove(visit, Way::EmailOtp)?
+        let state = if methods.contains(&ProofMethod::EmailOtp) {
+            remove(visit, ProofMethod::EmailOtp)?
         } else {
             begin
         };
         items.push(item(
             "Codes by email",
             "We email a code when you sign in.",
-            methods.contains(&Way::EmailOtp),
+            methods.contains(&ProofMethod::EmailOtp),
             &state,
         ));
     }
@@ -79,15 +79,15 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Markup> {
                 }
             },
         )?;
-        let state = if methods.contains(&Way::Sms) {
-            remove(visit, Way::Sms)?
+        let state = if methods.contains(&ProofMethod::Sms) {
+            remove(visit, ProofMethod::Sms)?
         } else {
             begin
         };
         items.push(item(
             "Codes by text message",
             "We send a code to your phone when you sign in.",
-            methods.contains(&Way::Sms),
+            methods.contains(&ProofMethod::Sms),
             &state,
         ));
     }
@@ -109,25 +109,25 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Markup> {
     })
 }
 
-fn item(name: &'static str, what: &str, on: bool, state: &Markup) -> Markup {
+fn item(name: &'static str, description: &str, is_on: bool, action: &Markup) -> Markup {
     html! {
         li {
             div.what {
                 strong {
                     (name)
-                    @if on {
+                    @if is_on {
                         " "
                         span.badge { "On" }
                     }
                 }
-                span { (what) }
+                span { (description) }
             }
-            (state)
+            (action)
         }
     }
 }
 
-fn remove(visit: &Visit, way: Way) -> Result<Markup> {
+fn remove(visit: &Visit, way: ProofMethod) -> Result<Markup> {
     let method = html! { input type="hidden" name="method" value=(way.name()); };
     visit.form(
         "/factors/remove",
@@ -171,15 +171,14 @@ pub(super) async fn begin_app(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-/// The secret is not stored on the page's side: the form contains it, so that the page can be shown
-/// again after a wrong code.
+/// The form contains the secret, so that the page can be shown again after a wrong code.
 fn app_page(
     visit: &Visit,
     secret: &str,
     uri: &str,
     error: Option<&Error>,
 ) -> Result<Response<Body>> {
-    let held = html! {
+    let hidden_fields = html! {
         input type="hidden" name="secret" value=(secret);
         input type="hidden" name="uri" value=(uri);
     };
@@ -193,7 +192,7 @@ fn app_page(
     let form = visit.form(
         "/factors/app/verify",
         html! {
-            (held)
+            (hidden_fields)
             (code.show(error))
             button { "Turn on" }
         },
@@ -309,21 +308,21 @@ fn codes_page(visit: &Visit, codes: &[String]) -> Result<Response<Body>> {
 }
 
 pub(super) async fn begin_email(visit: Visit) -> Result<Response<Body>> {
-    begin_sent(visit, Way::EmailOtp).await
+    begin_sent(visit, ProofMethod::EmailOtp).await
 }
 
 pub(super) async fn begin_phone(visit: Visit) -> Result<Response<Body>> {
-    begin_sent(visit, Way::Sms).await
+    begin_sent(visit, ProofMethod::Sms).await
 }
 
-async fn begin_sent(visit: Visit, way: Way) -> Result<Response<Body>> {
+async fn begin_sent(visit: Visit, way: ProofMethod) -> Result<Response<Body>> {
     let done = async {
         if !may_begin(&visit).await? {
             return Ok(None);
         }
         let (core, call) = (visit.core.clone(), visit.call(&[])?);
         let reply = match way {
-            Way::Sms => {
+            ProofMethod::Sms => {
                 mfa_sent::enable_sms(
                     core,
                     call,
@@ -351,11 +350,11 @@ async fn begin_sent(visit: Visit, way: Way) -> Result<Response<Body>> {
 
 fn sent_page(
     visit: &Visit,
-    way: Way,
+    way: ProofMethod,
     token: &str,
     error: Option<&Error>,
 ) -> Result<Response<Body>> {
-    let held = html! {
+    let hidden_fields = html! {
         input type="hidden" name="setupToken" value=(token);
         input type="hidden" name="method" value=(way.name());
     };
@@ -369,7 +368,7 @@ fn sent_page(
     let form = visit.form(
         "/factors/sent/verify",
         html! {
-            (held)
+            (hidden_fields)
             (code.show(error))
             button { "Turn on" }
         },
@@ -390,10 +389,10 @@ pub(super) async fn verify_sent(visit: Visit) -> Result<Response<Body>> {
     if visit.enrolling()?.is_none() {
         return Ok(visit.to_sign_in());
     }
-    let way = if visit.form.get("method") == Way::Sms.name() {
-        Way::Sms
+    let way = if visit.form.get("method") == ProofMethod::Sms.name() {
+        ProofMethod::Sms
     } else {
-        Way::EmailOtp
+        ProofMethod::EmailOtp
     };
     let token = visit.form.get("setupToken").to_owned();
     let input = SetupInput {
@@ -410,10 +409,10 @@ pub(super) async fn verify_sent(visit: Visit) -> Result<Response<Body>> {
 }
 
 pub(super) async fn removing(visit: Visit) -> Result<Response<Body>> {
-    let ways: &'static [Way] = match visit.form.get("method") {
-        "totp" => &[Way::Totp],
-        "emailOtp" => &[Way::EmailOtp],
-        "sms" => &[Way::Sms],
+    let ways: &'static [ProofMethod] = match visit.form.get("method") {
+        "totp" => &[ProofMethod::Totp],
+        "emailOtp" => &[ProofMethod::EmailOtp],
+        "sms" => &[ProofMethod::Sms],
         _ => &[],
     };
     let done = async {

@@ -1,8 +1,8 @@
 //! Checks that a form is from a page of the plugin and was sent on purpose.
 //!
 //! A form contains a token for the session of its page, or for the browser if nobody was signed in.
-//! The token contains the handle of the session, which does not change with a refresh or a step-up.
-//! So a form that was open meanwhile stays valid.
+//! The token is bound to the handle of the session, which does not change with a refresh or a
+//! step-up. So a form that was open meanwhile stays valid.
 
 use linchpin::{Error, Result};
 
@@ -41,7 +41,7 @@ impl Owner<'_> {
     /// Creates the token of a form.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// If the random source fails.
     pub(super) fn token(self, core: &Core) -> Result<String> {
         Ok(format!(
             "{}.{}",
@@ -50,19 +50,19 @@ impl Owner<'_> {
         ))
     }
 
-    fn holds(self, token: &str, core: &Core) -> bool {
+    fn matches(self, token: &str, core: &Core) -> bool {
         let (kind, token) = token.split_once('.').unwrap_or_default();
-        kind == self.kind() && csrf::is_of(token, &self.subject(), &core.ring)
+        kind == self.kind() && csrf::is_token_of(token, &self.subject(), &core.ring)
     }
 }
 
 /// The result of the check.
 pub(super) enum Form {
     /// The current user sent the form on purpose.
-    Meant,
+    Intended,
     /// The form belongs to a session of this browser whose access token has expired. The session
     /// may be renewed.
-    Left,
+    Expired,
     /// The form was opened before its user signed in, in another window.
     Outdated,
 }
@@ -73,19 +73,19 @@ impl Visit {
     ///
     /// # Errors
     /// 403 `csrf_failed` if the form is from no page of this session or this browser.
-    pub(super) async fn judge(&self, renewable: Option<&str>) -> Result<Form> {
+    pub(super) async fn check(&self, renewable: Option<&str>) -> Result<Form> {
         if let Err(refusal) = self.core.csrf.may_sign_in(self.headers()) {
             return Err(self.forged(refusal).await);
         }
         let token = self.form.get("csrf");
-        let is_of = |owner: Owner<'_>| owner.holds(token, &self.core);
+        let is_of = |owner: Owner<'_>| owner.matches(token, &self.core);
         let of_browser = self.is_of_browser(token);
         match (&self.known, renewable) {
-            (Some(known), _) if is_of(Owner::Session(&known.handle)) => Ok(Form::Meant),
+            (Some(known), _) if is_of(Owner::Session(&known.handle)) => Ok(Form::Intended),
             (Some(_), _) if of_browser => Ok(Form::Outdated),
-            (None, _) if of_browser => Ok(Form::Meant),
+            (None, _) if of_browser => Ok(Form::Intended),
             // A form of any other session is refused.
-            (None, Some(handle)) if is_of(Owner::Session(handle)) => Ok(Form::Left),
+            (None, Some(handle)) if is_of(Owner::Session(handle)) => Ok(Form::Expired),
             // The owner of the form is unknown, and nothing is done for it. The user expects to be
             // asked to sign in.
             (None, None)
@@ -93,7 +93,7 @@ impl Visit {
                     .split_once('.')
                     .is_some_and(|(kind, _)| kind == SESSION) =>
             {
-                Ok(Form::Left)
+                Ok(Form::Expired)
             }
             _ => Err(self.forged(refuse(CSRF_FAILED)).await),
         }
@@ -101,13 +101,13 @@ impl Visit {
 
     /// Whether the form belongs to the session with this handle.
     pub(super) fn is_form_of(&self, handle: &str) -> bool {
-        Owner::Session(handle).holds(self.form.get("csrf"), &self.core)
+        Owner::Session(handle).matches(self.form.get("csrf"), &self.core)
     }
 
     /// Whether the token was created for this browser while nobody was signed in.
     pub(super) fn is_of_browser(&self, token: &str) -> bool {
         self.browser()
-            .is_some_and(|browser| Owner::Browser(browser).holds(token, &self.core))
+            .is_some_and(|browser| Owner::Browser(browser).matches(token, &self.core))
     }
 
     async fn forged(&self, refusal: Error) -> Error {

@@ -22,7 +22,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// Sets the security headers of a page. Other sites do not learn the address of a page. Forms send
 /// their origin, which the server checks.
-pub(super) fn guard(headers: &mut HeaderMap) {
+pub(super) fn set_security_headers(headers: &mut HeaderMap) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, POLICY),
         (CACHE_CONTROL, "no-store"),
@@ -35,10 +35,10 @@ pub(super) fn guard(headers: &mut HeaderMap) {
 }
 
 /// The response with a page.
-fn sent(status: StatusCode, text: String) -> Response<Body> {
+fn page_response(status: StatusCode, text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
-    guard(response.headers_mut());
+    set_security_headers(response.headers_mut());
     response.headers_mut().insert(
         CONTENT_TYPE,
         HeaderValue::from_static("text/html; charset=utf-8"),
@@ -84,15 +84,15 @@ fn frame(core: &Core, title: &str, width: Width, nav: &Markup, content: &Markup)
 }
 
 /// Removes control characters and those that change the direction of the text after them, so that
-/// a name chosen by a user cannot disguise the text beside it.
+/// a name chosen by a user cannot disguise the text next to it.
 fn without_hidden_characters(document: Markup) -> String {
     let mut text = document.into_string();
     text.retain(|c| {
-        let directs = matches!(
+        let changes_direction = matches!(
             c,
             '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
         );
-        c == '\n' || !(c.is_control() || directs)
+        c == '\n' || !(c.is_control() || changes_direction)
     });
     text
 }
@@ -101,7 +101,7 @@ impl Visit {
     /// Renders a page, with the message of an error if there is one.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// If the random source fails.
     pub(super) fn show(
         &self,
         title: &str,
@@ -116,8 +116,8 @@ impl Visit {
             Some(_) => self.nav()?,
             None => Markup::default(),
         };
-        let mut response = sent(status, frame(&self.core, title, width, &nav, &content));
-        wait(&mut response, error);
+        let mut response = page_response(status, frame(&self.core, title, width, &nav, &content));
+        set_retry_after(&mut response, error);
         Ok(self.bind(response))
     }
 
@@ -125,9 +125,9 @@ impl Visit {
     /// starts here.
     ///
     /// # Errors
-    /// If there is no randomness.
-    pub(super) fn show_on_the_way(&self, to: &str) -> Result<Response<Body>> {
-        let mut page = self.show_way(to)?;
+    /// If the random source fails.
+    pub(super) fn show_redirect(&self, to: &str) -> Result<Response<Body>> {
+        let mut page = self.show_link(to)?;
         page.headers_mut().insert(
             REFRESH,
             HeaderValue::try_from(format!("0; url={to}")).map_err(Error::internal)?,
@@ -138,8 +138,8 @@ impl Visit {
     /// A page with a link to the target.
     ///
     /// # Errors
-    /// If there is no randomness.
-    pub(super) fn show_way(&self, to: &str) -> Result<Response<Body>> {
+    /// If the random source fails.
+    pub(super) fn show_link(&self, to: &str) -> Result<Response<Body>> {
         let content = html! {
             section.card {
                 h1 { "One moment" }
@@ -163,19 +163,21 @@ impl Visit {
     /// A form for a page, with the hidden fields of every form.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// If the random source fails.
     pub(super) fn form(&self, path: &str, content: Markup) -> Result<Markup> {
-        Ok(html! { form method="post" action=(self.page(path)) { (self.held()?) (content) } })
+        Ok(html! {
+            form method="post" action=(self.page(path)) { (self.hidden_fields()?) (content) }
+        })
     }
 
     /// The hidden fields of every form.
     ///
     /// # Errors
-    /// If there is no randomness.
-    pub(super) fn held(&self) -> Result<Markup> {
+    /// If the random source fails.
+    pub(super) fn hidden_fields(&self) -> Result<Markup> {
         Ok(html! {
             input type="hidden" name="csrf" value=(self.csrf()?);
-            @if let Some(target) = self.kept_target() {
+            @if let Some(target) = self.target_parameter() {
                 input type="hidden" name="returnTo" value=(target);
             }
         })
@@ -185,7 +187,7 @@ impl Visit {
     /// hidden.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// If the random source fails.
     pub(super) fn passkey_form(
         &self,
         step: &'static str,
@@ -196,7 +198,7 @@ impl Visit {
         Ok(html! {
             form hidden method="post" data-passkey=(step) data-api=(self.core.config.auth.mount)
                 data-confirm=(confirm) action=(self.page(path)) {
-                (self.held()?)
+                (self.hidden_fields()?)
                 input type="hidden" name="token";
                 input type="hidden" name="response";
                 (more)
@@ -227,7 +229,7 @@ impl Visit {
 }
 
 /// Sets `Retry-After`.
-fn wait(response: &mut Response<Body>, error: Option<&Error>) {
+fn set_retry_after(response: &mut Response<Body>, error: Option<&Error>) {
     if let Some(seconds) = error.and_then(Error::retry_after_seconds) {
         response
             .headers_mut()
@@ -249,7 +251,7 @@ pub(super) fn failed(core: &Core, error: &Error) -> Response<Body> {
             a.button href=(page(core, "/sign-in")) { "Start again" }
         }
     };
-    let mut response = sent(
+    let mut response = page_response(
         status,
         frame(
             core,
@@ -259,7 +261,7 @@ pub(super) fn failed(core: &Core, error: &Error) -> Response<Body> {
             &content,
         ),
     );
-    wait(&mut response, Some(error));
+    set_retry_after(&mut response, Some(error));
     response
 }
 
@@ -305,7 +307,7 @@ impl Field<'_> {
                 .find(|problem| problem.path == self.name)
         });
         let notes = format!("{}-told", self.name);
-        let described = problem.is_some() || !self.hint.is_empty();
+        let has_notes = problem.is_some() || !self.hint.is_empty();
         let token = self.name == "token";
         html! {
             div.field {
@@ -317,7 +319,7 @@ impl Field<'_> {
                     data-token[token] class=[token.then_some("code")]
                     spellcheck=[token.then_some("false")]
                     aria-invalid=[problem.map(|_| "true")]
-                    aria-describedby=[described.then_some(&notes)];
+                    aria-describedby=[has_notes.then_some(&notes)];
                 div id=(notes) {
                     @if let Some(problem) = problem {
                         p.problem { (texts::sentence(&problem.message)) }
@@ -336,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_text_whatever_they_hold() {
+    fn hostile_values_are_escaped() {
         let hostile = "<script>alert(1)</script>\" onload=\"x&\u{202e}\u{0}";
         let page = html! { p title=(hostile) { (hostile) } };
         let text = "&lt;script&gt;alert(1)&lt;/script&gt;&quot; onload=&quot;x&amp;";

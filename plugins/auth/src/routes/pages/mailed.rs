@@ -6,7 +6,7 @@ use axum::http::Response;
 use linchpin::{Error, Result, axum};
 use maud::{Markup, html};
 
-use super::enter::{NEW_PASSWORD, identifier, renamed, signed_in};
+use super::enter::{NEW_PASSWORD, identifier, signed_in, with_form_field_name};
 use super::layout::{Field, Width};
 use super::visit::{Visit, go};
 use crate::error::INVALID_TOKEN;
@@ -26,7 +26,7 @@ pub(super) struct Simple {
 
 impl Simple {
     /// # Errors
-    /// If there is no randomness.
+    /// If the random source fails.
     pub(super) fn show(
         &self,
         visit: &Visit,
@@ -233,7 +233,7 @@ pub(super) async fn verifying(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn resending(visit: Visit) -> Result<Response<Body>> {
     let input = OptionalEmailInput {
-        email: visit.form.given("email"),
+        email: visit.form.non_empty("email"),
     };
     match mailed::resend_verification(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(_) => Ok(visit.done(
@@ -271,7 +271,7 @@ pub(super) async fn asking_for_link(visit: Visit) -> Result<Response<Body>> {
             "done",
             "asked",
         ))),
-        Err(error) => link_page(&visit, Some(&renamed(&visit, error))),
+        Err(error) => link_page(&visit, Some(&with_form_field_name(&visit, error))),
     }
 }
 

@@ -37,7 +37,7 @@ use linchpin::{Code, Error, Result, axum};
 use crate::config::PagesSection;
 use crate::core::Core;
 use forms::Form;
-use renewal::Kept;
+use renewal::RenewalCookies;
 use visit::Visit;
 
 /// The base path below the mount.
@@ -49,14 +49,14 @@ const SIGN_OUT: &str = "/sign-out";
 const STYLE: &str = include_str!("pages.css");
 const SCRIPT: &str = include_str!("pages.js");
 /// Files change only with the version of the plugin. They are small, and read again after an hour.
-const KEEP: HeaderValue = HeaderValue::from_static("public, max-age=3600");
+const CACHE_ONE_HOUR: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
 /// The router with the pages that the settings enable.
 pub(crate) fn router(core: &Arc<Core>) -> Router {
     let auth = &core.config.auth;
     let theme = theme(&auth.pages);
     let mut out = Router::new()
-        .route("/", get(shown(core, enter::home)))
+        .route("/", get(handler(core, enter::home)))
         .route(
             "/assets/pages.css",
             file("text/css; charset=utf-8", STYLE.to_owned()),
@@ -68,111 +68,111 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
         .route("/assets/theme.css", file("text/css; charset=utf-8", theme))
         .route(
             "/sign-in",
-            get(shown(core, enter::sign_in)).post(shown(core, enter::signing_in)),
+            get(handler(core, enter::sign_in)).post(handler(core, enter::signing_in)),
         )
-        .route(SIGN_OUT, post(shown(core, enter::signing_out)))
+        .route(SIGN_OUT, post(handler(core, enter::signing_out)))
         .route(
             "/confirm",
-            get(shown(core, second::confirm)).post(shown(core, second::confirming)),
+            get(handler(core, second::confirm)).post(handler(core, second::confirming)),
         )
         .route(
             "/confirm/send",
-            post(shown(core, second::sending_to_confirm)),
+            post(handler(core, second::sending_to_confirm)),
         )
         .route(
             "/confirm/passkey",
-            post(shown(core, second::confirming_by_passkey)),
+            post(handler(core, second::confirming_by_passkey)),
         )
-        .route("/security", get(shown(core, account::security)))
-        .route("/sessions", get(shown(core, account::sessions)))
-        .route("/sessions/end", post(shown(core, account::end_session)))
+        .route("/security", get(handler(core, account::security)))
+        .route("/sessions", get(handler(core, account::sessions)))
+        .route("/sessions/end", post(handler(core, account::end_session)))
         .route(
             "/sessions/end-others",
-            post(shown(core, account::end_others)),
+            post(handler(core, account::end_others)),
         );
     if auth.account_deletion.enabled {
         out = out
             .route(
                 "/delete",
-                get(shown(core, deletion::delete)).post(shown(core, deletion::deleting)),
+                get(handler(core, deletion::delete)).post(handler(core, deletion::deleting)),
             )
             .route(
                 "/keep",
-                get(shown(core, deletion::keep)).post(shown(core, deletion::keeping)),
+                get(handler(core, deletion::keep)).post(handler(core, deletion::keeping)),
             );
     }
     if auth.password.enabled {
         out = out
             .route(
                 "/register",
-                get(shown(core, enter::register)).post(shown(core, enter::registering)),
+                get(handler(core, enter::register)).post(handler(core, enter::registering)),
             )
             .route(
                 "/security/password",
-                post(shown(core, account::set_password)),
+                post(handler(core, account::set_password)),
             );
     }
     if auth.resets() {
         out = out
             .route(
                 "/forgot",
-                get(shown(core, mailed::forgot)).post(shown(core, mailed::asking_for_reset)),
+                get(handler(core, mailed::forgot)).post(handler(core, mailed::asking_for_reset)),
             )
             .route(
                 "/reset",
-                get(shown(core, mailed::reset)).post(shown(core, mailed::resetting)),
+                get(handler(core, mailed::reset)).post(handler(core, mailed::resetting)),
             );
     }
     if auth.email_verification.enabled {
         out = out
             .route(
                 "/verify",
-                get(shown(core, mailed::verify)).post(shown(core, mailed::verifying)),
+                get(handler(core, mailed::verify)).post(handler(core, mailed::verifying)),
             )
-            .route("/verify/resend", post(shown(core, mailed::resending)))
+            .route("/verify/resend", post(handler(core, mailed::resending)))
             .route(
                 email::PATH,
-                get(shown(core, email::email)).post(shown(core, email::asking)),
+                get(handler(core, email::email)).post(handler(core, email::asking)),
             );
     }
     #[cfg(feature = "providers")]
     if !core.oauth.is_empty() {
         out = out
-            .route(providers::START, get(shown(core, providers::start)))
-            .route(providers::BACK, get(shown(core, providers::back)))
-            .route(providers::LINK, get(shown(core, providers::link)))
-            .route(providers::LINKED, get(shown(core, providers::linked)))
-            .route(providers::UNLINK, post(shown(core, providers::unlinking)));
+            .route(providers::START, get(handler(core, providers::start)))
+            .route(providers::BACK, get(handler(core, providers::back)))
+            .route(providers::LINK, get(handler(core, providers::link)))
+            .route(providers::LINKED, get(handler(core, providers::linked)))
+            .route(providers::UNLINK, post(handler(core, providers::unlinking)));
     }
     if auth.magic_link.enabled {
         out = out
             .route(
                 "/link",
-                get(shown(core, mailed::link)).post(shown(core, mailed::asking_for_link)),
+                get(handler(core, mailed::link)).post(handler(core, mailed::asking_for_link)),
             )
             .route(
                 "/enter",
-                get(shown(core, mailed::enter)).post(shown(core, mailed::entering)),
+                get(handler(core, mailed::enter)).post(handler(core, mailed::entering)),
             );
     }
     if auth.mfa.enabled {
         out = out
             .route(
                 "/second",
-                get(shown(core, second::second)).post(shown(core, second::answering)),
+                get(handler(core, second::second)).post(handler(core, second::answering)),
             )
-            .route("/second/send", post(shown(core, second::sending)))
+            .route("/second/send", post(handler(core, second::sending)))
             .route(
                 "/second/passkey",
-                post(shown(core, second::answering_by_passkey)),
+                post(handler(core, second::answering_by_passkey)),
             )
-            .route("/factors/remove", post(shown(core, factors::removing)))
+            .route("/factors/remove", post(handler(core, factors::removing)))
             .route(
                 "/factors/recovery",
-                post(shown(core, factors::renewing_codes)),
+                post(handler(core, factors::renewing_codes)),
             );
-        // As with the JSON routes, a disabled factor cannot be set up, but an existing one can be
-        // removed.
+        // A disabled factor cannot be set up. `/factors/remove` still removes an existing one; of
+        // the JSON routes, only the one that removes all factors does.
         let (app, mail, phone) = (
             auth.mfa.totp.enabled,
             auth.mfa.email_otp.enabled,
@@ -180,35 +180,35 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
         );
         if app {
             out = out
-                .route("/factors/app", post(shown(core, factors::begin_app)))
+                .route("/factors/app", post(handler(core, factors::begin_app)))
                 .route(
                     "/factors/app/verify",
-                    post(shown(core, factors::verify_app)),
+                    post(handler(core, factors::verify_app)),
                 );
         }
         if mail {
-            out = out.route("/factors/email", post(shown(core, factors::begin_email)));
+            out = out.route("/factors/email", post(handler(core, factors::begin_email)));
         }
         if phone {
-            out = out.route("/factors/phone", post(shown(core, factors::begin_phone)));
+            out = out.route("/factors/phone", post(handler(core, factors::begin_phone)));
         }
         if mail || phone {
             out = out.route(
                 "/factors/sent/verify",
-                post(shown(core, factors::verify_sent)),
+                post(handler(core, factors::verify_sent)),
             );
         }
     }
     if auth.passkeys.enabled {
         out = out
-            .route("/passkeys/add", post(shown(core, passkeys::add)))
-            .route("/passkeys/rename", post(shown(core, passkeys::rename)))
+            .route("/passkeys/add", post(handler(core, passkeys::add)))
+            .route("/passkeys/rename", post(handler(core, passkeys::rename)))
             .route(
                 "/passkeys/remove",
-                post(shown(core, factors::removing_passkey)),
+                post(handler(core, factors::removing_passkey)),
             );
         if auth.passkeys.primary {
-            out = out.route("/passkey", post(shown(core, passkeys::signing_in)));
+            out = out.route("/passkey", post(handler(core, passkeys::signing_in)));
         }
     }
     // Unknown paths get a page too.
@@ -226,7 +226,7 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
 
 /// The page at the base path with a slash. A nested router only has the path without it.
 pub(crate) fn home(core: &Arc<Core>) -> MethodRouter {
-    get(shown(core, enter::home))
+    get(handler(core, enter::home))
 }
 
 /// A page with one message.
@@ -240,7 +240,7 @@ fn message_page(
 }
 
 /// The handler of a page or of its form.
-fn shown<F, Fut>(
+fn handler<F, Fut>(
     core: &Arc<Core>,
     run: F,
 ) -> impl Fn(Request) -> std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>>
@@ -254,52 +254,56 @@ where
     move |request| {
         let (core, run) = (Arc::clone(&core), run.clone());
         Box::pin(async move {
-            let mut kept = Kept::default();
-            let done = match arrived(&core, request, &mut kept).await {
-                Ok(Arrived::Here(visit)) => run(*visit).await,
-                Ok(Arrived::Gone(response)) => Ok(response),
+            let mut cookies = RenewalCookies::default();
+            let done = match check_request(&core, request, &mut cookies).await {
+                Ok(FormCheck::Proceed(visit)) => run(*visit).await,
+                Ok(FormCheck::Redirect(response)) => Ok(response),
                 Err(error) => Err(error),
             };
             let mut response = done.unwrap_or_else(|error| layout::failed(&core, &error));
-            kept.give(&mut response);
+            cookies.give(&mut response);
             response
         })
     }
 }
 
 /// The result of the checks before a page.
-enum Arrived {
-    Here(Box<Visit>),
-    /// A form that was sent too late: the redirect.
-    Gone(Response<Body>),
+enum FormCheck {
+    Proceed(Box<Visit>),
+    /// The form was sent too late, so it is not processed.
+    Redirect(Response<Body>),
 }
 
 /// Checks the form of a request, and renews the session if needed. A form of another owner renews
 /// nothing.
-async fn arrived(core: &Arc<Core>, request: Request, kept: &mut Kept) -> Result<Arrived> {
+async fn check_request(
+    core: &Arc<Core>,
+    request: Request,
+    cookies: &mut RenewalCookies,
+) -> Result<FormCheck> {
     let mut visit = Visit::of(Arc::clone(core), request).await?;
     let renewable = visit.renewable().await?;
     let form = if visit.is_form() {
         Some(
             visit
-                .judge(renewable.as_ref().map(|(_, handle)| handle.as_str()))
+                .check(renewable.as_ref().map(|(_, handle)| handle.as_str()))
                 .await?,
         )
     } else {
         None
     };
-    let leaves = matches!(form, Some(Form::Left)) && visit.path() == SIGN_OUT;
+    let is_sign_out = matches!(form, Some(Form::Expired)) && visit.path() == SIGN_OUT;
     match (&form, &renewable) {
         // Signing out needs no renewal, and must work if a renewal fails.
-        _ if leaves => visit.leave(kept).await?,
-        (None | Some(Form::Left), Some((token, _))) => visit.renew(token, kept).await?,
+        _ if is_sign_out => visit.end_expired_session(cookies).await?,
+        (None | Some(Form::Expired), Some((token, _))) => visit.renew(token, cookies).await?,
         _ => {}
     }
     Ok(match form {
-        _ if leaves => Arrived::Here(Box::new(visit)),
-        Some(Form::Outdated) => Arrived::Gone(visit.outdated_form()),
-        Some(Form::Left) if visit.known.is_none() => Arrived::Gone(visit.to_sign_in()),
-        _ => Arrived::Here(Box::new(visit)),
+        _ if is_sign_out => FormCheck::Proceed(Box::new(visit)),
+        Some(Form::Outdated) => FormCheck::Redirect(visit.outdated_form()),
+        Some(Form::Expired) if visit.known.is_none() => FormCheck::Redirect(visit.to_sign_in()),
+        _ => FormCheck::Proceed(Box::new(visit)),
     })
 }
 
@@ -310,7 +314,7 @@ fn file(kind: &'static str, text: String) -> MethodRouter {
             (
                 [
                     (CONTENT_TYPE, HeaderValue::from_static(kind)),
-                    (CACHE_CONTROL, KEEP),
+                    (CACHE_CONTROL, CACHE_ONE_HOUR),
                 ],
                 text,
             )

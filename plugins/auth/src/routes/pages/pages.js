@@ -1,4 +1,4 @@
-// What cannot be done without a script: passkeys, and taking a token out of the address. All else works without.
+// Only passkeys and reading a token from the address need a script. All else works without it.
 "use strict";
 
 const say = (text) => {
@@ -18,7 +18,7 @@ const send = (path, body) => {
   return fetch(path, { method: "POST", headers, body: body && JSON.stringify(body), credentials: "same-origin" });
 };
 
-// What was refused because the session is over is sent once more if the session can be renewed.
+// If the session has expired and can be renewed, the request is sent once more.
 const ask = async (path, body, api) => {
   let answer = await send(path, body);
   let said = await answer.json();
@@ -32,7 +32,7 @@ const ask = async (path, body, api) => {
   throw error;
 };
 
-// The token of a mailed link stands behind # and is sent to nobody before its form is.
+// The token of a mailed link is in the fragment, after #. It is sent only with the form.
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 if (token) {
   const field = document.querySelector("[data-token]");
@@ -92,7 +92,7 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
 }
 for (const place of document.querySelectorAll("[data-with-passkey]")) place.hidden = !can;
 
-// Sent once, however often the button is pressed.
+// A form is sent once, even if its button is pressed several times.
 for (const form of document.querySelectorAll("form:not([data-passkey])")) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) event.preventDefault();

@@ -42,7 +42,7 @@ pub(super) async fn add(visit: Visit) -> Result<Response<Body>> {
     let done = async {
         let name = visit
             .form
-            .given("name")
+            .non_empty("name")
             .map(|name| name.chars().take(64).collect());
         let input = RegisterInput {
             registration_token: visit.form.get("token").to_owned(),

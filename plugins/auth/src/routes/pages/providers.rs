@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 use super::account::security_page;
 use super::enter::{sign_in_page, signed_in};
-use super::layout::{Width, guard};
+use super::layout::{Width, set_security_headers};
 use super::texts;
 use super::visit::{Visit, go, with};
 use crate::config::SameSite;
@@ -20,7 +20,7 @@ use crate::error::{INVALID_CODE, STEP_UP_REQUIRED};
 use crate::flow::Need;
 use crate::identity::PrimaryField;
 use crate::return_target::ReturnTarget;
-use crate::routes::oauth::{self, Ticket, UnlinkInput};
+use crate::routes::oauth::{self, FlowRequest, UnlinkInput};
 use crate::routes::shapes::ExchangeInput;
 
 /// Starts a sign-in at a provider, and completes it.
@@ -30,14 +30,14 @@ pub(super) const BACK: &str = "/provider/back";
 pub(super) const LINK: &str = "/provider/link";
 pub(super) const LINKED: &str = "/provider/linked";
 /// The query parameter that identifies the browser.
-const MARK: &str = "browser";
+const BROWSER_PARAMETER: &str = "browser";
 pub(super) const UNLINK: &str = "/provider/unlink";
 
 /// A button for each provider.
 pub(super) fn buttons(visit: &Visit) -> Vec<Markup> {
     let one = |id: &str, name: &str| {
         let to = with(&visit.with_target(START), "id", id);
-        html! { a.button.plain href=(to) { (mark(name)) "Continue with " (name) } }
+        html! { a.button.plain href=(to) { (initial(name)) "Continue with " (name) } }
     };
     visit
         .core
@@ -48,7 +48,7 @@ pub(super) fn buttons(visit: &Visit) -> Vec<Markup> {
 }
 
 /// The first letter of a name, as decoration.
-fn mark(name: &str) -> Markup {
+fn initial(name: &str) -> Markup {
     let letter: String = name
         .chars()
         .next()
@@ -64,10 +64,10 @@ pub(super) fn sign_up(visit: &Visit) -> bool {
 }
 
 /// The redirect to the provider, or to the page of an error.
-fn onward(reply: Reply) -> Response<Body> {
+fn redirect_or_error(reply: Reply) -> Response<Body> {
     let mut response = reply.into_response();
     *response.status_mut() = StatusCode::SEE_OTHER;
-    guard(response.headers_mut());
+    set_security_headers(response.headers_mut());
     response
 }
 
@@ -83,20 +83,20 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
     }
     // A target that is too long for the way back is dropped.
     let token = visit.csrf()?;
-    let marked = |page: String| with(&page, MARK, &token);
+    let marked = |page: String| with(&page, BROWSER_PARAMETER, &token);
     let back =
         Some(marked(visit.with_target(BACK))).filter(|back| ReturnTarget::parse(back, &[]).is_ok());
     let back = back.unwrap_or_else(|| marked(visit.page(BACK)));
-    let ticket = Ticket::of_page(back, visit.to_be_bound());
+    let request = FlowRequest::of_page(back, visit.browser_mark());
     match oauth::begin(
         &visit.core,
         &visit.call(&[])?,
         visit.query.get("id"),
-        ticket,
+        request,
     )
     .await
     {
-        Ok(reply) => Ok(visit.bind(onward(reply))),
+        Ok(reply) => Ok(visit.bind(redirect_or_error(reply))),
         Err(error) => sign_in_page(&visit, Some(&error)),
     }
 }
@@ -106,17 +106,17 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
 /// plants cookies gains anything.
 pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
-        return from_here(&visit, visit.outdated_form());
+        return redirect_from_page(&visit, visit.outdated_form());
     }
-    if !visit.is_of_browser(visit.query.get(MARK)) {
-        return from_here(
+    if !visit.is_of_browser(visit.query.get(BROWSER_PARAMETER)) {
+        return redirect_from_page(
             &visit,
             go(&with(&visit.with_target("/sign-in"), "failed", "expired")),
         );
     }
     let failed = |word: &str| go(&with(&visit.with_target("/sign-in"), "failed", word));
-    let Some(code) = visit.query.given("code") else {
-        return from_here(&visit, failed(visit.query.get("error")));
+    let Some(code) = visit.query.non_empty("code") else {
+        return redirect_from_page(&visit, failed(visit.query.get("error")));
     };
     match oauth::redeem(
         &visit.core,
@@ -128,7 +128,7 @@ pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
     )
     .await
     {
-        Ok(reply) => from_here(&visit, signed_in(&visit, reply).await?),
+        Ok(reply) => redirect_from_page(&visit, signed_in(&visit, reply).await?),
         Err(error) if error.code() == INVALID_CODE => Ok(failed("expired")),
         Err(error) => sign_in_page(&visit, Some(&error)),
     }
@@ -136,12 +136,12 @@ pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
 
 /// A redirect after another site sent the browser here. With `SameSite=Strict` the browser would
 /// withhold its cookies, so a page of the plugin redirects.
-fn from_here(visit: &Visit, gone: Response<Body>) -> Result<Response<Body>> {
+fn redirect_from_page(visit: &Visit, gone: Response<Body>) -> Result<Response<Body>> {
     let to = gone.headers().get(LOCATION).and_then(|to| to.to_str().ok());
     let (SameSite::Strict, Some(to)) = (visit.core.config.auth.cookies.same_site, to) else {
         return Ok(gone);
     };
-    let mut page = visit.show_on_the_way(to)?;
+    let mut page = visit.show_redirect(to)?;
     for cookie in gone.headers().get_all(SET_COOKIE) {
         page.headers_mut().append(SET_COOKIE, cookie.clone());
     }
@@ -257,12 +257,15 @@ fn link_page(visit: &Visit, id: &str, name: &str) -> Result<Response<Body>> {
 
 /// Shows the result of a link.
 pub(super) async fn linked(visit: Visit) -> Result<Response<Body>> {
-    let gone = match (visit.query.given("error"), visit.query.given("linked")) {
+    let gone = match (
+        visit.query.non_empty("error"),
+        visit.query.non_empty("linked"),
+    ) {
         (Some(word), _) => go(&with(&visit.page("/security"), "failed", &word)),
         (None, Some(_)) => visit.done("/security", "linked"),
         (None, None) => go(&visit.page("/security")),
     };
-    from_here(&visit, gone)
+    redirect_from_page(&visit, gone)
 }
 
 pub(super) async fn unlinking(visit: Visit) -> Result<Response<Body>> {

@@ -10,7 +10,7 @@ use linchpin::{Result, axum};
 
 use super::visit::{Visit, with};
 use crate::flow::{Pace, Reason};
-use crate::session::credential::{self, Credential, Once, once};
+use crate::session::credential::{self, Credential, SingleValue, single_value};
 use crate::session::csrf::FETCH_SITE;
 use crate::session::refresh::Presented;
 
@@ -19,9 +19,9 @@ const AGAIN: &str = "again";
 
 /// Cookies for the browser, in addition to those of the page.
 #[derive(Default)]
-pub(super) struct Kept(HeaderMap);
+pub(super) struct RenewalCookies(HeaderMap);
 
-impl Kept {
+impl RenewalCookies {
     fn of(reply: Reply) -> Self {
         Self(reply.into_response().into_parts().0.headers)
     }
@@ -64,39 +64,42 @@ impl Visit {
     /// Whether another site sent the browser here. Then the browser withholds the refresh cookie,
     /// and sends it with a request from a page of the plugin.
     pub(super) fn may_be_renewable(&self) -> bool {
-        let absent = matches!(self.core.cookies.refresh(self.headers()), Once::Absent);
+        let absent = matches!(
+            self.core.cookies.refresh(self.headers()),
+            SingleValue::Absent
+        );
         self.core.config.auth.refresh.enabled
             && self.is_from_elsewhere()
             && absent
-            && !self.was_asked_again()
+            && !self.is_repeated()
     }
 
     /// Whether another site sent the browser here.
     pub(super) fn is_from_elsewhere(&self) -> bool {
-        matches!(once(self.headers(), &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("cross-site"))
+        matches!(single_value(self.headers(), &FETCH_SITE), SingleValue::Text(site) if site.eq_ignore_ascii_case("cross-site"))
     }
 
     /// Whether this is the repeated request after another site sent the browser here.
-    pub(super) fn was_asked_again(&self) -> bool {
+    pub(super) fn is_repeated(&self) -> bool {
         self.query.has(AGAIN)
     }
 
     /// Requests the same page again, from a page of the plugin.
     ///
     /// # Errors
-    /// If there is no randomness.
-    pub(super) fn once_more(&self) -> Result<Response<Body>> {
-        self.show_on_the_way(&with(&self.page_as_asked(), AGAIN, "yes"))
+    /// If the random source fails.
+    pub(super) fn repeat_from_own_page(&self) -> Result<Response<Body>> {
+        self.show_redirect(&with(&self.page_with_query(), AGAIN, "yes"))
     }
 
-    /// Renews the session of a browser and stores its cookies in `kept`. If the refresh is refused
-    /// nobody is signed in, and a token that can never be valid again is cleared.
+    /// Renews the session of a browser and stores its cookies in `cookies`. If the refresh is
+    /// refused nobody is signed in, and a token that can never be valid again is cleared.
     ///
     /// # Errors
     /// 503 if the store is not reachable; 429 for a form.
-    pub(super) async fn renew(&mut self, token: &str, kept: &mut Kept) -> Result<()> {
+    pub(super) async fn renew(&mut self, token: &str, cookies: &mut RenewalCookies) -> Result<()> {
         let core = self.core.clone();
-        let pace = match (self.is_form(), self.was_asked_again()) {
+        let pace = match (self.is_form(), self.is_repeated()) {
             (true, _) => Pace::Always,
             (false, false) => Pace::Seldom,
             (false, true) => Pace::Never,
@@ -105,7 +108,7 @@ impl Visit {
             Ok(renewed) => renewed,
             Err(error) => {
                 match error.code().status() {
-                    401 => *kept = Kept::of(core.cookies.clear(Reply::empty(204)?)),
+                    401 => *cookies = RenewalCookies::of(core.cookies.clear(Reply::empty(204)?)),
                     403 => {}
                     // A client that shares its address with one that tries tokens can still sign in
                     // and read public pages.
@@ -115,9 +118,14 @@ impl Visit {
                 return Ok(());
             }
         };
-        *kept = Kept::of(core.carry(Reply::empty(204)?, &tokens, &sid, self.client.now)?);
-        if let Some(actor) = core.checks.look(&tokens.access).await? {
-            self.is_by(actor)?;
+        *cookies = RenewalCookies::of(core.attach_tokens(
+            Reply::empty(204)?,
+            &tokens,
+            &sid,
+            self.client.now,
+        )?);
+        if let Some(actor) = core.checks.find_actor(&tokens.access).await? {
+            self.set_renewed_actor(actor)?;
         }
         Ok(())
     }
@@ -127,23 +135,23 @@ impl Visit {
     ///
     /// # Errors
     /// If the store cannot end it.
-    pub(super) async fn leave(&self, kept: &mut Kept) -> Result<()> {
+    pub(super) async fn end_expired_session(&self, cookies: &mut RenewalCookies) -> Result<()> {
         let cx = self.client.cx();
         // The form identifies the session, even if other cookies were planted.
         let handles = self
             .core
             .cookies
-            .refreshes(self.headers())
+            .all_refresh_tokens(self.headers())
             .filter_map(|token| Some(Presented::parse(token)?.handle()));
-        let left: Option<String> = { handles }.find(|handle| self.is_form_of(handle));
-        if let Some(handle) = left
+        let handle_of_form: Option<String> = { handles }.find(|handle| self.is_form_of(handle));
+        if let Some(handle) = handle_of_form
             && let Some(session) = self.core.sessions.get(&cx, handle).await?
         {
             self.core
                 .end(&cx, &self.client, &session, Reason::Logout)
                 .await?;
         }
-        *kept = Kept::of(self.core.cookies.clear(Reply::empty(204)?));
+        *cookies = RenewalCookies::of(self.core.cookies.clear(Reply::empty(204)?));
         Ok(())
     }
 }

@@ -11,14 +11,14 @@ use super::layout::{Field, Width};
 use super::passkeys::response;
 use super::visit::{Answered, Visit, go};
 use crate::error::INVALID_CHALLENGE;
-use crate::mfa::{Way, is_number};
+use crate::mfa::{ProofMethod, is_number};
 use crate::routes::mfa_shapes::{ReauthInput, ResendInput, StepUpInput, VerifyInput};
 use crate::routes::{mfa_login, proof};
 use crate::secret::SecretText;
 
 /// The field for a code of any method.
-fn code_field(ways: &[Way], error: Option<&Error>) -> Markup {
-    let app = ways.contains(&Way::Totp);
+fn code_field(ways: &[ProofMethod], error: Option<&Error>) -> Markup {
+    let app = ways.contains(&ProofMethod::Totp);
     let sent = ways.iter().any(|way| way.is_sent());
     let hint = match (app, sent) {
         (true, true) => {
@@ -41,8 +41,8 @@ fn code_field(ways: &[Way], error: Option<&Error>) -> Markup {
 
 /// The choice of the source of a numeric code: an app or a message. A user who requested a message
 /// may still use the app.
-fn origin(ways: &[Way], sent: bool) -> Option<Markup> {
-    let app = Way::Totp.name();
+fn code_source(ways: &[ProofMethod], sent: bool) -> Option<Markup> {
+    let app = ProofMethod::Totp.name();
     let one = |value: &str, label: &str, checked: bool| {
         html! {
             div.check {
@@ -52,7 +52,7 @@ fn origin(ways: &[Way], sent: bool) -> Option<Markup> {
             }
         }
     };
-    match (ways.contains(&Way::Totp), sent) {
+    match (ways.contains(&ProofMethod::Totp), sent) {
         (false, _) => None,
         (true, false) => Some(html! { input type="hidden" name="from" value=(app); }),
         (true, true) => Some(html! {
@@ -66,14 +66,15 @@ fn origin(ways: &[Way], sent: bool) -> Option<Markup> {
 }
 
 /// Whether the form says that its code is from an app.
-fn is_of_app(visit: &Visit, code: &str) -> bool {
-    visit.form.get("from") == Way::Totp.name() && is_number(&SecretText::new(code.to_owned()))
+fn is_from_app(visit: &Visit, code: &str) -> bool {
+    visit.form.get("from") == ProofMethod::Totp.name()
+        && is_number(&SecretText::new(code.to_owned()))
 }
 
 /// A button for each method that sends codes.
-fn senders(visit: &Visit, path: &str, ways: &[Way]) -> Result<Vec<Markup>> {
-    let one = |way: &Way| {
-        let label = if *way == Way::Sms {
+fn senders(visit: &Visit, path: &str, ways: &[ProofMethod]) -> Result<Vec<Markup>> {
+    let one = |way: &ProofMethod| {
+        let label = if *way == ProofMethod::Sms {
             "Text me a code"
         } else {
             "Email me a code"
@@ -85,8 +86,8 @@ fn senders(visit: &Visit, path: &str, ways: &[Way]) -> Result<Vec<Markup>> {
 }
 
 /// The method in the form.
-fn method(visit: &Visit) -> Option<Way> {
-    [Way::EmailOtp, Way::Sms]
+fn method(visit: &Visit) -> Option<ProofMethod> {
+    [ProofMethod::EmailOtp, ProofMethod::Sms]
         .into_iter()
         .find(|way| way.name() == visit.form.get("method"))
 }
@@ -101,7 +102,7 @@ async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Bo
     };
     let (challenge, user) = match visit
         .core
-        .waiting(&visit.client, &SecretText::new(token.clone()))
+        .pending_challenge(&visit.client, &SecretText::new(token.clone()))
         .await
     {
         Ok(found) => found,
@@ -122,7 +123,7 @@ async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Bo
             }
         }
     });
-    let from = origin(&ways, challenge.pending.sent.is_some());
+    let from = code_source(&ways, challenge.pending.sent.is_some());
     let form = visit.form(
         "/second",
         html! {
@@ -132,7 +133,7 @@ async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Bo
             button { "Continue" }
         },
     )?;
-    let passkey = if ways.contains(&Way::Webauthn) {
+    let passkey = if ways.contains(&ProofMethod::Webauthn) {
         let step = html! {
             input type="hidden" name="challenge" value=(token);
             button.plain { "Use a passkey" }
@@ -181,8 +182,8 @@ async fn answer(
     let trust_device = (visit.form.get("trust") == "yes").then_some(true);
     let method = code
         .as_deref()
-        .is_some_and(|code| is_of_app(&visit, code))
-        .then_some(Way::Totp);
+        .is_some_and(|code| is_from_app(&visit, code))
+        .then_some(ProofMethod::Totp);
     let input = VerifyInput {
         mfa_token: token,
         method,
@@ -233,24 +234,24 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
         .get(&cx, known.user_id.as_str())
         .await?
         .ok_or_else(Error::unauthorized)?;
-    let mut ways = core.ways(&cx, &user).await?;
+    let mut ways = core.proof_methods(&cx, &user).await?;
     if visit
-        .kept_target()
+        .target_parameter()
         .is_some_and(|target| target == visit.page(email::PATH))
     {
         // A proof by mail does not count for a change of the mail address.
-        ways.retain(|way| *way != Way::EmailOtp);
+        ways.retain(|way| *way != ProofMethod::EmailOtp);
     }
     let mut forms = Vec::new();
-    if ways.contains(&Way::Password) {
+    if ways.contains(&ProofMethod::Password) {
         let field = Field {
             first: true,
             ..Field::PASSWORD
         }
         .show(error);
         forms.push(visit.form("/confirm", html! { (field) button { "Continue" } })?);
-    } else if ways.iter().any(|way| *way != Way::Webauthn) {
-        let from = origin(&ways, visit.sent_by().is_some());
+    } else if ways.iter().any(|way| *way != ProofMethod::Webauthn) {
+        let from = code_source(&ways, visit.sent_by().is_some());
         forms.push(visit.form(
             "/confirm",
             html! {
@@ -269,7 +270,7 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
         forms.push(visit.form("/sign-out", again)?);
     }
     let mut more = senders(visit, "/confirm/send", &ways)?;
-    if ways.contains(&Way::Webauthn) {
+    if ways.contains(&ProofMethod::Webauthn) {
         more.insert(
             0,
             visit.passkey_form(
@@ -295,25 +296,25 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
 pub(super) async fn confirming(visit: Visit) -> Result<Response<Body>> {
     let code = visit.form.get("code").trim().to_owned();
     let mut input = step_up(if visit.form.get("password").is_empty() {
-        Way::Recovery
+        ProofMethod::Recovery
     } else {
-        Way::Password
+        ProofMethod::Password
     });
-    if input.method == Way::Password {
-        input.password = visit.form.given("password");
+    if input.method == ProofMethod::Password {
+        input.password = visit.form.non_empty("password");
     } else {
         // A numeric code is from the app if the form says so; otherwise it is the sent code, if one
         // was sent.
-        input.reauth_token = visit.challenge().filter(|_| !is_of_app(&visit, &code));
+        input.reauth_token = visit.challenge().filter(|_| !is_from_app(&visit, &code));
         input.method = match (
             is_number(&SecretText::new(code.clone())),
             &input.reauth_token,
         ) {
-            (true, Some(_)) => Way::EmailOtp,
-            (true, None) => Way::Totp,
-            (false, _) => Way::Recovery,
+            (true, Some(_)) => ProofMethod::EmailOtp,
+            (true, None) => ProofMethod::Totp,
+            (false, _) => ProofMethod::Recovery,
         };
-        if let (Way::EmailOtp, Some(way)) = (input.method, visit.sent_by()) {
+        if let (ProofMethod::EmailOtp, Some(way)) = (input.method, visit.sent_by()) {
             input.method = way;
         }
         input.code = Some(code);
@@ -326,8 +327,8 @@ pub(super) async fn confirming_by_passkey(visit: Visit) -> Result<Response<Body>
         Ok(response) => {
             let input = StepUpInput {
                 webauthn_response: Some(response),
-                reauth_token: visit.form.given("token"),
-                ..step_up(Way::Webauthn)
+                reauth_token: visit.form.non_empty("token"),
+                ..step_up(ProofMethod::Webauthn)
             };
             confirmed(visit, input).await
         }
@@ -335,7 +336,7 @@ pub(super) async fn confirming_by_passkey(visit: Visit) -> Result<Response<Body>
     }
 }
 
-fn step_up(method: Way) -> StepUpInput {
+fn step_up(method: ProofMethod) -> StepUpInput {
     StepUpInput {
         method,
         code: None,
@@ -352,7 +353,7 @@ async fn confirmed(visit: Visit, input: StepUpInput) -> Result<Response<Body>> {
     match proof::step_up(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(reply) => {
             let answered = Answered::of(reply).await?;
-            Ok(answered.carry(visit.forget_challenge(go(&visit.target()))))
+            Ok(answered.add_to(visit.forget_challenge(go(&visit.target()))))
         }
         Err(error) => confirm_page(&visit, Some(&error)).await,
     }
@@ -378,7 +379,10 @@ pub(super) async fn sending_to_confirm(visit: Visit) -> Result<Response<Body>> {
                 "done",
                 "code",
             ));
-            Ok(visit.keep_challenge(gone, &format!("{token}.{}", way.map_or("", Way::name))))
+            Ok(visit.keep_challenge(
+                gone,
+                &format!("{token}.{}", way.map_or("", ProofMethod::name)),
+            ))
         }
         Err(error) => confirm_page(&visit, Some(&error)).await,
     }

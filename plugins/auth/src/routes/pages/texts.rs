@@ -10,8 +10,8 @@ use crate::error::{
 };
 use crate::identity::PrimaryField;
 
-/// The text of an error for users. A hook's error keeps its text, and so does any code that is not
-/// listed.
+/// The text of an error for users. An error with a code that is not listed keeps its text, such as
+/// the error of a hook, unless its status is 500 or more.
 pub(super) fn of(core: &Core, error: &Error) -> String {
     let code = error.code();
     let text = match code {

@@ -15,11 +15,11 @@ use serde_json::Value;
 use super::BASE;
 use super::forms::Owner;
 use crate::core::{Client, Core};
-use crate::guards::known;
-use crate::mfa::Way;
+use crate::guards::checked_session;
+use crate::mfa::ProofMethod;
 use crate::return_target::ReturnTarget;
-use crate::session::Known;
-use crate::session::credential::Once;
+use crate::session::CheckedSession;
+use crate::session::credential::SingleValue;
 
 /// Maximum size of a form in bytes.
 const MAX_FORM: usize = 64 << 10;
@@ -49,7 +49,7 @@ impl Fields {
     }
 
     /// The first value of a name; `None` if it is missing or empty.
-    pub(super) fn given(&self, name: &str) -> Option<String> {
+    pub(super) fn non_empty(&self, name: &str) -> Option<String> {
         Some(self.get(name))
             .filter(|value| !value.is_empty())
             .map(str::to_owned)
@@ -62,7 +62,7 @@ pub(super) struct Visit {
     parts: Parts,
     pub(super) client: Client,
     /// The signed-in user.
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<CheckedSession>,
     /// The actor of a session that this request renewed.
     renewed: Option<Arc<Actor>>,
     pub(super) form: Fields,
@@ -80,9 +80,13 @@ impl Visit {
     pub(super) async fn of(core: Arc<Core>, request: Request) -> Result<Self> {
         let (parts, body) = request.into_parts();
         let call = PluginCall::of(&parts, &[])?;
-        let known = call.cx.get_actor().and_then(|actor| known(actor)).cloned();
+        let known = call
+            .cx
+            .get_actor()
+            .and_then(|actor| checked_session(actor))
+            .cloned();
         let browser = match core.cookies.browser(&parts.headers) {
-            Once::Text(value) if value.len() == 43 => (value.to_owned(), false),
+            SingleValue::Text(value) if value.len() == 43 => (value.to_owned(), false),
             _ => (core.random_text::<32>()?, true),
         };
         let query = Fields::of(parts.uri.query().unwrap_or_default().as_bytes());
@@ -130,8 +134,8 @@ impl Visit {
     }
 
     /// Signs the user in after the session was renewed.
-    pub(super) fn is_by(&mut self, actor: Arc<Actor>) -> Result<()> {
-        self.known = known(&actor).cloned();
+    pub(super) fn set_renewed_actor(&mut self, actor: Arc<Actor>) -> Result<()> {
+        self.known = checked_session(&actor).cloned();
         self.renewed = Some(actor);
         self.client = self.core.client(&self.call(&[])?);
         Ok(())
@@ -152,14 +156,14 @@ impl Visit {
     }
 
     /// The value of the browser's cookie, or the new one that [`Visit::bind`] sets.
-    pub(super) fn to_be_bound(&self) -> &str {
+    pub(super) fn browser_mark(&self) -> &str {
         &self.browser.0
     }
 
     /// The token of a form.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// If the random source fails.
     pub(super) fn csrf(&self) -> Result<String> {
         match &self.known {
             Some(known) => Owner::Session(&known.handle),
@@ -181,7 +185,7 @@ impl Visit {
     }
 
     /// The address of this page with its query.
-    pub(super) fn page_as_asked(&self) -> String {
+    pub(super) fn page_with_query(&self) -> String {
         let page = self.page(self.path());
         self.parts
             .uri
@@ -196,21 +200,21 @@ impl Visit {
 
     /// The target after sign-in: the requested one if it is a path of the app.
     pub(super) fn target(&self) -> String {
-        let usual = || self.core.config.auth.pages.home.clone();
-        self.kept_target()
-            .or_else(usual)
+        let default_target = || self.core.config.auth.pages.home.clone();
+        self.target_parameter()
+            .or_else(default_target)
             .unwrap_or_else(|| self.page("/security"))
     }
 
     /// The target as a parameter; `None` if it is the default.
-    pub(super) fn kept_target(&self) -> Option<String> {
+    pub(super) fn target_parameter(&self) -> Option<String> {
         let asked = [self.form.get("returnTo"), self.query.get("returnTo")]
             .into_iter()
             .find(|asked| !asked.is_empty())?;
         let target = ReturnTarget::parse(asked, &[]).ok()?;
-        // A target below the mount is refused. A request from a page of the plugin counts as
-        // intended, right after a proof of identity, so a link with such a target could link an
-        // attacker's provider.
+        // A target below the mount is refused if it is not a page. A request that a page of the
+        // plugin causes counts as intended, and this one comes right after a proof of identity. So
+        // a link with the target `/auth/github/link` could link an attacker's provider.
         let mount = &self.core.config.auth.mount;
         (!target.may_be_below(mount, &self.page(""))).then(|| target.as_str().to_owned())
     }
@@ -218,7 +222,7 @@ impl Visit {
     /// Adds the target to an address.
     pub(super) fn with_target(&self, path: &str) -> String {
         let page = self.page(path);
-        match self.kept_target() {
+        match self.target_parameter() {
             Some(target) => with(&page, "returnTo", &target),
             None => page,
         }
@@ -229,7 +233,7 @@ impl Visit {
         let here = if self.is_form() {
             self.page("/security")
         } else {
-            self.page_as_asked()
+            self.page_with_query()
         };
         go(&with(&self.page("/sign-in"), "returnTo", &here))
     }
@@ -244,16 +248,22 @@ impl Visit {
     ///
     /// # Errors
     /// 403 `deletion_scheduled`, `mfa_setup_required`.
-    pub(super) fn active(&self) -> Result<Option<&Known>> {
-        self.known.as_ref().map(Known::of_complete).transpose()
+    pub(super) fn active(&self) -> Result<Option<&CheckedSession>> {
+        self.known
+            .as_ref()
+            .map(CheckedSession::require_complete)
+            .transpose()
     }
 
     /// The signed-in user, whose account may still need a second factor.
     ///
     /// # Errors
     /// 403 `deletion_scheduled`.
-    pub(super) fn enrolling(&self) -> Result<Option<&Known>> {
-        self.known.as_ref().map(Known::of_active).transpose()
+    pub(super) fn enrolling(&self) -> Result<Option<&CheckedSession>> {
+        self.known
+            .as_ref()
+            .map(CheckedSession::require_active)
+            .transpose()
     }
 
     /// A redirect after an action. The next page shows its message.
@@ -269,16 +279,16 @@ impl Visit {
     }
 
     /// The method by which the challenge's code was sent, if it is known.
-    pub(super) fn sent_by(&self) -> Option<Way> {
+    pub(super) fn sent_by(&self) -> Option<ProofMethod> {
         let (_, way) = self.kept_challenge()?;
-        [Way::EmailOtp, Way::Sms]
+        [ProofMethod::EmailOtp, ProofMethod::Sms]
             .into_iter()
             .find(|known| known.name() == way)
     }
 
     fn kept_challenge(&self) -> Option<(String, String)> {
         match self.core.cookies.challenge(&self.parts.headers) {
-            Once::Text(text) => {
+            SingleValue::Text(text) => {
                 let (token, way) = text.split_once('.').unwrap_or((text, ""));
                 Some((token.to_owned(), way.to_owned()))
             }
@@ -330,7 +340,7 @@ pub(super) fn go(to: &str) -> Response<Body> {
     if let Ok(to) = HeaderValue::from_str(&encoded(to)) {
         response.headers_mut().insert(LOCATION, to);
     }
-    super::layout::guard(response.headers_mut());
+    super::layout::set_security_headers(response.headers_mut());
     response
 }
 
@@ -385,7 +395,7 @@ impl Answered {
     }
 
     /// Adds the cookies to a response.
-    pub(super) fn carry(&self, mut response: Response<Body>) -> Response<Body> {
+    pub(super) fn add_to(&self, mut response: Response<Body>) -> Response<Body> {
         for cookie in self.cookies.get_all(SET_COOKIE) {
             response.headers_mut().append(SET_COOKIE, cookie.clone());
         }

@@ -4,14 +4,14 @@ use linchpin::{Embedded, Timestamp};
 
 /// A sign-up by email address.
 #[derive(Embedded)]
-pub(crate) struct RegisterByEmail {
+pub(crate) struct SignUpByEmail {
     pub(crate) email: String,
     pub(crate) password: String,
 }
 
 /// A sign-up by user name.
 #[derive(Embedded)]
-pub(crate) struct RegisterByUsername {
+pub(crate) struct SignUpByUsername {
     pub(crate) username: String,
     pub(crate) password: String,
     pub(crate) email: Option<String>,
@@ -19,7 +19,7 @@ pub(crate) struct RegisterByUsername {
 
 /// A sign-up by phone number.
 #[derive(Embedded)]
-pub(crate) struct RegisterByPhone {
+pub(crate) struct SignUpByPhone {
     pub(crate) phone: String,
     pub(crate) password: String,
     pub(crate) email: Option<String>,
@@ -27,21 +27,21 @@ pub(crate) struct RegisterByPhone {
 
 /// A sign-in by email address.
 #[derive(Embedded)]
-pub(crate) struct LoginByEmail {
+pub(crate) struct SignInByEmail {
     pub(crate) email: String,
     pub(crate) password: String,
 }
 
 /// A sign-in by user name.
 #[derive(Embedded)]
-pub(crate) struct LoginByUsername {
+pub(crate) struct SignInByUsername {
     pub(crate) username: String,
     pub(crate) password: String,
 }
 
 /// A sign-in by phone number.
 #[derive(Embedded)]
-pub(crate) struct LoginByPhone {
+pub(crate) struct SignInByPhone {
     pub(crate) phone: String,
     pub(crate) password: String,
 }
@@ -53,8 +53,8 @@ pub(crate) struct SignUpInput {
     pub(crate) email: Option<String>,
 }
 
-impl From<RegisterByEmail> for SignUpInput {
-    fn from(input: RegisterByEmail) -> Self {
+impl From<SignUpByEmail> for SignUpInput {
+    fn from(input: SignUpByEmail) -> Self {
         Self {
             identifier: input.email,
             password: input.password,
@@ -63,8 +63,8 @@ impl From<RegisterByEmail> for SignUpInput {
     }
 }
 
-impl From<RegisterByUsername> for SignUpInput {
-    fn from(input: RegisterByUsername) -> Self {
+impl From<SignUpByUsername> for SignUpInput {
+    fn from(input: SignUpByUsername) -> Self {
         Self {
             identifier: input.username,
             password: input.password,
@@ -73,8 +73,8 @@ impl From<RegisterByUsername> for SignUpInput {
     }
 }
 
-impl From<RegisterByPhone> for SignUpInput {
-    fn from(input: RegisterByPhone) -> Self {
+impl From<SignUpByPhone> for SignUpInput {
+    fn from(input: SignUpByPhone) -> Self {
         Self {
             identifier: input.phone,
             password: input.password,
@@ -89,8 +89,8 @@ pub(crate) struct SignInInput {
     pub(crate) password: String,
 }
 
-impl From<LoginByEmail> for SignInInput {
-    fn from(input: LoginByEmail) -> Self {
+impl From<SignInByEmail> for SignInInput {
+    fn from(input: SignInByEmail) -> Self {
         Self {
             identifier: input.email,
             password: input.password,
@@ -98,8 +98,8 @@ impl From<LoginByEmail> for SignInInput {
     }
 }
 
-impl From<LoginByUsername> for SignInInput {
-    fn from(input: LoginByUsername) -> Self {
+impl From<SignInByUsername> for SignInInput {
+    fn from(input: SignInByUsername) -> Self {
         Self {
             identifier: input.username,
             password: input.password,
@@ -107,8 +107,8 @@ impl From<LoginByUsername> for SignInInput {
     }
 }
 
-impl From<LoginByPhone> for SignInInput {
-    fn from(input: LoginByPhone) -> Self {
+impl From<SignInByPhone> for SignInInput {
+    fn from(input: SignInByPhone) -> Self {
         Self {
             identifier: input.phone,
             password: input.password,
@@ -133,19 +133,19 @@ pub(crate) struct Authenticated {
     pub(crate) mfa_setup_required: Option<bool>,
 }
 
-/// An address.
+/// An email address.
 #[derive(Embedded)]
 pub(crate) struct EmailInput {
     pub(crate) email: String,
 }
 
-/// An address; without one, the address of the session.
+/// An email address. The default is the address of the signed-in user.
 #[derive(Embedded)]
 pub(crate) struct OptionalEmailInput {
     pub(crate) email: Option<String>,
 }
 
-/// A request for a link that signs in.
+/// A request for a sign-in link.
 #[derive(Embedded)]
 pub(crate) struct MagicLinkInput {
     #[field(length = ..=254)]

@@ -1,48 +1,48 @@
-//! Which account a provider signs in to, and how providers are linked and unlinked.
+//! The account of a provider sign-in, and linking and unlinking of providers.
 
 use linchpin_auth::Linking;
 use serde_json::json;
 
-use super::{app, app_with, fresh};
-use crate::issuer::{Away, Browser, Peer, enter, landed};
+use super::{app, app_with, unique_number};
+use crate::issuer::{Browser, Peer, StartedFlow, callback_parameter, enter};
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 
 pub(super) async fn a_provider_does_not_take_over_an_existing_account(store: Store) {
     let post = Post::default();
     let peer = Peer::shared();
-    let id = format!("ex{}", fresh());
+    let id = format!("ex{}", unique_number());
     let email = format!("{id}@x.test");
     peer.account(&id, Some(&email), true).await;
     let app = app_with(&store, |auth| post.on(auth)).await;
     let owner = app.register(&email).await;
-    let away = Away::from(&app, "/auth/peer").await;
-    let callback = Browser::new().sign_in(&away.url, &id).await;
+    let flow = StartedFlow::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&flow.url, &id).await;
     assert_eq!(
-        away.back(&app, &callback).await.header("location"),
+        flow.back(&app, &callback).await.header("location"),
         "/?error=account_exists"
     );
     assert_eq!(app.me(&owner.token).await.json()["providers"], json!([]));
     assert_eq!(post.all("existing_account", 1).await[0].to, email);
-    // Nothing remains: the account works as before.
+    // The account is unchanged.
     assert_eq!(app.login(&email).await.id, owner.id);
     // An unverified address is not used, whether or not an account has it.
     peer.account(&id, Some(&email), false).await;
     for _ in 0..2 {
-        let away = Away::from(&app, "/auth/peer").await;
-        let callback = Browser::new().sign_in(&away.url, &id).await;
+        let flow = StartedFlow::from(&app, "/auth/peer").await;
+        let callback = Browser::new().sign_in(&flow.url, &id).await;
         assert_eq!(
-            away.back(&app, &callback).await.header("location"),
+            flow.back(&app, &callback).await.header("location"),
             "/?error=email_not_verified"
         );
         peer.account(&id, Some(&format!("new-{email}")), false)
             .await;
     }
     peer.account(&id, None, false).await;
-    let away = Away::from(&app, "/auth/peer").await;
-    let callback = Browser::new().sign_in(&away.url, &id).await;
+    let flow = StartedFlow::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&flow.url, &id).await;
     assert_eq!(
-        away.back(&app, &callback).await.header("location"),
+        flow.back(&app, &callback).await.header("location"),
         "/?error=email_required"
     );
 }
@@ -50,7 +50,10 @@ pub(super) async fn a_provider_does_not_take_over_an_existing_account(store: Sto
 pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) {
     let post = Post::default();
     let peer = Peer::shared();
-    let (id, plain) = (format!("li{}", fresh()), format!("pl{}", fresh()));
+    let (id, new_id) = (
+        format!("li{}", unique_number()),
+        format!("pl{}", unique_number()),
+    );
     let email = format!("{id}@peer.test");
     let app = store
         .app_with(|auth| {
@@ -65,25 +68,25 @@ pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) 
     app.to_the_present().await;
     let owner = app.register(&email).await;
     let arrive = async |provider: &str, login: &str| {
-        let away = Away::from(&app, &format!("/auth/{provider}")).await;
-        let callback = Browser::new().sign_in(&away.url, login).await;
-        away.back(&app, &callback).await
+        let flow = StartedFlow::from(&app, &format!("/auth/{provider}")).await;
+        let callback = Browser::new().sign_in(&flow.url, login).await;
+        flow.back(&app, &callback).await
     };
-    // Not while the address is unverified here, and not with a provider whose addresses are not
-    // trusted.
+    // No account is linked while its address is unverified here, or with a provider whose addresses
+    // are not trusted.
     assert_eq!(
-        landed(&arrive("peer", &id).await, "error"),
+        callback_parameter(&arrive("peer", &id).await, "error"),
         "account_exists"
     );
     app.change(&owner.id, json!({ "emailVerified": true }))
         .await;
     assert_eq!(
-        landed(&arrive("other", &id).await, "error"),
+        callback_parameter(&arrive("other", &id).await, "error"),
         "account_exists"
     );
     peer.account(&id, Some(&email), false).await;
     assert_eq!(
-        landed(&arrive("peer", &id).await, "error"),
+        callback_parameter(&arrive("peer", &id).await, "error"),
         "email_not_verified"
     );
     peer.account(&id, Some(&email), true).await;
@@ -99,9 +102,9 @@ pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) 
         "{mail:?}"
     );
     assert_eq!(post.count("provider_linked"), 1);
-    // A trusted provider's word makes a new account's address as good as proved.
+    // If a trusted provider verified the address of a new account, it counts as verified here.
     assert_eq!(
-        enter(&app, "peer", &plain).await.json()["emailVerified"],
+        enter(&app, "peer", &new_id).await.json()["emailVerified"],
         json!(true)
     );
 }
@@ -114,7 +117,10 @@ pub(super) async fn an_account_links_a_provider(store: Store) {
     })
     .await;
     let ada = app.register("ada@x.test").await;
-    let (first, second) = (format!("l1{}", fresh()), format!("l2{}", fresh()));
+    let (first, second) = (
+        format!("l1{}", unique_number()),
+        format!("l2{}", unique_number()),
+    );
     let link = async |token: &str| {
         app.with(token, "POST", "/auth/peer/link?returnTo=/settings", None)
             .await
@@ -122,10 +128,10 @@ pub(super) async fn an_account_links_a_provider(store: Store) {
     app.raw("POST", "/auth/peer/link", &[], "")
         .await
         .refused(401, "unauthorized");
-    let away = Away::of(&link(&ada.token).await);
-    let callback = Browser::new().sign_in(&away.url, &first).await;
+    let flow = StartedFlow::of(&link(&ada.token).await);
+    let callback = Browser::new().sign_in(&flow.url, &first).await;
     assert_eq!(
-        away.back(&app, &callback).await.header("location"),
+        flow.back(&app, &callback).await.header("location"),
         "/settings?linked=peer"
     );
     assert_eq!(
@@ -136,9 +142,9 @@ pub(super) async fn an_account_links_a_provider(store: Store) {
     // A repetition gets the same response and changes nothing. Another account of the same provider
     // is refused.
     let again = async |token: &str, login: &str| {
-        let away = Away::of(&link(token).await);
-        let callback = Browser::new().sign_in(&away.url, login).await;
-        away.back(&app, &callback).await.header("location")
+        let flow = StartedFlow::of(&link(token).await);
+        let callback = Browser::new().sign_in(&flow.url, login).await;
+        flow.back(&app, &callback).await.header("location")
     };
     assert_eq!(again(&ada.token, &first).await, "/settings?linked=peer");
     assert_eq!(
@@ -152,7 +158,7 @@ pub(super) async fn an_account_links_a_provider(store: Store) {
     );
     assert_eq!(app.me(&bob.token).await.json()["providers"], json!([]));
     assert_eq!(post.count("provider_linked"), 1);
-    // Administrators see whose it is.
+    // Administrators see the linked providers.
     let root = app.admin("root@x.test").await;
     let listed = app
         .get(&root.token, "/auth/admin/users?role=member")
@@ -171,29 +177,29 @@ pub(super) async fn an_account_links_a_provider(store: Store) {
         (providers(&ada.id), providers(&bob.id)),
         (json!(["peer"]), json!([]))
     );
-    // It signs in to the account that it was linked to, whose address is another one.
+    // The provider signs in to the linked account, although its address is different.
     assert_eq!(enter(&app, "peer", &first).await.text("userId"), ada.id);
-    // The session that started the link has ended, or its user was removed.
-    let away = Away::of(&link(&bob.token).await);
-    let callback = Browser::new().sign_in(&away.url, &second).await;
+    // The link is refused if its session has ended or its user was suspended.
+    let flow = StartedFlow::of(&link(&bob.token).await);
+    let callback = Browser::new().sign_in(&flow.url, &second).await;
     assert_eq!(
         app.with(&bob.token, "POST", "/auth/logout", None)
             .await
             .status,
         200
     );
-    away.back(&app, &callback)
+    flow.back(&app, &callback)
         .await
         .refused(400, "invalid_state");
     let bob = app.login("bob@x.test").await;
-    let away = Away::of(&link(&bob.token).await);
-    let callback = Browser::new().sign_in(&away.url, &second).await;
+    let flow = StartedFlow::of(&link(&bob.token).await);
+    let callback = Browser::new().sign_in(&flow.url, &second).await;
     app.change(&bob.id, json!({ "suspended": true })).await;
-    away.back(&app, &callback)
+    flow.back(&app, &callback)
         .await
         .refused(400, "invalid_state");
     app.change(&bob.id, json!({ "suspended": false })).await;
-    // A sign-in that is not recent does not do.
+    // A link needs a recent sign-in.
     app.advance(901).await;
     link(&ada.token).await.refused(403, "step_up_required");
 }
@@ -211,7 +217,7 @@ pub(super) async fn the_last_way_to_sign_in_is_not_unlinked(store: Store) {
         })
         .await;
     app.to_the_present().await;
-    let id = format!("un{}", fresh());
+    let id = format!("un{}", unique_number());
     let unlink = async |token: &str, provider: &str, body: serde_json::Value| {
         app.with(
             token,
@@ -221,7 +227,8 @@ pub(super) async fn the_last_way_to_sign_in_is_not_unlinked(store: Store) {
         )
         .await
     };
-    // By nothing but the provider: signing in a moment ago is proof, and the only way in stays.
+    // The provider is the only way to sign in. A recent sign-in is a sufficient proof, but the last
+    // way to sign in cannot be removed.
     let only = enter(&app, "peer", &id).await.text("token");
     unlink(&only, "other", json!({}))
         .await
@@ -234,7 +241,7 @@ pub(super) async fn the_last_way_to_sign_in_is_not_unlinked(store: Store) {
         .await
         .refused(403, "step_up_required");
     assert_eq!(set_password(&app, &only).await.status, 200);
-    // With a password, that is what proves.
+    // An account with a password needs the password as the proof.
     unlink(&only, "peer", json!({}))
         .await
         .refused(403, "step_up_required");
@@ -265,10 +272,10 @@ pub(super) async fn the_last_way_to_sign_in_is_not_unlinked(store: Store) {
     unlink(&only, "peer", json!({ "password": GOOD }))
         .await
         .refused(404, "not_found");
-    let away = Away::from(&app, "/auth/peer").await;
-    let callback = Browser::new().sign_in(&away.url, &id).await;
+    let flow = StartedFlow::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&flow.url, &id).await;
     assert_eq!(
-        landed(&away.back(&app, &callback).await, "error"),
+        callback_parameter(&flow.back(&app, &callback).await, "error"),
         "account_exists"
     );
     let events = app.get(&only, "/auth/activity").await.json();
@@ -284,7 +291,10 @@ pub(super) async fn the_last_way_to_sign_in_is_not_unlinked(store: Store) {
 
 pub(super) async fn an_account_of_a_provider_sets_its_first_password(store: Store) {
     let app = app(&store).await;
-    let (id, late) = (format!("pw{}", fresh()), format!("pw{}", fresh()));
+    let (id, late) = (
+        format!("pw{}", unique_number()),
+        format!("pw{}", unique_number()),
+    );
     let done = enter(&app, "peer", &id).await;
     let late = enter(&app, "peer", &late).await.text("token");
     app.post(
@@ -310,7 +320,7 @@ pub(super) async fn a_provider_does_not_replace_the_second_factor(store: Store) 
         auth.configure(|config| config.auth.mfa.enabled = true)
     })
     .await;
-    let id = format!("mf{}", fresh());
+    let id = format!("mf{}", unique_number());
     let first = enter(&app, "peer", &id).await.signed_in();
     let (secret, _) = crate::factor::enrol(&app, &first).await;
     app.advance(30).await;
@@ -344,17 +354,17 @@ pub(super) async fn a_provider_does_not_replace_the_second_factor(store: Store) 
 }
 
 /// After a deletion, the provider's identity is new, and nothing of the link is left.
-pub(super) async fn deleted_accounts(store: Store) {
+pub(super) async fn a_deleted_account_leaves_no_link(store: Store) {
     let app = app_with(&store, |auth| {
         auth.configure(|config| config.auth.account_deletion.grace_seconds = 120)
     })
     .await;
-    let id = format!("de{}", fresh());
+    let id = format!("de{}", unique_number());
     let first = enter(&app, "peer", &id).await;
-    let gone = app
+    let scheduled = app
         .with(&first.text("token"), "DELETE", "/auth/me", Some(json!({})))
         .await;
-    assert_eq!(gone.status, 202, "{gone:?}");
+    assert_eq!(scheduled.status, 202, "{scheduled:?}");
     // Until then the user signs in to the account that is scheduled for deletion.
     let again = enter(&app, "peer", &id).await;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Flows that another page or another person has started, or that are out of date.
+//! Flows that another page or another person has started, or that have expired.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,25 +9,25 @@ use serde_json::json;
 
 use super::{app, app_with, arrive};
 use crate::factor::enrol;
-use crate::issuer::{APP, Away, Browser, MARK, landed};
+use crate::issuer::{APP, Browser, FLOW_COOKIE, StartedFlow, callback_parameter};
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Store};
 use crate::standin::{Bad, StandIn};
 
-pub(super) async fn parallel_callbacks_and_exchanges(store: Store) {
+pub(super) async fn parallel_callbacks_and_exchanges_succeed_once(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
-    let away = Away::from(&app, "/auth/stand").await;
-    let callback = Browser::new().sign_in(&away.url, "").await;
-    let backs = futures_util::future::join_all((0..10).map(|_| away.back(&app, &callback))).await;
+    let flow = StartedFlow::from(&app, "/auth/stand").await;
+    let callback = Browser::new().sign_in(&flow.url, "").await;
+    let backs = futures_util::future::join_all((0..10).map(|_| flow.back(&app, &callback))).await;
     let landed_at: Vec<&Reply> = backs.iter().filter(|back| back.status == 302).collect();
-    assert_eq!((landed_at.len(), standin.asked("/token")), (1, 1));
+    assert_eq!((landed_at.len(), standin.requests_for("/token")), (1, 1));
     for refused in backs.iter().filter(|back| back.status != 302) {
         refused.refused(400, "invalid_state");
     }
-    let code = landed(landed_at[0], "code");
+    let code = callback_parameter(landed_at[0], "code");
     let exchanged =
-        futures_util::future::join_all((0..10).map(|_| away.exchange(&app, &code))).await;
+        futures_util::future::join_all((0..10).map(|_| flow.exchange(&app, &code))).await;
     assert_eq!(
         exchanged.iter().filter(|reply| reply.status == 200).count(),
         1
@@ -35,16 +35,19 @@ pub(super) async fn parallel_callbacks_and_exchanges(store: Store) {
     for refused in exchanged.iter().filter(|reply| reply.status != 200) {
         refused.refused(401, "invalid_code");
     }
-    // The same new person comes back in several browsers at once, and is one account.
-    standin.behave(|manner| {
-        manner.claims.insert("sub".to_owned(), json!("subject-2"));
-        manner
+    // Concurrent callbacks of one new person in several browsers create one account.
+    standin.behave(|behaviour| {
+        behaviour
+            .claims
+            .insert("sub".to_owned(), json!("subject-2"));
+        behaviour
             .claims
             .insert("email".to_owned(), json!("bob@standin.test"));
     });
     let all = futures_util::future::join_all((0..6).map(|_| async {
-        let (away, back) = arrive(&app).await;
-        away.exchange(&app, &landed(&back, "code")).await
+        let (flow, back) = arrive(&app).await;
+        flow.exchange(&app, &callback_parameter(&back, "code"))
+            .await
     }))
     .await;
     let ids: std::collections::BTreeSet<String> =
@@ -55,7 +58,7 @@ pub(super) async fn parallel_callbacks_and_exchanges(store: Store) {
     );
 }
 
-pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
+pub(super) async fn links_requested_by_another_origin_are_refused(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
     let login = app
@@ -93,7 +96,7 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     ] {
         get(foreign).await.refused(403, "csrf_failed");
     }
-    // A POST is not sent by a browser on its own.
+    // A GET that is authenticated by a header is refused too.
     let bearer = format!("Bearer {token}");
     let headers = [
         ("authorization", bearer.as_str()),
@@ -102,7 +105,7 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     app.raw("GET", "/auth/stand/link", &headers, "")
         .await
         .refused(403, "csrf_failed");
-    // It is written down, once for all of them.
+    // The refusals have one audit entry together.
     let events = app.get(&token, "/auth/activity").await.json()["items"]
         .as_array()
         .cloned()
@@ -137,18 +140,18 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
             .status,
         303
     );
-    // An attacker sends a victim's browser to the end of the attacker's link: the browser did not
-    // start the flow.
-    let own = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
+    // An attacker sends a victim's browser to the callback of the attacker's link. The callback is
+    // refused, because this browser did not start the flow.
+    let own = StartedFlow::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
     let callback = Browser::new().sign_in(&own.url, "").await;
-    let victim = Away::from(&app, "/auth/stand").await;
+    let victim = StartedFlow::from(&app, "/auth/stand").await;
     victim
         .back(&app, &callback)
         .await
         .refused(400, "invalid_state");
-    // Nor did it if a sibling domain has planted the flow's cookie: the browser also needs a cookie
-    // that only this host can set.
-    let planted = format!("{MARK}={}", own.cookie);
+    // The callback is refused too if a sibling domain has planted the flow's cookie: the browser
+    // also needs a cookie that only this host can set.
+    let planted = format!("{FLOW_COOKIE}={}", own.cookie);
     let path = callback.strip_prefix(APP).unwrap();
     let mark = victim
         .host
@@ -166,19 +169,19 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
         back.refused(400, "invalid_state");
     }
     assert_eq!(app.me(&token).await.json()["providers"], json!([]));
-    // Nor if another user has signed in meanwhile in the same browser.
+    // The link is refused if another user has signed in meanwhile in the same browser.
     let bob = app.register("bob@x.test").await;
-    let begun = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
-    let over = Browser::new().sign_in(&begun.url, "").await;
+    let link = StartedFlow::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
+    let link_callback = Browser::new().sign_in(&link.url, "").await;
     let marks = format!(
-        "{MARK}={}; __Host-browser={}",
-        begun.cookie,
-        begun.host.unwrap()
+        "{FLOW_COOKIE}={}; __Host-browser={}",
+        link.cookie,
+        link.host.unwrap()
     );
     let by_bob = format!("{marks}; __Host-token={}", bob.token);
     app.raw(
         "GET",
-        over.strip_prefix(APP).unwrap(),
+        link_callback.strip_prefix(APP).unwrap(),
         &[("cookie", &by_bob)],
         "",
     )
@@ -192,7 +195,7 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
         own.host.unwrap()
     );
     assert_eq!(
-        landed(
+        callback_parameter(
             &app.raw(
                 "GET",
                 path,
@@ -218,24 +221,24 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
 }
 
 /// Ending sessions during the provider's sign-in prevents the link.
-pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
+pub(super) async fn links_whose_session_has_ended_are_refused(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
     let ada = app.register("ada@x.test").await;
-    standin.behave(|manner| {
-        manner.answers.insert("/token".to_owned(), Bad::Held);
+    standin.behave(|behaviour| {
+        behaviour.answers.insert("/token".to_owned(), Bad::Held);
     });
-    let set = |from: &str, to: &str| json!({ "currentPassword": from, "password": to });
+    let passwords = |from: &str, to: &str| json!({ "currentPassword": from, "password": to });
     const OTHER: &str = "amber-walrus-17-dune";
     for what in ["logout", "everywhere else", "another password"] {
         let thief = app.login("ada@x.test").await;
-        let away = Away::of(
+        let flow = StartedFlow::of(
             &app.with(&thief.token, "POST", "/auth/stand/link", None)
                 .await,
         );
-        let callback = Browser::new().sign_in(&away.url, "").await;
+        let callback = Browser::new().sign_in(&flow.url, "").await;
         let meanwhile = async {
-            standin.is_asked().await;
+            standin.wait_for_request().await;
             let done = match what {
                 "logout" => app.with(&thief.token, "POST", "/auth/logout", None).await,
                 "everywhere else" => {
@@ -247,7 +250,7 @@ pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
                         &ada.token,
                         "POST",
                         "/auth/set-password",
-                        Some(set(GOOD, OTHER)),
+                        Some(passwords(GOOD, OTHER)),
                     )
                     .await
                 }
@@ -255,7 +258,7 @@ pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
             assert_eq!(done.status, 200, "{what}: {done:?}");
             standin.let_go();
         };
-        let (back, ()) = futures_util::future::join(away.back(&app, &callback), meanwhile).await;
+        let (back, ()) = futures_util::future::join(flow.back(&app, &callback), meanwhile).await;
         back.refused(400, "invalid_state");
         assert_eq!(
             app.me(&ada.token).await.json()["providers"],
@@ -263,11 +266,11 @@ pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
             "{what}"
         );
     }
-    // One that lives on gets its link.
-    let away = Away::of(&app.with(&ada.token, "POST", "/auth/stand/link", None).await);
-    let callback = Browser::new().sign_in(&away.url, "").await;
+    // A session that still exists gets its link.
+    let flow = StartedFlow::of(&app.with(&ada.token, "POST", "/auth/stand/link", None).await);
+    let callback = Browser::new().sign_in(&flow.url, "").await;
     let meanwhile = async {
-        standin.is_asked().await;
+        standin.wait_for_request().await;
         app.with(
             &ada.token,
             "PATCH",
@@ -277,11 +280,11 @@ pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
         .await;
         standin.let_go();
     };
-    let (back, ()) = futures_util::future::join(away.back(&app, &callback), meanwhile).await;
+    let (back, ()) = futures_util::future::join(flow.back(&app, &callback), meanwhile).await;
     assert_eq!(
-        landed(&back, "linked"),
+        callback_parameter(&back, "linked"),
         "stand",
-        "a change of the account alone ends nothing"
+        "a change of the account alone does not refuse the link"
     );
     assert_eq!(
         app.me(&ada.token).await.json()["providers"],
@@ -291,7 +294,7 @@ pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
 
 /// A link that was started before the account had a second factor needs a session that has proved
 /// the factor.
-pub(super) async fn links_begun_before_a_second_factor(store: Store) {
+pub(super) async fn links_started_before_a_second_factor_need_a_proof(store: Store) {
     let standin = StandIn::start().await;
     let app = app_with(&store, &standin, |auth| {
         auth.configure(|config| config.auth.mfa.enabled = true)
@@ -301,28 +304,28 @@ pub(super) async fn links_begun_before_a_second_factor(store: Store) {
         app.register("ada@x.test").await,
         app.login("ada@x.test").await,
     );
-    let mut begun = Vec::new();
+    let mut links = Vec::new();
     for who in [&thief, &ada] {
-        let away = Away::of(&app.with(&who.token, "POST", "/auth/stand/link", None).await);
-        let callback = Browser::new().sign_in(&away.url, "").await;
-        begun.push((away, callback));
+        let flow = StartedFlow::of(&app.with(&who.token, "POST", "/auth/stand/link", None).await);
+        let callback = Browser::new().sign_in(&flow.url, "").await;
+        links.push((flow, callback));
     }
     enrol(&app, &ada).await;
-    begun[0]
+    links[0]
         .0
-        .back(&app, &begun[0].1)
+        .back(&app, &links[0].1)
         .await
         .refused(400, "invalid_state");
     assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]));
     assert_eq!(
-        landed(&begun[1].0.back(&app, &begun[1].1).await, "linked"),
+        callback_parameter(&links[1].0.back(&app, &links[1].1).await, "linked"),
         "stand"
     );
 }
 
 /// With a challenge, the returned code gives a session to the holder of the verifier, so a foreign
 /// page must not start such a flow.
-pub(super) async fn starts_for_somebody_elses_verifier(store: Store) {
+pub(super) async fn starts_with_a_foreign_verifier_are_refused(store: Store) {
     let standin = StandIn::start().await;
     let app = app_with(&store, &standin, |auth| {
         auth.configure(|config| {
@@ -368,8 +371,8 @@ pub(super) async fn starts_for_somebody_elses_verifier(store: Store) {
     ] {
         assert_eq!(start(&bound, own).await.status, 302, "{own:?}");
     }
-    // Some browsers report a request as cross-site if an app opened them; the result then goes to
-    // the app.
+    // Some browsers report a request as cross-site if a native app opened the browser. The result
+    // then goes to that app.
     let native = format!("{bound}&returnTo=https://native.test/done");
     for any in [&[][..], &[cross]] {
         assert_eq!(start(&native, any).await.status, 302, "{any:?}");
@@ -380,17 +383,18 @@ pub(super) async fn starts_for_somebody_elses_verifier(store: Store) {
     start(&native, &[cross, cross])
         .await
         .refused(403, "csrf_failed");
-    // Without one it is good in the browser that was sent away, and there alone.
+    // Without a challenge, any page may start the flow: its code is valid only in the browser that
+    // was redirected.
     for any in [&[][..], &[cross], &[cross, evil]] {
         assert_eq!(start(&plain, any).await.status, 302, "{any:?}");
     }
 }
 
-/// Counts the sign-in hooks, and refuses while it is switched on.
+/// Counts the calls of `pre_login`, and refuses sign-ins while its flag is set.
 #[derive(Clone, Default)]
-struct Doorman(Arc<(AtomicUsize, AtomicBool)>);
+struct LoginHook(Arc<(AtomicUsize, AtomicBool)>);
 
-impl AuthHooks for Doorman {
+impl AuthHooks for LoginHook {
     fn pre_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult> {
         self.0.0.fetch_add(1, Ordering::SeqCst);
         let refuses = self.0.1.load(Ordering::SeqCst);
@@ -405,10 +409,14 @@ impl AuthHooks for Doorman {
 }
 
 /// A sign-in that a hook refuses links nothing and mails nothing.
-pub(super) async fn links_that_a_hook_refuses(store: Store) {
-    let (standin, post, doorman) = (StandIn::start().await, Post::default(), Doorman::default());
+pub(super) async fn sign_ins_that_a_hook_refuses_link_nothing(store: Store) {
+    let (standin, post, login_hook) = (
+        StandIn::start().await,
+        Post::default(),
+        LoginHook::default(),
+    );
     let app = app_with(&store, &standin, |auth| {
-        post.on(auth).hooks(doorman.clone()).configure(|config| {
+        post.on(auth).hooks(login_hook.clone()).configure(|config| {
             config.auth.oauth.linking = Linking::Verified;
             config
                 .auth
@@ -420,16 +428,16 @@ pub(super) async fn links_that_a_hook_refuses(store: Store) {
         })
     })
     .await;
-    standin.behave(|manner| {
+    standin.behave(|behaviour| {
         drop(
-            manner
+            behaviour
                 .claims
                 .insert("email".to_owned(), json!("ada@standin.test")),
         );
     });
     let ada = app.register("ada@standin.test").await;
     app.change(&ada.id, json!({ "emailVerified": true })).await;
-    doorman.0.1.store(true, Ordering::SeqCst);
+    login_hook.0.1.store(true, Ordering::SeqCst);
     assert_eq!(
         arrive(&app).await.1.header("location"),
         "/?error=hook_rejected"
@@ -440,15 +448,15 @@ pub(super) async fn links_that_a_hook_refuses(store: Store) {
     assert_eq!(
         (
             post.count("provider_linked"),
-            doorman.0.0.swap(0, Ordering::SeqCst)
+            login_hook.0.0.swap(0, Ordering::SeqCst)
         ),
         (0, 1)
     );
     // The hook runs once for an accepted sign-in.
-    doorman.0.1.store(false, Ordering::SeqCst);
-    let (away, back) = arrive(&app).await;
+    login_hook.0.1.store(false, Ordering::SeqCst);
+    let (flow, back) = arrive(&app).await;
     assert_eq!(
-        away.exchange(&app, &landed(&back, "code"))
+        flow.exchange(&app, &callback_parameter(&back, "code"))
             .await
             .text("userId"),
         ada.id
@@ -460,15 +468,15 @@ pub(super) async fn links_that_a_hook_refuses(store: Store) {
     assert_eq!(
         (
             post.all("provider_linked", 1).await.len(),
-            doorman.0.0.load(Ordering::SeqCst)
+            login_hook.0.0.load(Ordering::SeqCst)
         ),
         (1, 1)
     );
 }
 
-/// Hosts with a common cookie domain share the flow's cookie. The cookie for one host only differs
-/// between hosts. A provider may redirect to either host.
-pub(super) async fn back_at_another_host(store: Store) {
+/// Hosts with a common cookie domain share the flow's cookie. Each host has its own
+/// `__Host-browser` cookie. A provider may redirect to either host.
+pub(super) async fn a_callback_at_another_host_is_refused(store: Store) {
     for shared in [true, false] {
         let standin = StandIn::start().await;
         let domain = shared.then(|| "app.test".to_owned());
@@ -477,15 +485,15 @@ pub(super) async fn back_at_another_host(store: Store) {
         })
         .await;
         let other = "A".repeat(43);
-        for held in [None, Some(&other)] {
-            let away = Away::from(&app, "/auth/stand").await;
-            assert!(away.host.is_some());
-            let own = format!("{MARK}={}", away.cookie);
-            let cookies = held.map_or_else(
+        for host_cookie in [None, Some(&other)] {
+            let flow = StartedFlow::from(&app, "/auth/stand").await;
+            assert!(flow.host.is_some());
+            let own = format!("{FLOW_COOKIE}={}", flow.cookie);
+            let cookies = host_cookie.map_or_else(
                 || own.clone(),
                 |other| format!("{own}; __Host-browser={other}"),
             );
-            let callback = Browser::new().sign_in(&away.url, "").await;
+            let callback = Browser::new().sign_in(&flow.url, "").await;
             let path = callback.strip_prefix(APP).unwrap();
             let back = app
                 .raw(
@@ -499,7 +507,7 @@ pub(super) async fn back_at_another_host(store: Store) {
                 back.refused(400, "invalid_state");
                 continue;
             }
-            assert_eq!(back.status, 302, "{held:?}: {back:?}");
+            assert_eq!(back.status, 302, "{host_cookie:?}: {back:?}");
             let headers = [
                 ("cookie", cookies.as_str()),
                 ("content-type", "application/json"),
@@ -510,10 +518,10 @@ pub(super) async fn back_at_another_host(store: Store) {
                     "POST",
                     "/auth/oauth/exchange",
                     &headers,
-                    &json!({ "code": landed(&back, "code") }).to_string(),
+                    &json!({ "code": callback_parameter(&back, "code") }).to_string(),
                 )
                 .await;
-            assert_eq!(done.status, 200, "{held:?}: {done:?}");
+            assert_eq!(done.status, 200, "{host_cookie:?}: {done:?}");
         }
         app.stop().await;
     }

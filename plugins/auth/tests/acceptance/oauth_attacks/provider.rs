@@ -7,32 +7,32 @@ use linchpin_auth::ProviderSection;
 use serde_json::{Value as Json, json};
 
 use super::{app, arrive};
-use crate::issuer::{APP, Away, Browser, landed};
+use crate::issuer::{APP, Browser, StartedFlow, callback_parameter, parameter};
 use crate::server::{GOOD, Store};
-use crate::standin::{Bad, CLIENT, Manner, SECRET, StandIn, key, other_key, public, sign};
+use crate::standin::{Bad, Behaviour, CLIENT, SECRET, StandIn, key, other_key, public, sign};
 
-pub(super) async fn tokens_that_prove_nothing(store: Store) {
+pub(super) async fn invalid_id_tokens_are_refused(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
-    type Change = Box<dyn FnOnce(&mut Manner)>;
+    type Change = Box<dyn FnOnce(&mut Behaviour)>;
     let claim = |name: &'static str, value: Json| -> Change {
-        Box::new(move |manner| drop(manner.claims.insert(name.to_owned(), value)))
+        Box::new(move |behaviour| drop(behaviour.claims.insert(name.to_owned(), value)))
     };
     let signed =
-        |sign: fn(&Json) -> String| -> Change { Box::new(move |manner| manner.sign = sign) };
+        |sign: fn(&Json) -> String| -> Change { Box::new(move |behaviour| behaviour.sign = sign) };
     let without =
-        |name: &'static str| -> Change { Box::new(move |manner| manner.without.push(name)) };
+        |name: &'static str| -> Change { Box::new(move |behaviour| behaviour.without.push(name)) };
     let bad: Vec<(&str, Change)> = vec![
         (
             "alg none",
             signed(|claims| forged(&json!({ "alg": "none", "typ": "JWT" }), claims, None)),
         ),
         (
-            "alg none, key named",
+            "alg none with a key id",
             signed(|claims| forged(&json!({ "alg": "none", "kid": "k1" }), claims, None)),
         ),
         (
-            "HS256 under the client's secret",
+            "HS256 with the client's secret",
             signed(|claims| {
                 forged(
                     &json!({ "alg": "HS256", "kid": "k1" }),
@@ -42,7 +42,7 @@ pub(super) async fn tokens_that_prove_nothing(store: Store) {
             }),
         ),
         (
-            "HS256 under the public key",
+            "HS256 with the public key as the secret",
             signed(|claims| {
                 forged(
                     &json!({ "alg": "HS256", "kid": "k1" }),
@@ -52,7 +52,7 @@ pub(super) async fn tokens_that_prove_nothing(store: Store) {
             }),
         ),
         (
-            "another key under its name",
+            "another key with the same key id",
             signed(|claims| sign(claims, other_key(), "k1")),
         ),
         (
@@ -118,8 +118,14 @@ pub(super) async fn tokens_that_prove_nothing(store: Store) {
             claim("aud", json!([CLIENT, "another-client"])),
         ),
         ("an audience that is a number", claim("aud", json!(7))),
-        ("another party", claim("azp", json!("another-client"))),
-        ("a party that is null", claim("azp", json!(null))),
+        (
+            "another authorized party",
+            claim("azp", json!("another-client")),
+        ),
+        (
+            "an authorized party that is null",
+            claim("azp", json!(null)),
+        ),
         ("another nonce", claim("nonce", json!("another"))),
         ("no nonce", without("nonce")),
         ("a nonce that is null", claim("nonce", json!(null))),
@@ -130,35 +136,42 @@ pub(super) async fn tokens_that_prove_nothing(store: Store) {
         ),
         ("no issuer", without("iss")),
         ("expired", claim("exp", json!(-60))),
-        ("no end", without("exp")),
-        ("an end that is text", claim("exp", json!("tomorrow"))),
+        ("no expiry", without("exp")),
+        ("an expiry that is text", claim("exp", json!("tomorrow"))),
         ("from the future", claim("iat", json!(120))),
-        ("no beginning", without("iat")),
+        ("no issue time", without("iat")),
         ("not yet", claim("nbf", json!(120))),
-        ("nobody", without("sub")),
-        ("an empty name", claim("sub", json!(""))),
-        ("a name that is a list", claim("sub", json!(["subject-1"]))),
-        ("a name that is a number", claim("sub", json!(4711))),
+        ("no subject", without("sub")),
+        ("an empty subject", claim("sub", json!(""))),
         (
-            "two names",
+            "a subject that is a list",
+            claim("sub", json!(["subject-1"])),
+        ),
+        ("a subject that is a number", claim("sub", json!(4711))),
+        (
+            "two subjects",
             signed(|claims| sign(&Twice(claims), key(), "k1")),
         ),
-        ("a very long name", claim("sub", json!("x".repeat(256)))),
-        ("a name with a line break", claim("sub", json!("a\nb"))),
+        ("a very long subject", claim("sub", json!("x".repeat(256)))),
+        ("a subject with a line break", claim("sub", json!("a\nb"))),
     ];
     let bad = bad
         .into_iter()
         .chain(["mac", "DPoP", "N_A", ""].map(|kind| -> (&str, Change) {
             (
                 "a token of another kind",
-                Box::new(move |manner| manner.token_type = kind),
+                Box::new(move |behaviour| behaviour.token_type = kind),
             )
         }));
     for (what, change) in bad {
         standin.behave(change);
         let (_, back) = arrive(&app).await;
-        assert_eq!(landed(&back, "error"), "provider_error", "{what}");
-        // More than the limit of callbacks.
+        assert_eq!(
+            callback_parameter(&back, "error"),
+            "provider_error",
+            "{what}"
+        );
+        // Time passes, because there are more callbacks than the limit allows.
         app.advance(2).await;
     }
     app.post(
@@ -168,25 +181,31 @@ pub(super) async fn tokens_that_prove_nothing(store: Store) {
     .await
     .refused(401, "invalid_credentials");
     // Unusual but valid responses, with a small clock difference.
-    standin.behave(|manner| {
-        manner
+    standin.behave(|behaviour| {
+        behaviour
             .claims
             .insert("aud".to_owned(), json!([CLIENT, "another-client"]));
-        manner.claims.insert("azp".to_owned(), json!(CLIENT));
-        manner.claims.insert("iat".to_owned(), json!(80));
-        manner.claims.insert("exp".to_owned(), json!(600));
-        manner
+        behaviour.claims.insert("azp".to_owned(), json!(CLIENT));
+        behaviour.claims.insert("iat".to_owned(), json!(80));
+        behaviour.claims.insert("exp".to_owned(), json!(600));
+        behaviour
             .claims
             .insert("email_verified".to_owned(), json!("true"));
-        manner.token_type = "bearer";
+        behaviour.token_type = "bearer";
     });
-    let (away, back) = arrive(&app).await;
+    let (flow, back) = arrive(&app).await;
     assert_eq!(
-        away.exchange(&app, &landed(&back, "code")).await.status,
+        flow.exchange(&app, &callback_parameter(&back, "code"))
+            .await
+            .status,
         200
     );
-    // None of it could make the server fetch keys for each made up id.
-    assert!(standin.asked("/jwks") <= 3, "{}", standin.asked("/jwks"));
+    // Invented key ids do not make the app fetch keys each time.
+    assert!(
+        standin.requests_for("/jwks") <= 3,
+        "{}",
+        standin.requests_for("/jwks")
+    );
     assert_eq!(standin.faults(), Vec::<String>::new());
 }
 
@@ -205,7 +224,7 @@ impl serde::Serialize for Twice<'_> {
     }
 }
 
-/// A token that no library would make.
+/// A token that libraries refuse to create.
 fn forged(header: &Json, claims: &Json, secret: Option<&str>) -> String {
     let text = format!(
         "{}.{}",
@@ -223,7 +242,26 @@ fn forged(header: &Json, claims: &Json, secret: Option<&str>) -> String {
     )
 }
 
-pub(super) async fn answers_that_are_none(store: Store) {
+pub(super) async fn known_keys_stay_valid_if_new_ones_cannot_be_read(store: Store) {
+    let standin = StandIn::start().await;
+    let app = app(&store, &standin).await;
+    let error = async || parameter(&arrive(&app).await.1.header("location"), "error");
+    assert_eq!(error().await, None);
+    let no_keys = |behaviour: &mut Behaviour| {
+        behaviour.answers.insert("/jwks".to_owned(), Bad::Error);
+    };
+    standin.behave(|behaviour| {
+        no_keys(behaviour);
+        behaviour.sign = |claims| sign(claims, other_key(), "k2");
+    });
+    let before = standin.requests_for("/jwks");
+    assert_eq!(error().await.as_deref(), Some("provider_error"));
+    assert!(standin.requests_for("/jwks") > before);
+    standin.behave(no_keys);
+    assert_eq!(error().await, None);
+}
+
+pub(super) async fn malformed_provider_responses_are_refused(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
     // If the provider's configuration cannot be read, the return address gets the error.
@@ -235,8 +273,8 @@ pub(super) async fn answers_that_are_none(store: Store) {
         Bad::NotJson,
         Bad::Nothing,
     ] {
-        standin.behave(|manner| {
-            manner
+        standin.behave(|behaviour| {
+            behaviour
                 .answers
                 .insert("/.well-known/openid-configuration".to_owned(), bad);
         });
@@ -256,9 +294,9 @@ pub(super) async fn answers_that_are_none(store: Store) {
         );
         app.advance(6).await;
     }
-    standin.behave(|manner| {
+    standin.behave(|behaviour| {
         drop(
-            manner
+            behaviour
                 .metadata
                 .insert("issuer".to_owned(), json!("https://evil.test")),
         );
@@ -266,24 +304,24 @@ pub(super) async fn answers_that_are_none(store: Store) {
     let start = app.raw("GET", "/auth/stand", &[], "").await;
     assert_eq!(start.header("location"), "/?error=provider_error");
     app.advance(6).await;
-    // Addresses that are not under TLS, and not of this machine.
+    // Addresses without TLS that are not on this machine.
     for (name, url) in [
         ("authorization_endpoint", "http://provider.test/authorize"),
         ("authorization_endpoint", "javascript:alert(1)"),
     ] {
-        standin.behave(|manner| drop(manner.metadata.insert(name.to_owned(), json!(url))));
+        standin.behave(|behaviour| drop(behaviour.metadata.insert(name.to_owned(), json!(url))));
         let start = app.raw("GET", "/auth/stand", &[], "").await;
         assert_eq!(start.header("location"), "/?error=provider_error");
         app.advance(3601).await;
     }
     let url = &standin.url;
-    let honest = |manner: &mut Manner| {
-        manner.without.push("email");
-        manner.metadata.insert(
+    let honest = |behaviour: &mut Behaviour| {
+        behaviour.without.push("email");
+        behaviour.metadata.insert(
             "userinfo_endpoint".to_owned(),
             json!(format!("{url}/userinfo")),
         );
-        manner.documents.insert(
+        behaviour.documents.insert(
             "/userinfo".to_owned(),
             json!({ "sub": "subject-1", "email": "ada@standin.test", "email_verified": true }),
         );
@@ -297,29 +335,35 @@ pub(super) async fn answers_that_are_none(store: Store) {
             Bad::NotJson,
             Bad::Nothing,
         ] {
-            standin.behave(|manner| {
-                honest(manner);
-                manner.answers.insert(path.to_owned(), bad);
+            standin.behave(|behaviour| {
+                honest(behaviour);
+                behaviour.answers.insert(path.to_owned(), bad);
             });
             // With a new app, so that every document of the provider is fetched.
             let own = Store::memory();
-            let fresh = self::app(&own, &standin).await;
-            let (_, back) = arrive(&fresh).await;
-            assert_eq!(landed(&back, "error"), "provider_error", "{path} {bad:?}");
-            fresh.stop().await;
+            let new_app = self::app(&own, &standin).await;
+            let (_, back) = arrive(&new_app).await;
+            assert_eq!(
+                callback_parameter(&back, "error"),
+                "provider_error",
+                "{path} {bad:?}"
+            );
+            new_app.stop().await;
         }
     }
-    standin.behave(|manner| {
-        honest(manner);
-        manner.answers.insert("/token".to_owned(), Bad::Slow);
+    standin.behave(|behaviour| {
+        honest(behaviour);
+        behaviour.answers.insert("/token".to_owned(), Bad::Slow);
     });
-    let fresh_store = Store::memory();
-    let fresh = self::app(&fresh_store, &standin).await;
-    let (_, back) = arrive(&fresh).await;
-    assert_eq!(landed(&back, "error"), "provider_error");
+    let new_store = Store::memory();
+    let new_app = self::app(&new_store, &standin).await;
+    let (_, back) = arrive(&new_app).await;
+    assert_eq!(callback_parameter(&back, "error"), "provider_error");
     standin.behave(honest);
-    let (away, back) = arrive(&fresh).await;
-    let done = away.exchange(&fresh, &landed(&back, "code")).await;
+    let (flow, back) = arrive(&new_app).await;
+    let done = flow
+        .exchange(&new_app, &callback_parameter(&back, "code"))
+        .await;
     assert_eq!(
         (done.status, done.text("email")),
         (200, "ada@standin.test".to_owned())
@@ -327,7 +371,7 @@ pub(super) async fn answers_that_are_none(store: Store) {
 }
 
 /// RFC 9207: a response names its issuer, and the response of another issuer is refused.
-pub(super) async fn mix_up(store: Store) {
+pub(super) async fn issuer_mix_up_is_refused(store: Store) {
     let (honest, evil) = (StandIn::start().await, StandIn::start().await);
     let section = |server: &StandIn| {
         ProviderSection::new(CLIENT)
@@ -345,29 +389,29 @@ pub(super) async fn mix_up(store: Store) {
     app.to_the_present().await;
     // A user who signs in at the evil provider is redirected to the honest one, whose code returns
     // to the evil one's path.
-    let away = Away::from(&app, "/auth/evil").await;
-    let on = away.url.replace(&evil.url, &honest.url);
-    let callback = Browser::new().sign_in(&on, "").await;
+    let flow = StartedFlow::from(&app, "/auth/evil").await;
+    let honest_url = flow.url.replace(&evil.url, &honest.url);
+    let callback = Browser::new().sign_in(&honest_url, "").await;
     assert!(callback.contains("/auth/evil/callback"), "{callback}");
     assert_eq!(
-        landed(&away.back(&app, &callback).await, "error"),
+        callback_parameter(&flow.back(&app, &callback).await, "error"),
         "provider_error"
     );
     assert_eq!(
-        (evil.asked("/token"), honest.asked("/token")),
+        (evil.requests_for("/token"), honest.requests_for("/token")),
         (0, 0),
-        "the code went to nobody"
+        "the code was sent to no provider"
     );
-    // The same without the issuer's name in it, and with it in an answer that is an error.
-    for (cut, expected) in [(true, "provider_error"), (false, "provider_error")] {
-        let away = Away::from(&app, "/auth/stand").await;
-        let callback = Browser::new().sign_in(&away.url, "").await;
+    // A response without its issuer, and an error response of another issuer, are refused.
+    for (is_cut, expected) in [(true, "provider_error"), (false, "provider_error")] {
+        let flow = StartedFlow::from(&app, "/auth/stand").await;
+        let callback = Browser::new().sign_in(&flow.url, "").await;
         let without: String = callback
             .split('&')
             .filter(|pair| !pair.starts_with("iss="))
             .collect::<Vec<_>>()
             .join("&");
-        let callback = if cut {
+        let callback = if is_cut {
             without
         } else {
             format!(
@@ -375,20 +419,24 @@ pub(super) async fn mix_up(store: Store) {
                 without.replace("code=", "iss=https%3A%2F%2Fevil.test&x=")
             )
         };
-        assert_eq!(landed(&away.back(&app, &callback).await, "error"), expected);
+        assert_eq!(
+            callback_parameter(&flow.back(&app, &callback).await, "error"),
+            expected
+        );
     }
-    let (away, back) = arrive(&app).await;
+    let (flow, back) = arrive(&app).await;
     assert_eq!(
-        away.exchange(&app, &landed(&back, "code")).await.status,
+        flow.exchange(&app, &callback_parameter(&back, "code"))
+            .await
+            .status,
         200
     );
-    // The provider's code is redeemed once: whoever sends it a second time has a state that is
-    // used.
-    assert_eq!(honest.asked("/token"), 1);
+    // The provider's code is redeemed once. A second callback has a used state.
+    assert_eq!(honest.requests_for("/token"), 1);
     assert_eq!((honest.faults(), evil.faults()), (vec![], vec![]));
 }
 
-pub(super) async fn somebody_else_in_userinfo(store: Store) {
+pub(super) async fn another_subject_in_userinfo_is_refused(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
     let url = standin.url.clone();
@@ -398,23 +446,29 @@ pub(super) async fn somebody_else_in_userinfo(store: Store) {
         json!({ "sub": ["subject-1"], "email": "eve@standin.test", "email_verified": true }),
         json!({ "sub": 1, "email": "eve@standin.test", "email_verified": true }),
     ] {
-        standin.behave(|manner| {
-            manner.without.push("email");
-            manner.metadata.insert(
+        standin.behave(|behaviour| {
+            behaviour.without.push("email");
+            behaviour.metadata.insert(
                 "userinfo_endpoint".to_owned(),
                 json!(format!("{url}/userinfo")),
             );
-            manner.documents.insert("/userinfo".to_owned(), document);
+            behaviour.documents.insert("/userinfo".to_owned(), document);
         });
-        assert_eq!(landed(&arrive(&app).await.1, "error"), "provider_error");
+        assert_eq!(
+            callback_parameter(&arrive(&app).await.1, "error"),
+            "provider_error"
+        );
     }
-    // A verified address in the token is not taken together with another one of the document.
-    standin.behave(|manner| {
-        manner.without.push("email");
-        manner.documents.insert(
+    // A verified address in the token does not verify another address in the document.
+    standin.behave(|behaviour| {
+        behaviour.without.push("email");
+        behaviour.documents.insert(
             "/userinfo".to_owned(),
             json!({ "sub": "subject-1", "email": "eve@standin.test" }),
         );
     });
-    assert_eq!(landed(&arrive(&app).await.1, "error"), "email_not_verified");
+    assert_eq!(
+        callback_parameter(&arrive(&app).await.1, "error"),
+        "email_not_verified"
+    );
 }

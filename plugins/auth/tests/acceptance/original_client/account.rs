@@ -1,4 +1,4 @@
-//! Accounts, sessions, passwords and mails, by the client.
+//! Accounts, sessions, passwords and mails with the client.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::{EMAIL, Mode, Page, app, both_modes, signed_out};
 use crate::post::Post;
 use crate::server::GOOD;
 
-both_modes!(an_account, an_ended_token_is_renewed);
+both_modes!(the_account_hooks_work, an_expired_token_is_renewed);
 
 pub(super) const HOOKS: &[&str] = &[
     "useCancelDeletion",
@@ -26,7 +26,7 @@ pub(super) const HOOKS: &[&str] = &[
 ];
 const NEW: &str = "walnut-kettle-47-moss";
 
-async fn an_account(mode: Mode) {
+async fn the_account_hooks_work(mode: Mode) {
     let post = Post::default();
     let app = app(&post, |auth| auth).await;
     let mut page = Page::open(&app, mode);
@@ -37,7 +37,7 @@ async fn an_account(mode: Mode) {
         (&user["email"], &user["emailVerified"], &user["id"]),
         (&json!(EMAIL), &json!(true), &user["userId"])
     );
-    page.says(
+    page.expect_message(
         "useResendVerification",
         json!({ "email": EMAIL }),
         "If that email needs verification, a message has been sent.",
@@ -49,13 +49,13 @@ async fn an_account(mode: Mode) {
         "invalid_token",
     );
 
-    // Sessions: this one, and another that it ends.
+    // Sessions: the client lists them and ends another one.
     let other = app.login(EMAIL).await;
     let sessions = page.read("useSessions")["sessions"]
         .as_array()
         .unwrap()
         .clone();
-    let of = |current: bool| {
+    let session_id = |current: bool| {
         sessions
             .iter()
             .find(|one| one["current"] == current)
@@ -63,7 +63,11 @@ async fn an_account(mode: Mode) {
             .clone()
     };
     assert_eq!(sessions.len(), 2);
-    page.says("useRevokeSession", of(false), "The session was ended.");
+    page.expect_message(
+        "useRevokeSession",
+        session_id(false),
+        "The session was ended.",
+    );
     app.me(&other.token).await.refused(401, "unauthorized");
     assert_eq!(
         page.read("useSessions")["sessions"]
@@ -73,21 +77,22 @@ async fn an_account(mode: Mode) {
         1
     );
 
-    // Passwords. What is wrong is 401 and nothing ends by it, though the client takes every 401 for
-    // the end of a session: it renews its tokens, asks once more, and tells the app in cookie mode.
+    // Passwords. A wrong one is 401, and no session ends. The client takes every 401 for the end of
+    // a session: it renews its tokens and repeats the call; in cookie mode it reports to the app
+    // that the user is signed out.
     let wrong = json!({ "password": NEW, "currentPassword": "wrong-wrong-wrong" });
     let state = page.refused("useSetPassword", wrong, 401, "invalid_credentials");
-    let told = if mode == Mode::Cookie {
+    let callbacks = if mode == Mode::Cookie {
         json!(["unauthenticated"])
     } else {
         json!([])
     };
     assert_eq!(
-        (&state["told"], &state["token"]),
-        (&told, &json!(mode == Mode::Token))
+        (&state["callbacks"], &state["token"]),
+        (&callbacks, &json!(mode == Mode::Token))
     );
     assert_eq!(page.read("useUser")["user"]["email"], EMAIL);
-    page.says(
+    page.expect_message(
         "useSetPassword",
         json!({ "password": NEW, "currentPassword": GOOD }),
         "The password was set.",
@@ -99,7 +104,7 @@ async fn an_account(mode: Mode) {
     };
     let (renewed, state) = page.call("useRefreshToken", refresh);
     assert_eq!(renewed["userId"], user["id"]);
-    page.is_signed_in(&state, "/home");
+    page.assert_signed_in(&state, "/home");
 
     page.logout();
     assert_eq!(page.read("useUser"), json!({ "user": null }));
@@ -121,7 +126,7 @@ async fn an_account(mode: Mode) {
         400,
         "password_too_common",
     );
-    page.says(
+    page.expect_message(
         "useResetPassword",
         json!({ "token": token, "password": GOOD }),
         "The password was set. Sign in with it.",
@@ -131,19 +136,19 @@ async fn an_account(mode: Mode) {
         json!({ "email": EMAIL, "password": GOOD, "redirectTo": "/settings" }),
     );
     assert_eq!(user["hasPassword"], true);
-    page.is_signed_in(&state, "/settings");
+    page.assert_signed_in(&state, "/settings");
     // A missing session is null for the client, like every 404.
     assert_eq!(
         page.call("useRevokeSession", json!("of-nobody")).0,
         json!(null)
     );
-    ends(&mut page);
+    schedule_and_cancel_deletion(&mut page);
     page.logout();
-    page.has_called(HOOKS);
+    page.assert_called(HOOKS);
 }
 
-/// The account is to be deleted, and is kept after all.
-fn ends(page: &mut Page) {
+/// Schedules the deletion of the account and cancels it.
+fn schedule_and_cancel_deletion(page: &mut Page) {
     page.refused("useDeleteAccount", json!(null), 403, "step_up_required");
     let (scheduled, state) = page.call("useDeleteAccount", json!({ "password": GOOD }));
     assert!(scheduled["deletionScheduledFor"].is_string(), "{scheduled}");
@@ -160,7 +165,7 @@ fn ends(page: &mut Page) {
         page.read("useSessions"),
         json!({ "sessions": [], "isError": true })
     );
-    page.says("useCancelDeletion", json!(null), "The account stays.");
+    page.expect_message("useCancelDeletion", json!(null), "The account stays.");
     assert_eq!(
         page.read("useUser")["user"]["deletionScheduledFor"],
         json!(null)
@@ -176,23 +181,23 @@ fn ends(page: &mut Page) {
     page.refused("useCancelDeletion", json!(null), 409, "not_scheduled");
 }
 
-async fn an_ended_token_is_renewed(mode: Mode) {
+async fn an_expired_token_is_renewed(mode: Mode) {
     let post = Post::default();
     let app = app(&post, |auth| auth).await;
     let mut page = Page::open(&app, mode);
     page.register(&post).await;
     app.advance(901).await;
-    // The client is told that its token has expired, renews it, and repeats the call.
+    // The server refuses the expired token; the client renews it and repeats the call.
     let (user, state) = page.call("useUser", json!(null));
     assert_eq!(user["user"]["email"], EMAIL);
-    page.is_signed_in(&state, "/home");
+    page.assert_signed_in(&state, "/home");
     app.advance(901).await;
-    page.says(
+    page.expect_message(
         "useSetPassword",
         json!({ "password": NEW, "currentPassword": GOOD }),
         "The password was set.",
     );
-    // Once the session is over, so it is for the client.
+    // When the session has expired, the client drops its tokens.
     app.advance(91 * 86_400).await;
     let state = page.refused(
         "useSetPassword",
@@ -201,7 +206,7 @@ async fn an_ended_token_is_renewed(mode: Mode) {
         "unauthorized",
     );
     assert_eq!(
-        (&state["token"], &state["told"]),
+        (&state["token"], &state["callbacks"]),
         (&json!(false), &json!(["unauthenticated"]))
     );
     assert_eq!(page.read("useUser"), json!({ "user": null }));

@@ -1,4 +1,4 @@
-//! Remaining differences for the client, as the README lists them.
+//! The remaining differences from the original server, as the README lists them.
 
 use linchpin_auth::{Auth, OnPasswordChange};
 use serde_json::{Value as Json, json};
@@ -10,17 +10,17 @@ use crate::post::Post;
 use crate::server::GOOD;
 
 both_modes!(
-    a_sign_up,
-    a_wrong_code_without_refresh_tokens,
-    all_sessions_end_with_a_password,
-    a_provider_of_an_account_with_a_factor
+    a_sign_up_that_needs_verification_opens_no_session,
+    a_wrong_code_without_refresh_tokens_signs_out_the_client,
+    a_password_change_that_ends_all_sessions_signs_out_the_client,
+    a_provider_sign_in_with_a_second_factor_fails_in_the_client
 );
 
 fn credentials() -> Json {
     json!({ "email": EMAIL, "password": GOOD })
 }
 
-async fn a_sign_up(mode: Mode) {
+async fn a_sign_up_that_needs_verification_opens_no_session(mode: Mode) {
     let post = Post::default();
     let app = app(&post, |auth| {
         auth.configure(|config| config.auth.email_verification.required = true)
@@ -29,23 +29,23 @@ async fn a_sign_up(mode: Mode) {
     let mut page = Page::open(&app, mode);
     let more = json!({ "email": EMAIL, "password": GOOD, "nickname": "Ada" });
     page.refused("useRegister", more, 400, "validation_failed");
-    // It is made; nobody is signed in, which is what the client asks for at once.
+    // The account is created, but the client reads the user at once, and nobody is signed in.
     let state = page.refused("useRegister", credentials(), 401, "unauthorized");
     assert_eq!(
-        (&state["user"], &state["token"], &state["told"]),
+        (&state["user"], &state["token"], &state["callbacks"]),
         (&json!(null), &json!(false), &json!(["unauthenticated"]))
     );
     page.refused("useLogin", credentials(), 403, "email_not_verified");
-    page.says(
+    page.expect_message(
         "useVerifyEmail",
         json!({ "token": post.token("verify_email", 1).await }),
         "The address is verified.",
     );
     let (_, state) = page.call("useLogin", credentials());
-    page.is_signed_in(&state, "/home");
+    page.assert_signed_in(&state, "/home");
 }
 
-async fn a_wrong_code_without_refresh_tokens(mode: Mode) {
+async fn a_wrong_code_without_refresh_tokens_signs_out_the_client(mode: Mode) {
     let post = Post::default();
     let app = app(&post, |auth| {
         auth.configure(|config| config.auth.refresh.enabled = false)
@@ -53,7 +53,7 @@ async fn a_wrong_code_without_refresh_tokens(mode: Mode) {
     .await;
     let mut page = Page::open(&app, mode);
     page.call("useRegister", credentials());
-    page.says(
+    page.expect_message(
         "useVerifyEmail",
         json!({ "token": post.token("verify_email", 1).await }),
         "The address is verified.",
@@ -70,11 +70,11 @@ async fn a_wrong_code_without_refresh_tokens(mode: Mode) {
         "invalid_code",
     );
     assert_eq!(
-        (&state["token"], &state["told"]),
+        (&state["token"], &state["callbacks"]),
         (&json!(false), &json!(["unauthenticated"]))
     );
-    // The session goes on. Cookies are the browser's; in token mode the client has dropped what it
-    // had.
+    // The session still exists. In cookie mode the browser keeps its cookies; in token mode the
+    // client has dropped its tokens.
     let user = page.read("useUser")["user"].clone();
     assert_eq!(
         user["email"],
@@ -86,7 +86,7 @@ async fn a_wrong_code_without_refresh_tokens(mode: Mode) {
     );
 }
 
-async fn all_sessions_end_with_a_password(mode: Mode) {
+async fn a_password_change_that_ends_all_sessions_signs_out_the_client(mode: Mode) {
     let post = Post::default();
     let all = |auth: Auth| {
         auth.configure(|config| {
@@ -97,7 +97,7 @@ async fn all_sessions_end_with_a_password(mode: Mode) {
     let mut page = Page::open(&app, mode);
     page.register(&post).await;
     let new = json!({ "password": "walnut-kettle-47-moss", "currentPassword": GOOD });
-    let done = page.says("useSetPassword", new, "The password was set.");
+    let done = page.expect_message("useSetPassword", new, "The password was set.");
     assert!(done["token"].is_string(), "{done}");
     let (user, state) = page.call("useUser", json!(null));
     assert_eq!(
@@ -114,7 +114,7 @@ async fn all_sessions_end_with_a_password(mode: Mode) {
     );
 }
 
-async fn a_provider_of_an_account_with_a_factor(mode: Mode) {
+async fn a_provider_sign_in_with_a_second_factor_fails_in_the_client(mode: Mode) {
     let post = Post::default();
     let app = with_peer(&post, |auth| {
         auth.configure(|config| config.auth.email_verification.enabled = false)
@@ -127,12 +127,12 @@ async fn a_provider_of_an_account_with_a_factor(mode: Mode) {
     } else {
         "factor-by-cookie"
     };
-    // On the server's own origin, where the browser of this test says no origin, tokens are what
-    // changes are asked with.
+    // On the server's origin this simulated browser sends no `Origin` header, so changes need
+    // tokens instead of cookies.
     page.mode = Mode::Token;
-    page.go(&api);
-    let redeem = code(&mut page, PAGE, login).await;
-    page.call("useOAuthExchange", redeem);
+    page.open_at(&api);
+    let exchange = code(&mut page, PAGE, login).await;
+    page.call("useOAuthExchange", exchange);
     let secret = page.call("useMfaSetup", json!(null)).0["secret"]
         .as_str()
         .unwrap()
@@ -143,9 +143,9 @@ async fn a_provider_of_an_account_with_a_factor(mode: Mode) {
     );
     assert_eq!(page.call("useLogout", json!({})).1, signed_out(&["logout"]));
     page.mode = mode;
-    page.go(&api);
-    let redeem = code(&mut page, PAGE, login).await;
-    let state = page.refused("useOAuthExchange", redeem, 401, "unauthorized");
+    page.open_at(&api);
+    let exchange = code(&mut page, PAGE, login).await;
+    let state = page.refused("useOAuthExchange", exchange, 401, "unauthorized");
     assert_eq!(
         (&state["user"], &state["pending"], &state["token"]),
         (&json!(null), &json!(null), &json!(false))

@@ -1,4 +1,4 @@
-//! Second factors, by the client.
+//! Second factors with the client.
 
 use serde_json::{Value as Json, json};
 
@@ -7,7 +7,7 @@ use crate::factor::{code_at, texts, wrong};
 use crate::post::Post;
 use crate::server::{GOOD, Server};
 
-both_modes!(second_factors);
+both_modes!(the_factor_hooks_work);
 
 pub(super) const HOOKS: &[&str] = &[
     "useCancelDeletion",
@@ -29,56 +29,59 @@ pub(super) const HOOKS: &[&str] = &[
 ];
 const SET_UP: &str = "The second factor was set up.";
 
-/// Signs in as far as the second factor; the challenge.
+/// Signs in up to the second factor and returns the challenge.
 fn challenged(page: &mut Page, methods: &Json) -> Json {
     let (challenge, state) = page.call("useLogin", json!({ "email": EMAIL, "password": GOOD }));
     assert_eq!(&challenge["mfaMethods"], methods);
-    let expected = json!({ "user": null, "pending": methods, "token": false, "refresh": false, "path": "/mfa", "told": [] });
+    let expected = json!({ "user": null, "pending": methods, "token": false, "refresh": false, "path": "/mfa", "callbacks": [] });
     assert_eq!(state, expected);
     challenge
 }
 
-/// Signs in with the code that an authenticator app shows next.
+/// Signs in with the next code of an authenticator app.
 async fn sign_in(page: &mut Page, app: &Server, secret: &str, methods: &Json) {
     app.advance(30).await;
     challenged(page, methods);
     let (user, state) = page.call("useMfaVerify", json!({ "code": code_at(app, secret, 0) }));
     assert_eq!(user["email"], EMAIL);
-    page.is_signed_in(&state, "/home");
+    page.assert_signed_in(&state, "/home");
 }
 
-async fn second_factors(mode: Mode) {
+async fn the_factor_hooks_work(mode: Mode) {
     let post = Post::default();
     let app = app(&post, |auth| auth).await;
     let mut page = Page::open(&app, mode);
     page.register(&post).await;
     assert_eq!(page.read("useMfaMethods"), json!({ "methods": [] }));
 
-    // Set up by an authenticator app: what the page says of issuer and period is passed over, since
-    // the app has set them.
-    let begun = page.call("useMfaSetup", json!(null)).0;
+    // An authenticator app is set up. The issuer and period of the client are ignored, because the
+    // app has its own settings.
+    let setup = page.call("useMfaSetup", json!(null)).0;
     let (secret, uri) = (
-        begun["secret"].as_str().unwrap().to_owned(),
-        begun["uri"].as_str().unwrap().to_owned(),
+        setup["secret"].as_str().unwrap().to_owned(),
+        setup["uri"].as_str().unwrap().to_owned(),
     );
     assert!(
         uri.starts_with("otpauth://totp/Acme") && uri.contains("period=30"),
         "{uri}"
     );
-    let made = page.says(
+    let made = page.expect_message(
         "useMfaVerifySetup",
         json!({ "code": code_at(&app, &secret, 0) }),
         SET_UP,
     );
     assert_eq!(texts(&made["recoveryCodes"]).len(), 10);
 
-    // A further one: no recovery codes, as a list.
-    let sent = page.says("useMfaEmailOtpEnable", json!(null), "A code has been sent.");
+    // A further factor returns an empty list of recovery codes.
+    let sent = page.expect_message("useMfaEmailOtpEnable", json!(null), "A code has been sent.");
     let body = json!({ "setupToken": sent["setupToken"], "code": post.code(1).await });
-    let made = page.says("useMfaEmailOtpVerifySetup", body, SET_UP);
+    let made = page.expect_message("useMfaEmailOtpVerifySetup", body, SET_UP);
     assert_eq!(made["recoveryCodes"], json!([]));
-    let both = json!(["totp", "emailOtp"]);
-    assert_eq!(page.read("useMfaMethods"), json!({ "methods": both }));
+    let both_methods = json!(["totp", "emailOtp"]);
+    assert_eq!(
+        page.read("useMfaMethods"),
+        json!({ "methods": both_methods })
+    );
     app.advance(30).await;
     let codes = texts(
         &page
@@ -91,9 +94,9 @@ async fn second_factors(mode: Mode) {
     assert_eq!(codes.len(), 10);
     page.logout();
 
-    // Signing in, by a mailed code: a wrong one leaves the challenge.
-    let challenge = challenged(&mut page, &both);
-    page.says(
+    // A sign-in with a mailed code. A wrong code keeps the challenge.
+    let challenge = challenged(&mut page, &both_methods);
+    page.expect_message(
         "useMfaResend",
         json!({ "mfaToken": challenge["mfaToken"] }),
         "A code has been sent.",
@@ -105,13 +108,16 @@ async fn second_factors(mode: Mode) {
         401,
         "invalid_code",
     );
-    assert_eq!((&state["pending"], &state["path"]), (&both, &json!("/mfa")));
+    assert_eq!(
+        (&state["pending"], &state["path"]),
+        (&both_methods, &json!("/mfa"))
+    );
     let (user, state) = page.call(
         "useMfaVerify",
         json!({ "code": mailed, "method": "emailOtp" }),
     );
     assert_eq!(user["mfaEnabled"], true);
-    page.is_signed_in(&state, "/home");
+    page.assert_signed_in(&state, "/home");
 
     // A factor was proved recently: the password that the client sends is not needed, but a wrong
     // one is refused.
@@ -121,14 +127,14 @@ async fn second_factors(mode: Mode) {
         401,
         "invalid_credentials",
     );
-    page.says(
+    page.expect_message(
         "useMfaEmailOtpDisable",
         json!({ "password": GOOD }),
         "The second factor was removed.",
     );
     assert_eq!(page.read("useMfaMethods"), json!({ "methods": ["totp"] }));
 
-    // Deletion: with the password, once a factor was proved.
+    // A deletion with the password, after a factor was proved.
     app.advance(301).await;
     page.refused(
         "useDeleteAccount",
@@ -142,7 +148,7 @@ async fn second_factors(mode: Mode) {
     assert!(scheduled["deletionScheduledFor"].is_string(), "{scheduled}");
     assert_eq!(state, signed_out(&["unauthenticated"]));
     sign_in(&mut page, &app, &secret, &json!(["totp"])).await;
-    page.says("useCancelDeletion", json!(null), "The account stays.");
+    page.expect_message("useCancelDeletion", json!(null), "The account stays.");
 
     // The last factor is removed with a code; a recovery code works too.
     app.advance(301).await;
@@ -152,7 +158,7 @@ async fn second_factors(mode: Mode) {
         401,
         "invalid_code",
     );
-    page.says(
+    page.expect_message(
         "useMfaDisable",
         json!({ "code": codes[0] }),
         "The second factor was removed.",
@@ -160,6 +166,6 @@ async fn second_factors(mode: Mode) {
     assert_eq!(page.read("useMfaMethods"), json!({ "methods": [] }));
     page.logout();
     let (_, state) = page.call("useLogin", json!({ "email": EMAIL, "password": GOOD }));
-    page.is_signed_in(&state, "/home");
-    page.has_called(HOOKS);
+    page.assert_signed_in(&state, "/home");
+    page.assert_called(HOOKS);
 }

@@ -1,4 +1,4 @@
-//! Passkeys, by the client.
+//! Passkeys with the client.
 
 use serde_json::json;
 
@@ -8,7 +8,10 @@ use crate::factor::texts;
 use crate::post::Post;
 use crate::server::{GOOD, Server};
 
-both_modes!(passkeys, a_passkey_that_is_no_factor);
+both_modes!(
+    the_passkey_hooks_work,
+    a_passkey_that_is_no_factor_needs_a_recent_sign_in
+);
 
 pub(super) const HOOKS: &[&str] = &[
     "useLogin",
@@ -27,42 +30,42 @@ pub(super) const HOOKS: &[&str] = &[
 const ADDED: &str = "The passkey was added.";
 const REMOVED: &str = "The passkey was removed.";
 
-/// Adds a passkey; the answer.
+/// Adds a passkey and returns the result.
 async fn add(
     page: &mut Page,
     app: &Server,
     authenticator: &mut Authenticator,
     name: &str,
 ) -> serde_json::Value {
-    // The newer of two is the one that counts: the clock, which stands still, goes on a little.
+    // The newer of two requests counts, so the test clock is advanced by a millisecond.
     app.post("/__test/clock", json!({ "advanceSeconds": 0.001 }))
         .await;
-    let begun = page.call("useWebAuthnRegisterOptions", json!(null)).0;
+    let started = page.call("useWebAuthnRegisterOptions", json!(null)).0;
     // Extra members of the page are ignored.
     assert_eq!(
         (
-            &begun["options"]["rp"]["id"],
-            &begun["options"]["attestation"]
+            &started["options"]["rp"]["id"],
+            &started["options"]["attestation"]
         ),
         (&json!(SITE), &json!("none"))
     );
-    let answer = authenticator.register(&begun["options"]);
-    let body = json!({ "registrationToken": begun["registrationToken"], "attestationResponse": answer, "name": name });
-    page.says("useWebAuthnRegister", body, ADDED)
+    let answer = authenticator.register(&started["options"]);
+    let body = json!({ "registrationToken": started["registrationToken"], "attestationResponse": answer, "name": name });
+    page.expect_message("useWebAuthnRegister", body, ADDED)
 }
 
 /// Signs in with a passkey alone.
 fn enter(page: &mut Page, authenticator: &mut Authenticator) {
-    let begun = page
+    let started = page
         .call("usePasskeyLoginOptions", json!({ "identifier": EMAIL }))
         .0;
-    let body = json!({ "passkeyToken": begun["passkeyToken"], "assertionResponse": authenticator.assert(&begun["options"]) });
+    let body = json!({ "passkeyToken": started["passkeyToken"], "assertionResponse": authenticator.assert(&started["options"]) });
     let (user, state) = page.call("usePasskeyLogin", body);
     assert_eq!(user["email"], EMAIL);
-    page.is_signed_in(&state, "/home");
+    page.assert_signed_in(&state, "/home");
 }
 
-async fn passkeys(mode: Mode) {
+async fn the_passkey_hooks_work(mode: Mode) {
     let post = Post::default();
     let app = app(&post, |auth| auth).await;
     let mut page = Page::open(&app, mode);
@@ -77,8 +80,8 @@ async fn passkeys(mode: Mode) {
         (&listed[0]["name"], &listed[1]["credentialId"]),
         (&json!("Laptop"), &other["credentialId"])
     );
-    // It is a second factor, and this session has proved none but by adding it: long after, the
-    // client proves one by signing in.
+    // The passkey is a second factor, and this session has proved it only by adding it. Later the
+    // client must sign in to prove it.
     app.advance(901).await;
     page.refused(
         "useWebAuthnRemoveCredential",
@@ -98,8 +101,8 @@ async fn passkeys(mode: Mode) {
         "useMfaVerify",
         json!({ "method": "webauthn", "webauthnResponse": answer }),
     );
-    page.is_signed_in(&state, "/home");
-    page.says(
+    page.assert_signed_in(&state, "/home");
+    page.expect_message(
         "useWebAuthnRemoveCredential",
         other["credentialId"].clone(),
         REMOVED,
@@ -114,7 +117,7 @@ async fn passkeys(mode: Mode) {
     page.logout();
 
     enter(&mut page, &mut first);
-    page.says(
+    page.expect_message(
         "useWebAuthnDisable",
         json!(null),
         "All passkeys were removed.",
@@ -123,11 +126,12 @@ async fn passkeys(mode: Mode) {
         page.read("useWebAuthnCredentials"),
         json!({ "credentials": [] })
     );
-    page.has_called(HOOKS);
+    page.assert_called(HOOKS);
 }
 
-/// Without second factors, a recent sign-in is the only proof of the client, also with a password.
-async fn a_passkey_that_is_no_factor(mode: Mode) {
+/// Without second factors, the client can prove itself only by a recent sign-in, even if the
+/// account has a password.
+async fn a_passkey_that_is_no_factor_needs_a_recent_sign_in(mode: Mode) {
     let post = Post::default();
     let app = app(&post, |auth| {
         auth.configure(|config| {
@@ -149,13 +153,13 @@ async fn a_passkey_that_is_no_factor(mode: Mode) {
     page.refused("useWebAuthnDisable", json!(null), 403, "step_up_required");
     page.logout();
     page.call("useLogin", json!({ "email": EMAIL, "password": GOOD }));
-    page.says(
+    page.expect_message(
         "useWebAuthnRemoveCredential",
         made["credentialId"].clone(),
         REMOVED,
     );
     add(&mut page, &app, &mut Authenticator::p256(), "Phone").await;
-    page.says(
+    page.expect_message(
         "useWebAuthnDisable",
         json!(null),
         "All passkeys were removed.",

@@ -1,4 +1,4 @@
-//! Sign-in by a provider, by the client, with npm `oidc-provider` as the issuer.
+//! Sign-in by a provider with the client. The issuer is the npm package `oidc-provider`.
 
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
@@ -8,7 +8,7 @@ use crate::issuer::{APP, Browser, Peer, parameter};
 use crate::post::Post;
 use crate::server::{GOOD, Server};
 
-both_modes!(providers);
+both_modes!(the_provider_hooks_work);
 
 pub(super) const HOOKS: &[&str] = &[
     "getLinkUrl",
@@ -24,26 +24,26 @@ pub(super) const HOOKS: &[&str] = &[
 
 /// Follows an address of the client to a provider, signs in there as `login`, and returns the
 /// address to which the browser was redirected.
-async fn come_back(page: &mut Page, url: &str, login: &str) -> String {
-    let away = page.visit(url);
-    assert_eq!(away["status"], 302, "{away}");
+async fn sign_in_at_provider(page: &mut Page, url: &str, login: &str) -> String {
+    let redirect = page.visit(url);
+    assert_eq!(redirect["status"], 302, "{redirect}");
     let callback = Browser::new()
-        .sign_in(away["location"].as_str().unwrap(), login)
+        .sign_in(redirect["location"].as_str().unwrap(), login)
         .await;
     let back = page.visit(&callback.replacen(APP, &page.api.clone(), 1));
     assert_eq!(back["status"], 302, "{back}");
     back["location"].as_str().unwrap().to_owned()
 }
 
-/// Comes back with a code, to a page at this origin.
+/// Signs in at the provider, and returns the code that a page at this origin gets.
 pub(super) async fn code(page: &mut Page, origin: &str, login: &str) -> Json {
     let url = page.address(
         "getOAuthUrl",
         "work",
         &json!({ "returnTo": format!("{origin}/back") }),
     );
-    // The server has its own client, scopes and callback for the provider: what the page adds is
-    // passed over.
+    // The server has its own client, scopes and callback for the provider, so it ignores those of
+    // the page.
     for (name, value) in [
         ("client_id", "of-the-page"),
         ("scope", "openid calendar"),
@@ -51,12 +51,12 @@ pub(super) async fn code(page: &mut Page, origin: &str, login: &str) -> Json {
     ] {
         assert_eq!(parameter(&url, name).as_deref(), Some(value), "{url}");
     }
-    let to = come_back(page, &url, login).await;
+    let to = sign_in_at_provider(page, &url, login).await;
     assert!(to.starts_with(&format!("{origin}/back?code=")), "{to}");
     json!({ "code": parameter(&to, "code") })
 }
 
-fn linked(page: &mut Page) -> Json {
+fn linked_providers(page: &mut Page) -> Json {
     page.read("useUser")["user"]["providers"].clone()
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn with_peer(post: &Post, change: impl FnOnce(Auth) -> Auth) ->
     app
 }
 
-async fn providers(mode: Mode) {
+async fn the_provider_hooks_work(mode: Mode) {
     let post = Post::default();
     let app = with_peer(&post, |auth| auth).await;
     let mut page = Page::open(&app, mode);
@@ -79,19 +79,19 @@ async fn providers(mode: Mode) {
         "of-the-client-by-cookie"
     };
     let email = format!("{login}@peer.test");
-    let redeem = code(&mut page, PAGE, login).await;
+    let exchange = code(&mut page, PAGE, login).await;
     let api = page.api.clone();
-    let redeem = if mode == Mode::Token {
-        // In token mode the client sends no cookie to another origin, so that nothing tells the
-        // server that it is the browser which was sent away. On the origin of the server the
-        // browser sends it by itself.
-        page.refused("useOAuthExchange", redeem, 401, "invalid_code");
-        page.go(&api);
+    let exchange = if mode == Mode::Token {
+        // In token mode the client sends no cookies to another origin, so the server cannot
+        // recognise the browser that was redirected. On the origin of the server the browser sends
+        // the cookie by itself.
+        page.refused("useOAuthExchange", exchange, 401, "invalid_code");
+        page.open_at(&api);
         code(&mut page, PAGE, login).await
     } else {
-        redeem
+        exchange
     };
-    let (done, state) = page.call("useOAuthExchange", redeem);
+    let (done, state) = page.call("useOAuthExchange", exchange);
     assert_eq!(
         (&done["email"], &state["user"], &state["path"]),
         (&json!(email), &json!(email), &json!("/home"))
@@ -100,26 +100,27 @@ async fn providers(mode: Mode) {
         (&state["token"], &state["refresh"]),
         (&json!(mode == Mode::Token), &json!(mode == Mode::Token))
     );
-    assert_eq!(linked(&mut page), json!(["peer"]));
+    assert_eq!(linked_providers(&mut page), json!(["peer"]));
 
-    // The only way in stays. With another one it goes, after a sign-in a moment ago, which is all
-    // that the client can prove.
+    // The last way to sign in cannot be unlinked. If there is another one, a recent sign-in is a
+    // sufficient proof; the client can send no other.
     page.refused("useOAuthUnlink", json!("peer"), 409, "last_credential");
-    page.says(
+    page.expect_message(
         "useSetPassword",
         json!({ "password": GOOD }),
         "The password was set.",
     );
-    page.says(
+    page.expect_message(
         "useOAuthUnlink",
         json!("peer"),
         "The provider was unlinked.",
     );
-    assert_eq!(linked(&mut page), json!([]));
+    assert_eq!(linked_providers(&mut page), json!([]));
 
-    // Linking: for a proved address, by a link on a page of the server's own origin, with cookies.
+    // A link needs a verified address. In cookie mode, the link must be on a page of the server's
+    // origin.
     page.call("useResendVerification", json!({ "email": email }));
-    page.says(
+    page.expect_message(
         "useVerifyEmail",
         json!({ "token": post.token("verify_email", 1).await }),
         "The address is verified.",
@@ -128,14 +129,14 @@ async fn providers(mode: Mode) {
     if mode == Mode::Cookie {
         let refused = page.visit(&url);
         assert_eq!(refused["status"], 403, "{refused}");
-        page.go(&api);
+        page.open_at(&api);
     }
-    let to = come_back(&mut page, &url, login).await;
+    let to = sign_in_at_provider(&mut page, &url, login).await;
     assert_eq!(to, "/?linked=peer");
-    assert_eq!(linked(&mut page), json!(["peer"]));
+    assert_eq!(linked_providers(&mut page), json!(["peer"]));
     if mode == Mode::Cookie {
-        page.go(PAGE);
+        page.open_at(PAGE);
     }
     page.logout();
-    page.has_called(HOOKS);
+    page.assert_called(HOOKS);
 }

@@ -7,10 +7,10 @@ use crate::authenticator::{Authenticator, BACKED_UP, Draft, ELIGIBLE, ORIGIN, PR
 use crate::post::Post;
 use crate::server::Store;
 
-/// A change to an answer.
+/// A change of a response.
 type Change = Box<dyn FnOnce(&mut Draft)>;
 
-pub(super) async fn every_algorithm(store: Store) {
+pub(super) async fn every_algorithm_signs_in(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(with_passkeys(auth))).await;
     let ada = app.register("ada@example.test").await;
@@ -29,20 +29,20 @@ pub(super) async fn every_algorithm(store: Store) {
         assert!(reply.cookie("__Host-token").is_some());
         let token = reply.text("token");
         assert_eq!(app.me(&token).await.status, 200);
-        // It has verified its user: two factors at once, and a fresh proof.
+        // The passkey has verified its user, so it counts as two factors and as a step-up.
         assert_eq!(app.get(&token, "/__test/protected/mfa").await.status, 200);
         assert_eq!(
             app.get(&token, "/__test/protected/step-up").await.status,
             200
         );
-        let shown = app
+        let passkey = app
             .passkeys(&token)
             .await
             .into_iter()
             .find(|one| one["credentialId"] == json!(id))
             .unwrap();
         assert_eq!(
-            (&shown["transports"], &shown["userVerified"]),
+            (&passkey["transports"], &passkey["userVerified"]),
             (&json!(["hybrid", "internal"]), &json!(true))
         );
     }
@@ -57,7 +57,7 @@ pub(super) async fn every_algorithm(store: Store) {
     assert_eq!(events.matches("auth:passkey.added").count(), 3, "{events}");
 }
 
-pub(super) async fn a_registration_keeps_every_rule(store: Store) {
+pub(super) async fn registrations_that_break_a_rule_are_refused(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let ada = app.register("ada@example.test").await;
     let wrong: Vec<(&str, Change)> = vec![
@@ -105,8 +105,14 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
             "backed up but not eligible",
             Box::new(|d| d.flags |= BACKED_UP),
         ),
-        ("more behind", Box::new(|d| d.more = vec![0xa0])),
-        ("another id outside", Box::new(|d| d.outer_id = vec![7; 32])),
+        (
+            "bytes after the data",
+            Box::new(|d| d.trailing = vec![0xa0]),
+        ),
+        (
+            "another unsigned id",
+            Box::new(|d| d.outer_id = vec![7; 32]),
+        ),
         ("no id", Box::new(|d| d.credential_id = Vec::new())),
         (
             "an id too long",
@@ -122,7 +128,7 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
         ),
         ("another format", Box::new(|d| d.format = "tpm")),
         (
-            "a statement of nothing",
+            "an unknown member in the statement",
             Box::new(|d| d.statement = vec![0xa1, 0x61, b'x', 0]),
         ),
         (
@@ -133,7 +139,7 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
     for (what, change) in wrong {
         let (options, token) = app.register_options(&ada.token).await;
         let mut authenticator = Authenticator::p256();
-        let answer = authenticator.register_otherwise(&options, change);
+        let answer = authenticator.register_changed(&options, change);
         let body = json!({ "registrationToken": token, "attestationResponse": answer });
         let reply = app.with(&ada.token, "POST", REGISTER, Some(body)).await;
         assert_eq!(
@@ -148,11 +154,11 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
             .refused(401, "invalid_challenge");
     }
     assert!(app.passkeys(&ada.token).await.is_empty());
-    // Allowed: self-attestation, and backup flags.
+    // Self-attestation and backup flags are accepted.
     let mut authenticator = Authenticator::p256();
     authenticator.flags |= ELIGIBLE | BACKED_UP;
     let (options, token) = app.register_options(&ada.token).await;
-    let answer = authenticator.register_otherwise(&options, |d| {
+    let answer = authenticator.register_changed(&options, |d| {
         (d.format, d.statement) = ("packed", Vec::new());
     });
     let body = json!({ "registrationToken": token, "attestationResponse": answer, "name": "  <b>Key</b>  " });
@@ -167,12 +173,16 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
     app.with(&ada.token, "POST", REGISTER, Some(body))
         .await
         .refused(401, "invalid_challenge");
-    let shown = &app.passkeys(&ada.token).await[0];
+    let passkey = &app.passkeys(&ada.token).await[0];
     assert_eq!(
-        (&shown["name"], &shown["backedUp"], &shown["lastUsedAt"]),
+        (
+            &passkey["name"],
+            &passkey["backedUp"],
+            &passkey["lastUsedAt"]
+        ),
         (&json!("<b>Key</b>"), &json!(true), &Json::Null)
     );
-    // The same credential again, by the same or another user.
+    // A second registration of the same credential is refused, for the same or another user.
     let eve = app.register("eve@example.test").await;
     for who in [&ada, &eve] {
         let (options, token) = app.register_options(&who.token).await;
@@ -211,7 +221,7 @@ fn es384() -> Vec<u8> {
     out.into_writer()
 }
 
-pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
+pub(super) async fn assertions_that_break_a_rule_are_refused(store: Store) {
     let app = store
         .app_with(|auth| {
             with_passkeys(auth).configure(|config| config.auth.rate_limit.enabled = false)
@@ -221,14 +231,14 @@ pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
         app.register("ada@example.test").await,
         app.register("eve@example.test").await,
     );
-    let (mut of_ada, mut of_eve) = (Authenticator::p256(), Authenticator::p256());
-    app.register_passkey(&ada.token, &mut of_ada).await;
-    app.register_passkey(&eve.token, &mut of_eve).await;
+    let (mut ada_key, mut eve_key) = (Authenticator::p256(), Authenticator::p256());
+    app.register_passkey(&ada.token, &mut ada_key).await;
+    app.register_passkey(&eve.token, &mut eve_key).await;
     let handle = {
         let (options, _) = app.register_options(&eve.token).await;
         options["user"]["id"].as_str().unwrap().to_owned()
     };
-    let eve_id = of_eve.credential_id.clone();
+    let eve_id = eve_key.credential_id.clone();
     let wrong: Vec<(&str, Change)> = vec![
         (
             "origin",
@@ -255,13 +265,16 @@ pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
             "backed up but not eligible",
             Box::new(|d| d.flags |= BACKED_UP),
         ),
-        ("eligible all at once", Box::new(|d| d.flags |= ELIGIBLE)),
-        ("a credential within", Box::new(|d| d.flags |= 1 << 6)),
+        (
+            "changed backup eligibility",
+            Box::new(|d| d.flags |= ELIGIBLE),
+        ),
+        ("credential data flag", Box::new(|d| d.flags |= 1 << 6)),
         (
             "extensions that are not there",
             Box::new(|d| d.flags |= 1 << 7),
         ),
-        ("more behind", Box::new(|d| d.more = vec![0])),
+        ("bytes after the data", Box::new(|d| d.trailing = vec![0])),
         ("a spoilt signature", Box::new(|d| d.spoil_signature = true)),
         ("unknown credential", Box::new(|d| d.outer_id = vec![9; 32])),
         (
@@ -274,13 +287,13 @@ pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
         ),
         ("no handle", Box::new(|d| d.user_handle = None)),
         (
-            "no handle at all",
+            "no handle",
             Box::new(|d| d.user_handle = Some(String::new())),
         ),
     ];
     for (what, change) in wrong {
         let (options, token) = app.login_options().await;
-        let answer = of_ada.assert_otherwise(&options, change);
+        let answer = ada_key.assert_changed(&options, change);
         let reply = app.passkey_login(&token, &answer).await;
         assert_eq!(
             (reply.status, reply.text("code").as_str()),
@@ -289,14 +302,14 @@ pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
         );
         assert!(!reply.headers.contains_key("set-cookie"));
         // The challenge is used up.
-        app.passkey_login(&token, &of_ada.assert(&options))
+        app.passkey_login(&token, &ada_key.assert(&options))
             .await
             .refused(401, "invalid_challenge");
     }
     // Extensions are ignored.
     let (options, token) = app.login_options().await;
-    let answer = of_ada.assert_otherwise(&options, |d| {
-        (d.flags, d.more) = (d.flags | 1 << 7, vec![0xa1, 0x61, b'x', 0xf5]);
+    let answer = ada_key.assert_changed(&options, |d| {
+        (d.flags, d.trailing) = (d.flags | 1 << 7, vec![0xa1, 0x61, b'x', 0xf5]);
     });
     assert_eq!(app.passkey_login(&token, &answer).await.status, 200);
     let failed = app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();

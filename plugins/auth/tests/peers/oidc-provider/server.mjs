@@ -1,8 +1,9 @@
-// An OpenID Connect issuer on a free port of this machine: `oidc-provider` with its own pages to sign in and to consent. It says on
-// its first line where it is, and ends when its input does.
+// An OpenID Connect issuer on a free port of this machine: `oidc-provider` with its own pages for
+// sign-in and consent. Its first line of output contains its address. It stops when its input
+// closes.
 //
-//   POST /__peer/accounts { id, email?, email_verified? }   what it says of somebody
-//   POST /__peer/rotate                                      signs with other keys from now on, and forgets the former ones
+//   POST /__peer/accounts { id, email?, email_verified? }   sets the claims about a user
+//   POST /__peer/rotate                                     replaces all signing keys by new ones
 
 import { createServer } from 'node:http';
 import { createPrivateKey, generateKeyPairSync, randomUUID } from 'node:crypto';
@@ -22,8 +23,8 @@ function key(alg) {
     EdDSA: ['ed25519', {}],
   };
   const [type, options] = kinds[alg];
-  // As text first: Node.js 20 may block for ever while it exports a key object that it has just generated. If it collects garbage
-  // meanwhile, it waits for the lock that the export holds.
+  // The key is generated as text: Node.js 20 may deadlock if it exports a key object right after
+  // its generation and collects garbage meanwhile, because both need the same lock.
   const { privateKey } = generateKeyPairSync(type, {
     ...options,
     publicKeyEncoding: { type: 'spki', format: 'pem' },
@@ -59,7 +60,7 @@ function provider(issuer) {
   });
 }
 
-// Nobody reads on after the first line.
+// The tests read only the first line of the standard output.
 console.info = console.warn;
 
 let current;

@@ -1,14 +1,15 @@
-// `jose` reads a token: { token, secret | jwks, algorithm, audience?, issuer?, now } in, its claims out. `now` is in seconds.
+// Verifies a token with `jose`. The input is { token, secret | jwks, algorithm, audience?, issuer?,
+// now } with `now` in seconds; the output is the claims.
 
 import { createLocalJWKSet, jwtVerify } from 'jose';
 
 let text = '';
 for await (const chunk of process.stdin) text += chunk;
-const { token, secret, jwks, algorithm, now, ...meant } = JSON.parse(text);
+const { token, secret, jwks, algorithm, now, ...expected } = JSON.parse(text);
 
 const key = jwks ? createLocalJWKSet(jwks) : new TextEncoder().encode(secret);
 const { payload } = await jwtVerify(token, key, {
-  ...meant,
+  ...expected,
   algorithms: [algorithm],
   typ: 'JWT',
   requiredClaims: ['sub', 'sid', 'jti', 'iat', 'nbf', 'exp'],

@@ -1,27 +1,28 @@
-// A page with the client in it. Each line of the input is an order, and each is answered by one line:
-//   { open: { mode, api, page, ... } }  a page at an address, with the client in a mode: `cookie` or `token`
-//   { call, with }                      a hook: what it is called with; it answers its data or its error
-//   { url, of, with }                   an address that the client makes: `getOAuthUrl`, `getLinkUrl`
-//   { visit }                           what the browser is answered at an address, redirects not followed
-// Beside what it answered, each line tells what the client has afterwards.
+// A page with the client. Each line of the input is a command, and has one line of output:
+//   { open: { mode, api, page, ... } }  opens a page, with the client in mode `cookie` or `token`
+//   { call, with }                      calls a hook with an input; returns its data or its error
+//   { url, of, with }                   returns `getOAuthUrl` or `getLinkUrl` of the client
+//   { visit }                           opens an address without redirects; returns the response
+//   { stored }                          returns a token from the storage of the client
+// Each line of output also contains the state of the client.
 
 import { request } from 'node:http';
 import { createInterface } from 'node:readline';
 import { Browser } from 'happy-dom';
 
 const warnings = console.warn;
-// The client says in token mode that cookies are better, at every page.
-console.warn = (...said) => String(said[0]).startsWith('[snapshot]') || warnings(...said);
+// In token mode the client logs on every page that cookies are better.
+console.warn = (...args) => String(args[0]).startsWith('[snapshot]') || warnings(...args);
 
 const browser = new Browser();
 const jar = browser.defaultContext.cookieContainer;
 let page; // the page that is open
-let client; // what `createSnapshot` made in it
-let pending = null; // the challenge that waits
-let told = []; // callbacks since the line before
+let client; // the result of `createSnapshot` on the page
+let pending = null; // the pending challenge
+let callbacks = []; // the callbacks that the client called since the previous line
 let show; // shows a component on the page
 
-/** Gives this program the globals of a page, as a bundle in it would see them. */
+/** Sets the globals of this program to those of a new page, like for a bundle on that page. */
 function enter(address) {
   page = browser.newPage();
   page.url = address;
@@ -33,14 +34,17 @@ function enter(address) {
   }
 }
 
-/** `fetch` of a page. What is called without credentials on another origin keeps no cookies: the simulated browser would. */
+/**
+ * `fetch` of a page. A request to another origin without credentials must store no cookies, but the
+ * simulated browser stores them. So they are removed again.
+ */
 function fetchOf(window) {
   return async (url, init = {}) => {
-    const kept = jar.getCookies(null, false);
+    const before = jar.getCookies(null, false);
     const reply = await window.fetch(url, init);
     if (init.credentials !== 'include' && new URL(url).origin !== window.location.origin) {
       jar.clearCookies();
-      jar.addCookies(kept);
+      jar.addCookies(before);
     }
     return reply;
   };
@@ -48,11 +52,11 @@ function fetchOf(window) {
 
 async function open({ mode, api, page: address, ...auth }) {
   enter(address);
-  // Both read the globals of a page when they are loaded.
+  // These packages read the globals of a page when they are loaded.
   const { createElement, Fragment, useEffect, useState } = await import('react');
   const { createRoot } = await import('react-dom/client');
   const { createSnapshot } = await import('@lastshotlabs/snapshot');
-  const on = Object.fromEntries(['unauthenticated', 'forbidden', 'logout'].map((kind) => [kind, () => told.push(kind)]));
+  const on = Object.fromEntries(['unauthenticated', 'forbidden', 'logout'].map((kind) => [kind, () => callbacks.push(kind)]));
   const paths = { loginPath: '/login', homePath: '/home', mfaPath: '/mfa' };
   client = createSnapshot({ apiUrl: api, ...paths, auth: { session: { mode }, ...auth, on } });
   pending = null;
@@ -74,9 +78,9 @@ async function open({ mode, api, page: address, ...auth }) {
   client.run = async (hook, input) => {
     let value;
     function Probe() {
-      const given = client[hook]();
+      const result = client[hook]();
       useEffect(() => {
-        value = given;
+        value = result;
       });
       return null;
     }
@@ -93,14 +97,14 @@ async function open({ mode, api, page: address, ...auth }) {
 
 async function until(ready) {
   for (let waited = 0; !ready(); waited += 5) {
-    if (waited > 20_000) throw new Error('the page does not get on');
+    if (waited > 20_000) throw new Error('the page is not ready after 20 s');
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
-  // What follows from it in the same turn.
+  // Waits for effects that run in the same turn.
   await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-/** Goes to an address in the same browser. */
+/** Opens an address in the same browser. */
 function visit(url) {
   const to = new URL(url);
   const cookie = jar.getCookies(to, false).map(({ key, value }) => `${key}=${value}`).join('; ');
@@ -121,18 +125,18 @@ function visit(url) {
   });
 }
 
-/** Keeps a cookie that a navigation brought. */
+/** Stores a cookie of a navigation. */
 function keep(url, line) {
   const [pair, ...attributes] = line.split(';').map((part) => part.trim());
   const at = pair.indexOf('=');
-  const of = (name) => attributes.find((one) => one.toLowerCase().startsWith(`${name}=`))?.slice(name.length + 1);
+  const attribute = (name) => attributes.find((one) => one.toLowerCase().startsWith(`${name}=`))?.slice(name.length + 1);
   const has = (name) => attributes.some((one) => one.toLowerCase() === name);
-  const expires = of('max-age') === undefined ? null : new Date(Date.now() + Number(of('max-age')) * 1000);
-  const cookie = { key: pair.slice(0, at), value: pair.slice(at + 1), originURL: url, path: of('path') ?? '/' };
+  const expires = attribute('max-age') === undefined ? null : new Date(Date.now() + Number(attribute('max-age')) * 1000);
+  const cookie = { key: pair.slice(0, at), value: pair.slice(at + 1), originURL: url, path: attribute('path') ?? '/' };
   jar.addCookies([{ ...cookie, secure: has('secure'), httpOnly: has('httponly'), expires }]);
 }
 
-/** What the client has. */
+/** The state of the client. */
 function state() {
   const user = client.queryClient.getQueryData(['auth', 'me']);
   const state = {
@@ -141,29 +145,29 @@ function state() {
     token: Boolean(client.tokenStorage.get()),
     refresh: Boolean(client.tokenStorage.getRefreshToken()),
     path: page.mainFrame.window.location.pathname,
-    told,
+    callbacks,
   };
-  told = [];
+  callbacks = [];
   return state;
 }
 
-async function follow(order) {
-  if (order.open) return open(order.open);
-  if (order.visit) return visit(order.visit);
-  if (order.url) return client[order.url](order.of, order.with);
-  if (order.stored) return client.tokenStorage[order.stored]();
-  return client.run(order.call, order.with);
+async function execute(command) {
+  if (command.open) return open(command.open);
+  if (command.visit) return visit(command.visit);
+  if (command.url) return client[command.url](command.of, command.with);
+  if (command.stored) return client.tokenStorage[command.stored]();
+  return client.run(command.call, command.with);
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
   const answer = {};
   try {
-    answer.data = (await follow(JSON.parse(line))) ?? null;
+    answer.data = (await execute(JSON.parse(line))) ?? null;
   } catch (error) {
     const { status = null, body } = error;
     answer.error = { status, code: body?.code ?? null, message: error.message, shown: client.formatAuthError(error, 'login') };
   }
-  // What is shown follows what happened.
+  // Waits until the page shows the result.
   await new Promise((resolve) => setTimeout(resolve, 20));
   process.stdout.write(`${JSON.stringify({ ...answer, state: state() })}\n`);
 }

@@ -1,5 +1,5 @@
 // Reads requests to a push service from the standard input, decrypts them with npm `http_ece`, and
-// writes the list of texts; or writes keys that npm `web-push` makes.
+// writes the list of texts; or writes keys that npm `web-push` generates.
 import { createECDH } from "node:crypto";
 import { readFileSync } from "node:fs";
 import ece from "http_ece";

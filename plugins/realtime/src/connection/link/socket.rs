@@ -1,4 +1,4 @@
-//! The socket of a connection: its task reads it, and anybody writes to it.
+//! The socket of a connection: only its task reads from it, and any task may write to it.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Connection, State};
 use crate::connection::output::{Io, Progress, Taken};
 
-/// The socket, for the task of the connection.
+/// Access to the socket.
 impl Connection {
     pub(in crate::connection) fn attach(&self, io: Box<dyn Io>) {
         self.state.lock().output.attach(io);
@@ -21,11 +21,12 @@ impl Connection {
         let mut state = self.state.lock();
         let (io, task) = (state.output.detach(), state.task.take());
         drop(state);
-        // Their ends may call others.
+        // Dropping them may run other code, which must not run under the lock.
         drop((io, task));
     }
 
-    /// Reads bytes; fails with `WouldBlock` if there are none, and wakes the task once there are.
+    /// Reads bytes. If there are none, it fails with `WouldBlock` and wakes the task once there
+    /// are.
     pub(in crate::connection) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         let mut state = self.state.lock();
         let State { output, task, .. } = &mut *state;
@@ -36,12 +37,12 @@ impl Connection {
         }
     }
 
-    /// Has a control frame written before the next frame of the queue.
+    /// Sets a control frame, which is written before the next frame of the queue.
     pub(in crate::connection) fn control(&self, frame: Bytes) {
         self.state.lock().output.control(frame);
     }
 
-    /// Writes what waits, as far as the socket accepts it. Returns whether it has taken frames.
+    /// Writes as much waiting data as the socket accepts. Returns whether frames left the queue.
     pub(in crate::connection) fn write(&self, now: Instant) -> (Progress, bool) {
         let mut state = self.state.lock();
         match self.write_out(&mut state, now) {
@@ -50,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// Writes what waits to the socket, as far as it accepts it. The task does the rest.
+    /// Writes as much waiting data as the socket accepts. The task writes the rest.
     fn flush(&self, now: Instant) {
         let mut state = self.state.lock();
         let written = if state.close.is_none() {
@@ -64,7 +65,7 @@ impl Connection {
         }
     }
 
-    /// `None` without a socket.
+    /// Writes as much waiting data as the socket accepts. Returns `None` without a socket.
     fn write_out(&self, state: &mut State, now: Instant) -> Option<(Progress, Taken)> {
         let task = state.task.as_ref().filter(|_| state.output.is_attached())?;
         let mut cx = Context::from_waker(task);
@@ -79,7 +80,7 @@ impl Connection {
         Some((progress, taken))
     }
 
-    /// The state of the output.
+    /// Returns the state of the output.
     pub(in crate::connection) fn output(&self) -> OutputState {
         let state = self.state.lock();
         OutputState {
@@ -102,20 +103,21 @@ impl Connection {
 /// The state of the output of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct OutputState {
-    /// When something was written last.
+    /// The time of the last write.
     pub(in crate::connection) sent: Instant,
-    /// Since when the socket accepts nothing.
+    /// The time since which the socket accepts no bytes.
     pub(in crate::connection) stalled: Option<Instant>,
     /// Whether everything is written.
     pub(in crate::connection) is_empty: bool,
 }
 
-/// The connections that one task writes to before others have a turn. The runtime lets a task use
-/// 128 resources at once.
+/// The number of connections that one task writes to. The async runtime allows a task about 128
+/// socket operations before it must yield.
 const CHUNK: usize = 128;
 
-/// Writes the frames of connections that [`Connection::enqueue`] has named: to each socket at
-/// once, without waking its task. Many of them are shared out to the threads of the runtime.
+/// Writes the queued frames of connections for which [`Connection::enqueue`] returned `true`. It
+/// writes to each socket directly, without waking the connection's task. More than 128 connections
+/// are split into several tasks.
 pub(crate) fn flush_all(connections: &mut Vec<Arc<Connection>>) {
     let flush = |chunk: Vec<Arc<Connection>>| {
         let now = Instant::now();

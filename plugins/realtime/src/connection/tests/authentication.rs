@@ -7,7 +7,7 @@ fn auth(token: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_frame_tells_who_the_connection_is_for() {
+async fn the_first_frame_names_the_user_of_the_connection() {
     let mut peer = Peer::new(Options::default());
     let first = peer.json().await;
     assert_eq!(
@@ -39,7 +39,7 @@ async fn the_first_frame_tells_who_the_connection_is_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pending_connection_runs_nothing_but_auth_and_ping() {
+async fn a_pending_connection_executes_only_auth_and_ping() {
     let mut peer = Peer::pending().await;
     for (sent, answer) in [
         ("ping", "pong"),
@@ -61,12 +61,12 @@ async fn a_pending_connection_runs_nothing_but_auth_and_ping() {
         peer.text(sent).await;
         assert_eq!(peer.next_event().await, answer, "{sent}");
     }
-    let (node, _) = peer.over().await;
-    assert_eq!(node.diary(), ["bound alice", "subscribe c:d", "ended"]);
+    let (node, _) = peer.finish().await;
+    assert_eq!(node.calls(), ["bound alice", "subscribe c:d", "ended"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_after_auth_in_one_flight_are_executed_with_its_result() {
+async fn frames_sent_together_with_auth_are_executed_with_its_identity() {
     let mut peer = Peer::pending().await;
     let frames = [
         frame(FIN | TEXT, auth("alice").as_bytes()),
@@ -75,17 +75,17 @@ async fn frames_after_auth_in_one_flight_are_executed_with_its_result() {
     peer.raw(&frames.concat()).await;
     assert_eq!(peer.next_event().await, "auth:authenticated r");
     assert_eq!(peer.next_event().await, "subscribed a:b");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_third_bad_token_closes() {
+async fn the_third_bad_token_closes_the_connection() {
     let mut peer = Peer::pending().await;
     for token in ["bad", ""] {
         peer.text(&auth(token)).await;
         assert_eq!(peer.next_event().await, "auth:error INVALID_CREDENTIALS r");
     }
-    // A store that does not answer is no failure of the client.
+    // An unavailable session store does not count as a bad token.
     *peer.node.down.lock() = true;
     for _ in 0..5 {
         peer.text(&auth("alice")).await;
@@ -95,11 +95,11 @@ async fn the_third_bad_token_closes() {
     peer.text(&auth("bad")).await;
     assert_eq!(peer.next_event().await, "auth:error INVALID_CREDENTIALS r");
     assert_eq!(peer.closed().await, "4401 auth_failed");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_seconds_without_authentication_close() {
+async fn ten_seconds_without_authentication_close_the_connection() {
     let before = Instant::now();
     let mut peer = Peer::pending().await;
     // Frames do not extend the time.
@@ -110,11 +110,11 @@ async fn ten_seconds_without_authentication_close() {
     }
     assert_eq!(peer.closed().await, "4401 auth_timeout");
     assert_eq!(before.elapsed(), seconds(10));
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bound_identity_is_refreshed_by_its_own_token_only() {
+async fn an_identity_is_refreshed_only_by_a_token_of_the_same_user() {
     let mut peer = Peer::alice().await;
     peer.text(&auth("bob")).await;
     assert_eq!(
@@ -129,19 +129,19 @@ async fn a_bound_identity_is_refreshed_by_its_own_token_only() {
     assert_eq!(reply["refreshed"], true);
     let expires = Timestamp::from_millis(START + 60_000).to_string();
     assert_eq!(reply["expiresAt"], expires);
-    let (node, _) = peer.over().await;
-    assert_eq!(node.diary(), ["bound alice", "ended"]);
+    let (node, _) = peer.finish().await;
+    assert_eq!(node.calls(), ["bound alice", "ended"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_anonymous_connection_binds_before_its_first_room_only() {
+async fn an_anonymous_connection_accepts_a_token_only_before_its_first_room() {
     let options = || Options {
         token: None,
         anonymous: true,
         ..Options::default()
     };
     let mut peer = Peer::connected(options()).await;
-    // A refused join binds nothing.
+    // A refused join does not fix the connection as anonymous.
     peer.text(r#"{"action":"subscribe","room":"private:b"}"#)
         .await;
     assert_eq!(
@@ -150,7 +150,7 @@ async fn an_anonymous_connection_binds_before_its_first_room_only() {
     );
     peer.text(&auth("alice")).await;
     assert_eq!(peer.next_event().await, "auth:authenticated r");
-    peer.over().await;
+    peer.finish().await;
     let mut peer = Peer::connected(options()).await;
     peer.text(r#"{"action":"subscribe","room":"a:b"}"#).await;
     assert_eq!(peer.next_event().await, "subscribed a:b");
@@ -159,11 +159,11 @@ async fn an_anonymous_connection_binds_before_its_first_room_only() {
         peer.next_event().await,
         "auth:error IDENTITY_ALREADY_BOUND r"
     );
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_announced_before_its_end_and_closes_after_its_grace() {
+async fn an_expiring_token_causes_a_notice_and_a_close_after_the_grace_period() {
     let before = Instant::now();
     let mut peer = Peer::connected(Options {
         token: Some("alice/90000"),
@@ -173,7 +173,7 @@ async fn a_token_is_announced_before_its_end_and_closes_after_its_grace() {
     let reply = peer.json().await;
     assert_eq!(reply["event"], "auth:expiring");
     assert_eq!(before.elapsed(), seconds(30));
-    // Refreshed within the grace: it stays.
+    // After a refresh within the grace period the connection stays open.
     peer.idle(seconds(85)).await;
     peer.text(&auth("alice/180000")).await;
     assert_eq!(peer.next_event().await, "auth:authenticated r");
@@ -193,11 +193,11 @@ async fn a_token_is_announced_before_its_end_and_closes_after_its_grace() {
         }
     }
     assert_eq!(before.elapsed(), seconds(210));
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_was_refreshed_elsewhere_moves_the_end() {
+async fn a_token_refreshed_outside_of_the_socket_extends_the_connection() {
     let mut peer = Peer::connected(Options {
         token: Some("alice/90000"),
         ..Options::default()
@@ -212,6 +212,6 @@ async fn a_token_that_was_refreshed_elsewhere_moves_the_end() {
     let reply = peer.json().await;
     assert_eq!(reply["event"], "auth:expiring");
     assert_eq!(before.elapsed(), seconds(840));
-    let (node, _) = peer.over().await;
-    assert_eq!(node.diary(), ["bound alice", "ended"]);
+    let (node, _) = peer.finish().await;
+    assert_eq!(node.calls(), ["bound alice", "ended"]);
 }

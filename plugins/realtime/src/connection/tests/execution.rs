@@ -1,4 +1,4 @@
-//! Frames are executed one at a time, in order, and each has its answer.
+//! Tests of execution: frames are executed one at a time and in order, and each has its answer.
 
 use super::*;
 
@@ -78,15 +78,15 @@ async fn every_frame_has_its_answer() {
             assert_eq!(peer.next_event().await, *answer, "{sent}");
         }
     }
-    // Without `ackId` a good event has no answer.
+    // A successful event without `ackId` has no answer.
     peer.text(r#"{"action":"event","event":"echo"}"#).await;
     peer.text("ping").await;
     assert_eq!(peer.next_event().await, "pong");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_frame_is_executed_after_the_other_and_answers_keep_the_order() {
+async fn frames_are_executed_and_answered_in_order() {
     let mut peer = Peer::alice().await;
     let frames = [
         event("wait", 1, "500"),
@@ -98,7 +98,7 @@ async fn one_frame_is_executed_after_the_other_and_answers_keep_the_order() {
     for text in &frames {
         peer.text(text).await;
     }
-    // A ping is answered out of turn, while the first frame is executed.
+    // A ping is answered at once, while the first frame is still executed.
     peer.text("ping").await;
     peer.raw(&frame(FIN | PING, b"p")).await;
     let before = Instant::now();
@@ -115,7 +115,7 @@ async fn one_frame_is_executed_after_the_other_and_answers_keep_the_order() {
         assert_eq!(peer.next_event().await, answer);
     }
     assert_eq!(before.elapsed(), Duration::from_millis(600));
-    let (node, _) = peer.over().await;
+    let (node, _) = peer.finish().await;
     let expected = [
         "start wait 500",
         "end wait 500",
@@ -127,7 +127,7 @@ async fn one_frame_is_executed_after_the_other_and_answers_keep_the_order() {
         "end echo 5",
         "ended",
     ];
-    assert_eq!(node.diary(), expected);
+    assert_eq!(node.calls(), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,12 +139,12 @@ async fn a_frame_that_takes_too_long_is_cancelled() {
     assert_eq!(peer.next_event().await, "ack 1 timeout error");
     assert_eq!(before.elapsed(), seconds(10));
     assert_eq!(peer.next_event().await, "ack 2 ok");
-    let (node, _) = peer.over().await;
+    let (node, _) = peer.finish().await;
     assert_eq!(node.count("end wait 3600000"), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_fails_alone() {
+async fn a_handler_panic_fails_only_its_own_frame() {
     let mut peer = Peer::alice().await;
     peer.text(&event("panic", 1, "1")).await;
     peer.text(r#"{"action":"event","event":"panic"}"#).await;
@@ -152,7 +152,7 @@ async fn a_handler_that_panics_fails_alone() {
     assert_eq!(peer.next_event().await, "ack 1 internal error");
     assert_eq!(peer.next_event().await, "ws:error internal panic");
     assert_eq!(peer.next_event().await, "ack 2 ok");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,15 +165,15 @@ async fn while_64_frames_wait_the_server_does_not_read() {
     peer.text(&event("wait", 0, "9000")).await;
     let text = event("echo", 1, "1");
     let mut sent = 0;
-    // What is not read fills the buffers of the socket, and the client cannot send more.
+    // Unread bytes fill the buffers of the socket, so the client cannot send more.
     while tokio::time::timeout(Duration::from_millis(50), peer.text(&text))
         .await
         .is_ok()
     {
         sent += 1;
-        assert!(sent < 200, "everything was read");
+        assert!(sent < 200, "the server stops reading");
     }
-    // 64 wait; a few more are in the buffers.
+    // 64 frames wait in the server; a few more are in the buffers.
     assert!((64..90).contains(&sent), "{sent}");
     assert_eq!(peer.next_event().await, "ack 0 ok");
     for _ in 0..sent {
@@ -182,7 +182,7 @@ async fn while_64_frames_wait_the_server_does_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_finishes_what_was_received_and_closes_at_the_announced_time() {
+async fn a_stop_executes_received_frames_and_closes_at_the_announced_time() {
     let mut peer = Peer::alice().await;
     peer.connection.drain(seconds(5));
     let reply = peer.json().await;
@@ -196,26 +196,26 @@ async fn a_stop_finishes_what_was_received_and_closes_at_the_announced_time() {
     assert_eq!(peer.next_event().await, "ack 2 ok");
     assert_eq!(peer.closed().await, "1012 restart");
     assert_eq!(before.elapsed(), seconds(7));
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_connection_cancels_what_is_executed() {
+async fn the_end_of_a_connection_cancels_its_running_frame() {
     let mut peer = Peer::alice().await;
     peer.text(&event("wait", 1, "5000")).await;
     tokio::time::sleep(seconds(1)).await;
     peer.connection.close(Close::SessionEnded);
     assert_eq!(peer.closed().await, "4401 session_ended");
-    let (node, _) = peer.over().await;
-    assert_eq!(node.diary(), ["start wait 5000", "ended"]);
+    let (node, _) = peer.finish().await;
+    assert_eq!(node.calls(), ["start wait 5000", "ended"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_is_dropped_ends_its_connection() {
+async fn a_dropped_task_ends_its_connection() {
     let peer = Peer::alice().await;
     peer.served.abort();
     assert!(peer.served.await.is_err());
-    assert_eq!(peer.node.diary(), ["ended"]);
+    assert_eq!(peer.node.calls(), ["ended"]);
     drop(peer.connection);
     assert_eq!(peer.meter.read().connections, 0);
 }

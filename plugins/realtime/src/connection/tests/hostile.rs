@@ -1,5 +1,5 @@
-//! Clients that mean no good: each frame has an answer or ends the connection, and memory is
-//! bounded.
+//! Tests with hostile clients: each frame has an answer or ends the connection, and the memory use
+//! is bounded.
 
 use super::*;
 
@@ -18,22 +18,22 @@ async fn references_of_60_kilobytes_have_short_answers() {
         let answer = peer.json().await.to_string();
         assert!(answer.len() < 512, "{answer}");
     }
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_pings_ends_in_1008() {
+async fn a_flood_of_pings_closes_with_1008() {
     for opcode in [PING, PONG] {
         let mut peer = Peer::alice().await;
         let flood = frame(FIN | opcode, &[7; 125]).repeat(600);
         peer.raw(&flood).await;
         assert_eq!(peer.closed().await, "1008 rate limit exceeded");
-        peer.over().await;
+        peer.finish().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_pings_by_a_client_that_reads_nothing_holds_little_memory() {
+async fn pings_of_a_client_that_reads_nothing_use_little_memory() {
     let mut peer = Peer::connected(Options {
         buffer: 256,
         ..Options::default()
@@ -62,11 +62,11 @@ async fn fragments_of_one_byte_make_a_message_up_to_the_limit() {
         .collect();
     peer.raw(&fragments).await;
     assert_eq!(peer.next_event().await, "pong");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn empty_fragments_without_an_end_are_cut_off() {
+async fn an_endless_series_of_empty_fragments_closes_the_connection() {
     let mut peer = Peer::alice().await;
     peer.raw(&frame(TEXT, b"")).await;
     let empty = frame(0, b"").repeat(10_000);
@@ -74,11 +74,11 @@ async fn empty_fragments_without_an_end_are_cut_off() {
         peer.raw(&empty).await;
     }
     assert_eq!(peer.closed().await, "1008 rate limit exceeded");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn churn_of_subscriptions_leaves_nothing_behind() {
+async fn subscribing_and_unsubscribing_leaves_no_state() {
     let mut peer = Peer::alice().await;
     for i in 0..150 {
         let room = format!("a:{i}");
@@ -90,11 +90,11 @@ async fn churn_of_subscriptions_leaves_nothing_behind() {
         assert_eq!(peer.next_event().await, format!("unsubscribed {room}"));
     }
     assert!(peer.node.rooms.lock().is_empty());
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_frames_that_wait_are_bounded_in_bytes() {
+async fn waiting_frames_are_bounded_in_bytes() {
     let mut peer = Peer::connected(Options {
         buffer: 1_024,
         ..Options::default()
@@ -108,14 +108,14 @@ async fn large_frames_that_wait_are_bounded_in_bytes() {
         .is_ok()
     {
         sent += 1;
-        assert!(sent < 64, "everything was read");
+        assert!(sent < 64, "the server stops reading");
     }
     assert!(sent < 8, "{sent}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn random_bytes_end_every_connection_with_a_code() {
-    // The numbers of a simple generator: equal in each run.
+    // A simple generator with a fixed seed: the numbers are equal in each run.
     let mut state: u32 = 9;
     let mut random = move || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -127,10 +127,10 @@ async fn random_bytes_end_every_connection_with_a_code() {
         peer.raw(&bytes).await;
         peer.raw(&frame(FIN | CLOSE, b"")).await;
         let io = &mut peer.io;
-        // The client half of the stream ends, so that a frame without its end is over too.
+        // The client closes its side, so that an incomplete frame ends the connection too.
         io.shutdown().await.unwrap();
         let mut rest = Vec::new();
         io.read_to_end(&mut rest).await.unwrap();
-        peer.over().await;
+        peer.finish().await;
     }
 }

@@ -28,7 +28,7 @@ async fn the_401st_frame_of_a_burst_is_discarded_and_reported() {
         assert_eq!(peer.next_event().await, format!("ack {i} ok"));
     }
     assert_eq!(peer.next_event().await, "ack 20 rate_limited error");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,8 +66,8 @@ async fn every_kind_of_frame_counts_and_has_its_own_rate_limit_error() {
         peer.text(sent).await;
         assert_eq!(peer.next_event().await, answer);
     }
-    let (node, _) = peer.over().await;
-    assert_eq!(node.diary(), ["ended"]);
+    let (node, _) = peer.finish().await;
+    assert_eq!(node.calls(), ["ended"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +79,7 @@ async fn a_hundred_discarded_frames_within_ten_seconds_close_the_connection() {
         assert_eq!(peer.next_event().await, "pong");
     }
     assert_eq!(peer.closed().await, "1008 rate limit exceeded");
-    peer.over().await;
+    peer.finish().await;
     // Fewer than 100 within ten seconds, three times in a row, do not close it.
     let mut peer = Peer::alice().await;
     for round in 0..3 {
@@ -92,7 +92,7 @@ async fn a_hundred_discarded_frames_within_ten_seconds_close_the_connection() {
         assert!((90..100).contains(&refused), "{refused}");
         tokio::time::sleep(seconds(11)).await;
     }
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +110,7 @@ async fn an_endpoint_may_close_the_connection_at_the_first_frame_over_the_limit(
         assert_eq!(peer.next_event().await, "pong");
     }
     assert_eq!(peer.closed().await, "1008 rate limit exceeded");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +126,7 @@ async fn the_tenth_unreadable_frame_within_a_minute_closes_the_connection() {
         assert_eq!(peer.next_event().await, format!("ws:error {code}"));
     }
     assert_eq!(peer.closed().await, "4400 bad frames");
-    peer.over().await;
+    peer.finish().await;
     // An unknown action does not count as an unreadable frame, and nine unreadable frames within a
     // minute do not close the connection.
     let mut peer = Peer::alice().await;
@@ -138,7 +138,7 @@ async fn the_tenth_unreadable_frame_within_a_minute_closes_the_connection() {
     }
     peer.text("ping").await;
     assert_eq!(peer.next_event().await, "pong");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +149,7 @@ async fn a_client_that_answers_no_ping_is_closed_after_forty_seconds() {
     assert_eq!(before.elapsed(), seconds(30));
     assert_eq!(peer.closed().await, "1001 Heartbeat timeout");
     assert_eq!(before.elapsed(), seconds(40));
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +185,7 @@ async fn a_client_that_sends_anything_is_alive() {
             None => panic!("closed"),
         }
     }
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,7 +198,7 @@ async fn no_ping_is_sent_while_the_server_sends_other_frames() {
         let (first, _) = peer.next().await.unwrap();
         assert_eq!(first, FIN | TEXT);
     }
-    peer.over().await;
+    peer.finish().await;
 }
 
 fn large(event: &str) -> ServerFrame {
@@ -296,5 +296,5 @@ async fn a_socket_that_takes_no_byte_for_ten_seconds_is_closed() {
         assert_eq!(peer.next_event().await, "durable a:b");
     }
     assert!(!peer.connection.is_closing());
-    peer.over().await;
+    peer.finish().await;
 }

@@ -1,4 +1,5 @@
-//! Connections over a stream in memory, by raw bytes, with a driven clock.
+//! Tests of connections: a client sends raw bytes over a stream in memory, and the test sets the
+//! clock.
 
 mod authentication;
 mod execution;
@@ -21,7 +22,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::protocol::{Close, EventCall, Position, PresenceList, ServerFrame, Subscribed};
 
-/// The instant of the app's clock when a test starts, in milliseconds.
+/// The time of the app's clock at the start of a test, in milliseconds.
 pub(crate) const START: i64 = 1_800_000_000_000;
 
 /// A node with rooms in memory. Rooms whose names start with `private` are hidden. A token is
@@ -29,23 +30,23 @@ pub(crate) const START: i64 = 1_800_000_000_000;
 #[derive(Default)]
 pub(crate) struct Node {
     rooms: Mutex<Vec<(String, Arc<Connection>)>>,
-    /// What happened, in order.
-    diary: Mutex<Vec<String>>,
-    /// Whether the store of sessions answers.
+    /// The calls of the hub, in order.
+    calls: Mutex<Vec<String>>,
+    /// Whether the session store is unavailable.
     down: Mutex<bool>,
 }
 
 impl Node {
     fn note(&self, text: impl Into<String>) {
-        self.diary.lock().push(text.into());
+        self.calls.lock().push(text.into());
     }
 
-    pub(crate) fn diary(&self) -> Vec<String> {
-        self.diary.lock().clone()
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.calls.lock().clone()
     }
 
     fn count(&self, text: &str) -> usize {
-        self.diary
+        self.calls
             .lock()
             .iter()
             .filter(|line| *line == text)
@@ -129,7 +130,7 @@ impl Hub for Node {
         Box::pin(async move {
             self.rooms
                 .lock()
-                .retain(|(name, of)| name != room || !Arc::ptr_eq(of, connection));
+                .retain(|(name, member)| name != room || !Arc::ptr_eq(member, connection));
         })
     }
 
@@ -173,7 +174,7 @@ impl Hub for Node {
             let users: BTreeSet<String> = rooms
                 .iter()
                 .filter(|(name, _)| name == room)
-                .filter_map(|(_, of)| of.identity()?.actor.id.clone())
+                .filter_map(|(_, member)| member.identity()?.actor.id.clone())
                 .collect();
             if users.is_empty() {
                 let code = crate::protocol::NOT_SUBSCRIBED;
@@ -194,7 +195,7 @@ impl Hub for Node {
         self.note("ended");
         self.rooms
             .lock()
-            .retain(|(_, of)| !Arc::ptr_eq(of, connection));
+            .retain(|(_, member)| !Arc::ptr_eq(member, connection));
     }
 }
 
@@ -212,7 +213,7 @@ struct Options {
     token: Option<&'static str>,
     anonymous: bool,
     limits: Limits,
-    /// The bytes that the operating system would take from the server without a reader.
+    /// The size of the socket buffer: the bytes that the server can write before the client reads.
     buffer: usize,
 }
 
@@ -235,7 +236,7 @@ const PONG: u8 = 10;
 const FIN: u8 = 0x80;
 
 impl Peer {
-    /// A connection that has sent `connected`.
+    /// Creates a connection and reads its frame `connected`.
     async fn connected(options: Options) -> Self {
         let mut peer = Self::new(options);
         let first = peer.json().await;
@@ -287,7 +288,7 @@ impl Peer {
     }
 
     async fn raw(&mut self, bytes: &[u8]) {
-        // The server may have closed already.
+        // The write fails if the server has already closed. That is no test failure.
         let _ = self.io.write_all(bytes).await;
     }
 
@@ -295,7 +296,7 @@ impl Peer {
         self.raw(&frame(FIN | TEXT, text.as_bytes())).await;
     }
 
-    /// The next frame of the server: its first byte and its payload; `None` at the end.
+    /// Returns the first byte and the payload of the server's next frame; `None` at the end.
     async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
         let first = self.io.read_u8().await.ok()?;
         let second = self.io.read_u8().await.ok()?;
@@ -312,7 +313,7 @@ impl Peer {
         Some((first, payload))
     }
 
-    /// The next text frame. Pings are answered.
+    /// Returns the next text frame. Answers pings before it.
     async fn json(&mut self) -> Value {
         loop {
             match self.next().await {
@@ -327,7 +328,7 @@ impl Peer {
         }
     }
 
-    /// The members of the next text frame, as `event` and some others.
+    /// Returns the event and some other members of the next text frame as one line.
     async fn next_event(&mut self) -> String {
         let value = self.json().await;
         let mut reply = value["event"].as_str().unwrap_or("?").to_owned();
@@ -359,7 +360,7 @@ impl Peer {
         }
     }
 
-    /// Answers pings for a time in which nothing else is expected.
+    /// Answers pings for some time, and fails on any other frame.
     async fn idle(&mut self, time: Duration) {
         let answers = async {
             loop {
@@ -374,8 +375,8 @@ impl Peer {
         assert!(tokio::time::timeout(time, answers).await.is_err());
     }
 
-    /// Waits for the end of the server's task, without a client.
-    async fn over(self) -> (Arc<Node>, Arc<Meter>) {
+    /// Drops the client and waits for the end of the server's task.
+    async fn finish(self) -> (Arc<Node>, Arc<Meter>) {
         drop(self.io);
         self.served.await.unwrap();
         drop(self.connection);
@@ -387,7 +388,7 @@ impl Peer {
     }
 }
 
-/// A masked frame of a client.
+/// Returns a masked frame of a client.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
     let mut bytes = head(first, payload.len(), true);
@@ -396,7 +397,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The first bytes of a frame, up to its mask.
+/// Returns the first bytes of a frame, up to its mask.
 fn head(first: u8, length: usize, masked: bool) -> Vec<u8> {
     let mask = if masked { 0x80 } else { 0 };
     let mut bytes = vec![first];
@@ -418,7 +419,7 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// An event with an `ackId`.
+/// Returns an event with an `ackId`.
 fn event(name: &str, ack: usize, payload: &str) -> String {
     format!(r#"{{"action":"event","event":"{name}","ackId":{ack},"payload":{payload}}}"#)
 }

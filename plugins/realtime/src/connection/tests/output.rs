@@ -1,4 +1,4 @@
-//! The bytes on their way to a socket that accepts them little by little.
+//! Tests of the output with a socket that accepts a limited number of bytes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,17 +13,17 @@ use crate::connection::flush_all;
 use crate::connection::output::{Output, Progress};
 use crate::connection::queue::Queue;
 
-/// A socket that accepts a number of bytes, and keeps them.
+/// A test double of a socket. It accepts a given number of bytes and stores them.
 #[derive(Default)]
-struct Narrow {
+struct LimitedSocket {
     accepts: usize,
     written: Vec<u8>,
     calls: usize,
 }
 
-struct Shared(Arc<Mutex<Narrow>>);
+struct SharedSocket(Arc<Mutex<LimitedSocket>>);
 
-impl AsyncRead for Shared {
+impl AsyncRead for SharedSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -33,7 +33,7 @@ impl AsyncRead for Shared {
     }
 }
 
-impl AsyncWrite for Shared {
+impl AsyncWrite for SharedSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -72,14 +72,14 @@ impl AsyncWrite for Shared {
 struct Bench {
     output: Output,
     queue: Queue,
-    socket: Arc<Mutex<Narrow>>,
+    socket: Arc<Mutex<LimitedSocket>>,
 }
 
 impl Bench {
     fn new() -> Self {
-        let socket = Arc::<Mutex<Narrow>>::default();
+        let socket = Arc::<Mutex<LimitedSocket>>::default();
         let mut output = Output::new(Instant::now());
-        output.attach(Box::new(Shared(Arc::clone(&socket))));
+        output.attach(Box::new(SharedSocket(Arc::clone(&socket))));
         Self {
             output,
             queue: Queue::default(),
@@ -96,7 +96,7 @@ impl Bench {
         bytes
     }
 
-    /// Lets the socket accept so many bytes more.
+    /// Lets the socket accept this many more bytes, and writes.
     fn write(&mut self, accepts: usize) -> Progress {
         self.socket.lock().accepts += accepts;
         let mut cx = Context::from_waker(Waker::noop());
@@ -113,7 +113,7 @@ const PONG_FRAME: &[u8] = &[FIN | PONG, 1, b'x'];
 const CLOSE_FRAME: &[u8] = &[FIN | CLOSE, 0];
 
 #[tokio::test(start_paused = true)]
-async fn frames_that_are_written_byte_by_byte_are_whole_and_in_order() {
+async fn frames_written_byte_by_byte_are_complete_and_in_order() {
     let mut bench = Bench::new();
     let frames = [bench.push("ada"), bench.push("bob"), bench.push("cid")].concat();
     for _ in 1..frames.len() {
@@ -125,7 +125,7 @@ async fn frames_that_are_written_byte_by_byte_are_whole_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_that_wait_are_written_in_one_call() {
+async fn waiting_frames_are_written_in_one_call() {
     let mut bench = Bench::new();
     let frames = [bench.push("ada"), bench.push("bob"), bench.push("cid")].concat();
     assert_eq!(bench.write(usize::MAX / 2), Progress::All);
@@ -140,7 +140,7 @@ async fn a_control_frame_is_written_between_frames_and_never_within_one() {
     assert_eq!(bench.write(5), Progress::Part);
     bench.output.control(Bytes::from_static(PONG_FRAME));
     assert_eq!(bench.write(first.len() - 5 + 1), Progress::Part);
-    // A pong that has begun is finished before a newer one.
+    // A partly written pong is finished before a newer one.
     bench.output.control(Bytes::from_static(PONG_FRAME));
     assert_eq!(bench.write(1_000), Progress::All);
     let expected = [&first, PONG_FRAME, PONG_FRAME, &second].concat();
@@ -148,7 +148,7 @@ async fn a_control_frame_is_written_between_frames_and_never_within_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pings_of_a_client_that_reads_nothing_have_one_pong_and_nothing_replaces_a_close_frame() {
+async fn a_newer_pong_replaces_a_waiting_one_but_never_a_close_frame() {
     let mut bench = Bench::new();
     for _ in 0..1_000 {
         bench.output.control(Bytes::from_static(PONG_FRAME));
@@ -161,18 +161,18 @@ async fn pings_of_a_client_that_reads_nothing_have_one_pong_and_nothing_replaces
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frame_for_many_is_written_without_the_tasks_of_their_connections() {
+async fn flush_all_writes_a_frame_without_running_the_tasks_of_the_connections() {
     let mut peers = Vec::new();
     for _ in 0..3 {
         peers.push(Peer::alice().await);
     }
-    // The frame `connected` is written, so the tasks wait for their clients.
+    // The frame `connected` is written. Each task now waits for its client.
     let frame = ServerFrame::presence_join("a:b", "bob");
     let mut due = Vec::new();
     for peer in &peers {
         let (pushed, flush) = peer.connection.enqueue(frame.clone(), Class::Durable);
         assert_eq!((pushed, flush), (Pushed::Queued, true));
-        // Whoever has pushed the first frame writes the second one too.
+        // The task that pushed the first frame writes the second one too.
         let (_, again) = peer.connection.enqueue(frame.clone(), Class::Durable);
         assert!(!again);
         due.push(Arc::clone(&peer.connection));
@@ -181,7 +181,7 @@ async fn a_frame_for_many_is_written_without_the_tasks_of_their_connections() {
     for peer in &mut peers {
         assert_eq!(peer.meter.read().queue_bytes, 0);
         for _ in 0..2 {
-            // Nothing else runs before it is here.
+            // No other task runs before the client reads the frame.
             let next = peer.next().now_or_never().flatten();
             assert_eq!(next, Some((FIN | TEXT, frame.as_str().as_bytes().to_vec())));
         }
@@ -189,7 +189,7 @@ async fn a_frame_for_many_is_written_without_the_tasks_of_their_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_connections_than_one_task_writes_all_get_the_frame() {
+async fn a_frame_reaches_more_connections_than_one_task_writes_to() {
     let mut peers = Vec::new();
     for _ in 0..300 {
         peers.push(Peer::alice().await);

@@ -1,26 +1,26 @@
-//! RFC 6455, sections 5 to 7, by raw bytes.
+//! Tests of RFC 6455, sections 5 to 7, with raw bytes.
 
 use super::*;
 
-/// Sends bytes on a new connection, and returns how it ends.
-async fn ends(bytes: &[u8]) -> String {
+/// Sends bytes on a new connection, and returns its close code and reason.
+async fn close_of(bytes: &[u8]) -> String {
     let mut peer = Peer::alice().await;
     peer.raw(bytes).await;
     let closed = peer.closed().await;
-    peer.over().await;
+    peer.finish().await;
     closed
 }
 
-/// Sends bytes on a new connection, and returns what the server says first.
+/// Sends bytes on a new connection, and returns the server's first answer.
 async fn answer(bytes: &[u8]) -> String {
     let mut peer = Peer::alice().await;
     peer.raw(bytes).await;
     let reply = peer.next_event().await;
-    peer.over().await;
+    peer.finish().await;
     reply
 }
 
-/// The frames of a message in parts.
+/// Returns the frames of a fragmented message.
 fn fragments(parts: &[&[u8]]) -> Vec<u8> {
     let last = parts.len() - 1;
     let part = |(i, part): (usize, &&[u8])| {
@@ -45,16 +45,16 @@ async fn a_text_message_is_read_in_one_frame_or_in_many() {
 
 #[tokio::test(start_paused = true)]
 async fn every_length_of_a_payload_is_read() {
-    // 125 and 65 535 are the last of their forms.
+    // 125 and 65 535 are the largest lengths of the one-byte and the three-byte form.
     for length in [124, 125, 126, 127, 128, 65_535, 65_536] {
         let mut peer = Peer::alice().await;
         let text = format!(r#"{{"action":"ping"{}}}"#, " ".repeat(length - 17));
         assert_eq!(text.len(), length);
         peer.text(&text).await;
         assert_eq!(peer.next_event().await, "pong");
-        peer.over().await;
+        peer.finish().await;
     }
-    // Longer forms of the same length are legal to read.
+    // A server may accept a longer form than the length needs.
     let mut bytes = vec![FIN | TEXT, 0xfe, 0, 4, 0, 0, 0, 0];
     bytes.extend_from_slice(b"ping");
     assert_eq!(answer(&bytes).await, "pong");
@@ -68,11 +68,11 @@ async fn frames_that_arrive_byte_by_byte_are_read() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(peer.next_event().await, "pong é");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn control_frames_may_stand_between_fragments() {
+async fn control_frames_between_fragments_are_read() {
     let mut bytes = frame(TEXT, b"pi");
     bytes.extend(frame(FIN | PING, b"hello"));
     bytes.extend(frame(FIN | PONG, b""));
@@ -81,7 +81,7 @@ async fn control_frames_may_stand_between_fragments() {
     peer.raw(&bytes).await;
     assert_eq!(peer.next().await, Some((FIN | PONG, b"hello".to_vec())));
     assert_eq!(peer.next_event().await, "pong");
-    peer.over().await;
+    peer.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,16 +90,16 @@ async fn a_ping_is_answered_with_its_payload() {
         let mut peer = Peer::alice().await;
         peer.raw(&frame(FIN | PING, payload)).await;
         assert_eq!(peer.next().await, Some((FIN | PONG, payload.to_vec())));
-        peer.over().await;
+        peer.finish().await;
     }
-    // A pong that nobody asked for is legal.
+    // A pong without a ping is valid.
     let mut bytes = frame(FIN | PONG, b"unasked");
     bytes.extend(frame(FIN | TEXT, b"ping"));
     assert_eq!(answer(&bytes).await, "pong");
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_against_the_standard_close_with_1002() {
+async fn frames_that_violate_the_protocol_close_with_1002() {
     let unmasked = [head(FIN | TEXT, 4, false), b"ping".to_vec()].concat();
     let mut late_start = frame(TEXT, b"a");
     late_start.extend(frame(FIN | TEXT, b"b"));
@@ -119,12 +119,15 @@ async fn frames_against_the_standard_close_with_1002() {
         (frame(FIN | PING, &[0; 126]), "a long ping"),
         (frame(FIN | PONG, &[0; 126]), "a long pong"),
         (frame(FIN | CLOSE, &[3; 126]), "a long close"),
-        (frame(FIN, b"x"), "a continuation of nothing"),
-        (frame(0, b"x"), "a fragment of nothing"),
+        (frame(FIN, b"x"), "a continuation without a first fragment"),
+        (
+            frame(0, b"x"),
+            "a fragmented continuation without a first fragment",
+        ),
         (late_start, "a message within another"),
         (frame(FIN | CLOSE, &[3]), "half a close code"),
     ] {
-        assert_eq!(ends(&bytes).await, "1002 protocol", "{fault}");
+        assert_eq!(close_of(&bytes).await, "1002 protocol", "{fault}");
     }
 }
 
@@ -138,14 +141,17 @@ async fn text_that_is_not_utf8_closes_with_1007() {
         b"\xf4\x90\x80\x80", // above U+10FFFF
         b"ping\x80",
     ] {
-        assert_eq!(ends(&frame(FIN | TEXT, bytes)).await, "1007 invalid UTF-8");
+        assert_eq!(
+            close_of(&frame(FIN | TEXT, bytes)).await,
+            "1007 invalid UTF-8"
+        );
         let halves = fragments(&[&bytes[..bytes.len() / 2], &bytes[bytes.len() / 2..]]);
-        assert_eq!(ends(&halves).await, "1007 invalid UTF-8");
+        assert_eq!(close_of(&halves).await, "1007 invalid UTF-8");
     }
     let mut reason = 1000_u16.to_be_bytes().to_vec();
     reason.extend_from_slice(b"\xff");
     assert_eq!(
-        ends(&frame(FIN | CLOSE, &reason)).await,
+        close_of(&frame(FIN | CLOSE, &reason)).await,
         "1007 invalid UTF-8"
     );
 }
@@ -164,35 +170,36 @@ async fn a_character_may_be_split_over_fragments() {
 #[tokio::test(start_paused = true)]
 async fn a_binary_message_closes_with_1003() {
     assert_eq!(
-        ends(&frame(FIN | BINARY, b"ping")).await,
+        close_of(&frame(FIN | BINARY, b"ping")).await,
         "1003 Binary not supported"
     );
     let mut bytes = frame(BINARY, b"pi");
     bytes.extend(frame(FIN, b"ng"));
-    assert_eq!(ends(&bytes).await, "1003 Binary not supported");
+    assert_eq!(close_of(&bytes).await, "1003 Binary not supported");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_above_the_limit_closes_with_1009() {
     const TOO_LARGE: &str = "1009 Message too large";
     assert_eq!(
-        ends(&frame(FIN | TEXT, &vec![b' '; 65_537])).await,
+        close_of(&frame(FIN | TEXT, &vec![b' '; 65_537])).await,
         TOO_LARGE
     );
-    // The head alone is enough: nobody waits for the rest.
+    // The header alone is enough: the server does not wait for the rest.
     let head = [head(FIN | TEXT, 65_537, true), vec![0; 4]].concat();
-    assert_eq!(ends(&head).await, TOO_LARGE);
-    for first in [0x7f, 0xff] {
-        let mut endless = vec![FIN | TEXT, 0xff, first];
-        endless.extend([0xff; 7]);
-        endless.extend([0; 4]);
-        assert_eq!(ends(&endless).await, TOO_LARGE);
+    assert_eq!(close_of(&head).await, TOO_LARGE);
+    // Lengths of 2^63 − 1 and, with the forbidden high bit, 2^64 − 1.
+    for first_length_byte in [0x7f, 0xff] {
+        let mut huge = vec![FIN | TEXT, 0xff, first_length_byte];
+        huge.extend([0xff; 7]);
+        huge.extend([0; 4]);
+        assert_eq!(close_of(&huge).await, TOO_LARGE);
     }
     // Fragments are counted together.
     let part = vec![b' '; 40_000];
-    assert_eq!(ends(&fragments(&[&part, &part])).await, TOO_LARGE);
+    assert_eq!(close_of(&fragments(&[&part, &part])).await, TOO_LARGE);
     let parts = vec![&b"1"[..]; 65_537];
-    assert_eq!(ends(&fragments(&parts)).await, TOO_LARGE);
+    assert_eq!(close_of(&fragments(&parts)).await, TOO_LARGE);
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,18 +210,22 @@ async fn a_close_frame_is_answered_with_its_code() {
         frame(FIN | CLOSE, &payload)
     };
     for code in [1000, 1001, 1011, 3000, 4999] {
-        assert_eq!(ends(&close(code, "bye")).await, format!("{code} bye"));
+        assert_eq!(close_of(&close(code, "bye")).await, format!("{code} bye"));
     }
-    // Codes that no endpoint may send.
+    // RFC 6455 forbids these codes in a close frame.
     for code in [0, 999, 1004, 1005, 1006, 1015, 2999] {
-        assert!(ends(&close(code, "")).await.starts_with("1002"), "{code}");
+        assert!(
+            close_of(&close(code, "")).await.starts_with("1002"),
+            "{code}"
+        );
     }
     let mut peer = Peer::alice().await;
     peer.raw(&frame(FIN | CLOSE, b"")).await;
     assert_eq!(peer.next().await, Some((FIN | CLOSE, vec![])));
     // The server closes the stream, and reads nothing after the close frame.
     assert_eq!(peer.next().await, None);
-    let (_, meter) = peer.over().await;
+    let (_, meter) = peer.finish().await;
+    // The meter counts no close that the client began.
     assert!(meter.read().closes.is_empty());
 }
 
@@ -225,12 +236,12 @@ async fn events_before_a_close_frame_are_executed_and_later_ones_are_not() {
     peer.raw(&frame(FIN | CLOSE, b"")).await;
     peer.text(&event("echo", 2, "2")).await;
     peer.closed().await;
-    let (node, _) = peer.over().await;
-    assert_eq!(node.diary(), ["start echo 1", "end echo 1", "ended"]);
+    let (node, _) = peer.finish().await;
+    assert_eq!(node.calls(), ["start echo 1", "end echo 1", "ended"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_vanishes_leaves_nothing_behind() {
+async fn a_lost_connection_leaves_no_state() {
     for bytes in [
         &b""[..],
         &[FIN | TEXT],
@@ -241,7 +252,8 @@ async fn a_client_that_vanishes_leaves_nothing_behind() {
         peer.text(r#"{"action":"subscribe","room":"a:b"}"#).await;
         assert_eq!(peer.next_event().await, "subscribed a:b");
         peer.raw(bytes).await;
-        peer.over().await;
+        // `finish` asserts that no room, connection or queued byte is left.
+        peer.finish().await;
     }
 }
 
@@ -250,16 +262,16 @@ async fn the_server_waits_for_the_answer_to_its_close_frame() {
     let mut peer = Peer::alice().await;
     peer.connection.close(Close::Forbidden);
     assert_eq!(peer.closed().await, "4403 forbidden");
-    // Frames on their way are read and forgotten.
+    // Frames that the client sent before its close frame are read and dropped.
     peer.text(&event("echo", 1, "1")).await;
     peer.raw(&frame(FIN | CLOSE, &4403_u16.to_be_bytes())).await;
     let before = Instant::now();
     assert_eq!(peer.next().await, None);
     assert_eq!(before.elapsed(), Duration::ZERO);
-    let (node, meter) = peer.over().await;
-    assert_eq!(node.diary(), ["ended"]);
+    let (node, meter) = peer.finish().await;
+    assert_eq!(node.calls(), ["ended"]);
     assert_eq!(meter.read().closes, [(Close::Forbidden, 1)]);
-    // A client that does not answer is left after two seconds.
+    // After two seconds without an answer the server ends the connection.
     let mut peer = Peer::alice().await;
     peer.connection.close(Close::Forbidden);
     assert_eq!(peer.closed().await, "4403 forbidden");

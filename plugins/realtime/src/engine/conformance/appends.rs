@@ -1,4 +1,4 @@
-//! Appending: order, idempotence, fences.
+//! Cases about appending: order, idempotence, fences.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ pub async fn an_event_is_appended_once(harness: &dyn Harness) {
     expect(&mut live, &[(1, "one"), (2, "two"), (3, "three")]).await;
 }
 
-/// The race of two leaders over one event has one result.
+/// If two leaders append one event at once, both get the same position.
 pub async fn two_nodes_that_append_one_event_get_one_position(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -96,7 +96,7 @@ pub async fn two_nodes_that_append_one_event_get_one_position(harness: &dyn Harn
     assert_eq!(a.top(&stream).await.unwrap().offset, 20);
 }
 
-/// Streams have offsets and epochs of their own.
+/// Each stream has its own offsets and its own epoch.
 pub async fn a_batch_goes_to_several_streams(harness: &dyn Harness) {
     let engine = harness.node(TestClock::default().clock()).await;
     let (red, blue) = (stream(long()), stream(long()));
@@ -108,7 +108,7 @@ pub async fn a_batch_goes_to_several_streams(harness: &dyn Harness) {
     assert_eq!(engine.append(&[]).await.unwrap(), Vec::<Position>::new());
 }
 
-/// A leader that was replaced cannot append any more.
+/// A leader that was replaced can no longer append.
 pub async fn a_fence_lower_than_one_seen_is_refused(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -127,7 +127,7 @@ pub async fn a_fence_lower_than_one_seen_is_refused(harness: &dyn Harness) {
         matches!(refused, Err(EngineError::Fenced { seen: 8 })),
         "{refused:?}"
     );
-    // A repetition of what was appended is refused as well: the leader has to stop.
+    // A repeated append of an old event is refused as well: the leader has to stop.
     let refused = a.append(&[fenced(&stream, "one", "rooms", 7)]).await;
     assert!(
         matches!(refused, Err(EngineError::Fenced { seen: 8 })),
@@ -145,7 +145,7 @@ pub async fn a_fence_lower_than_one_seen_is_refused(harness: &dyn Harness) {
     assert_eq!(events, ["one", "two", "three", "four", "five"]);
 }
 
-/// Frames are opaque: any bytes, and none at all.
+/// Frames are opaque: they may hold any bytes or be empty.
 pub async fn a_frame_of_any_bytes_arrives_unchanged(harness: &dyn Harness) {
     let time = TestClock::default();
     let engine: Arc<dyn Engine> = harness.node(time.clock()).await;

@@ -1,4 +1,4 @@
-//! Lost data, lost connections, and the end.
+//! Cases about lost data, lost connections, and a closed engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    Harness, PATIENCE, TestClock, append, append_all, append_until_back, expect, long, next, stream,
+    DELIVERY_TIMEOUT, Harness, TestClock, append, append_all, append_until_back, expect, long,
+    next, stream,
 };
 use crate::engine::{
     Append, Delivery, Engine, History, MAX_READ, Position, ResetReason, Stream, Subscription,
 };
 
-/// The next delivery, which must be a reset for a new epoch.
+/// Returns the position of the next delivery, which must be a reset for a new epoch.
 pub(super) async fn new_epoch(live: &mut Subscription) -> Position {
     match next(live).await {
         Delivery::Reset {
@@ -23,7 +24,7 @@ pub(super) async fn new_epoch(live: &mut Subscription) -> Position {
     }
 }
 
-/// Two nodes with a subscription each, which have seen the first frames.
+/// Returns two nodes. Each has a subscription that has received the first frames.
 async fn two_nodes(harness: &dyn Harness, stream: &Stream) -> [(Arc<dyn Engine>, Subscription); 2] {
     let time = TestClock::default();
     let (a, b) = (
@@ -40,8 +41,8 @@ async fn two_nodes(harness: &dyn Harness, stream: &Stream) -> [(Arc<dyn Engine>,
     [(a, on_a), (b, on_b)]
 }
 
-/// After a loss of everything, or of the stream: one reset, then the new frames.
-async fn goes_on_in_a_new_epoch(stream: &Stream, nodes: [(Arc<dyn Engine>, Subscription); 2]) {
+/// Checks that both subscriptions get one reset and then the new frames, after data was lost.
+async fn check_new_epoch(stream: &Stream, nodes: [(Arc<dyn Engine>, Subscription); 2]) {
     let [(a, on_a), (b, on_b)] = nodes;
     let lost = on_a.position().epoch;
     append_all(&*a, stream, &["6", "7"]).await;
@@ -60,27 +61,27 @@ async fn goes_on_in_a_new_epoch(stream: &Stream, nodes: [(Arc<dyn Engine>, Subsc
     }
 }
 
-/// Every stream gets another epoch, and subscribers are told once.
+/// After the loss of all data every stream gets another epoch, and each subscriber one reset.
 pub async fn lost_data_is_one_reset_and_a_new_epoch(harness: &dyn Harness) {
     let stream = stream(long());
     let nodes = two_nodes(harness, &stream).await;
     harness.flush().await;
-    goes_on_in_a_new_epoch(&stream, nodes).await;
+    check_new_epoch(&stream, nodes).await;
 }
 
-/// So does a single stream.
+/// After the loss of one stream it gets another epoch, and other streams continue.
 pub async fn a_lost_stream_is_one_reset_and_a_new_epoch(harness: &dyn Harness) {
     let (stream, other) = (stream(long()), stream(long()));
     let nodes = two_nodes(harness, &stream).await;
     let mut elsewhere = nodes[0].0.subscribe(&other).await.unwrap();
     let engine = Arc::clone(&nodes[0].0);
     harness.lose_stream(stream.name()).await;
-    goes_on_in_a_new_epoch(&stream, nodes).await;
+    check_new_epoch(&stream, nodes).await;
     append_all(&*engine, &other, &["1"]).await;
     expect(&mut elsewhere, &[(1, "1")]).await;
 }
 
-/// The position was kept, so live subscribers have missed nothing; only recovery has.
+/// The position was kept, so live subscribers miss no frame. A client that recovers gets a gap.
 pub async fn lost_frames_end_recovery_but_not_live_delivery(harness: &dyn Harness) {
     let stream = stream(long());
     let nodes = two_nodes(harness, &stream).await;
@@ -96,7 +97,7 @@ pub async fn lost_frames_end_recovery_but_not_live_delivery(harness: &dyn Harnes
     assert!(!a.read(&stream, 5, 100).await.unwrap().gap);
 }
 
-/// Numbers are never used again within an epoch, even if the engine has forgotten them.
+/// If an engine that lost data uses an offset again, the stream gets another epoch.
 pub async fn a_reused_offset_replaces_the_epoch_on_all_nodes(harness: &dyn Harness) {
     for reused in [&["4'"][..], &["4'", "5'"], &["4'", "5'", "6'"]] {
         let stream = stream(long());
@@ -124,7 +125,7 @@ pub async fn a_reused_offset_replaces_the_epoch_on_all_nodes(harness: &dyn Harne
     }
 }
 
-/// Wake-ups that were lost are made up for after the next connection.
+/// Frames whose notifications were lost are delivered after the next connection.
 pub async fn frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harness) {
     let stream = stream(long());
     let [(a, mut on_a), (b, mut on_b)] = two_nodes(harness, &stream).await;
@@ -142,7 +143,7 @@ pub async fn frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harness) {
     }
 }
 
-/// After a frame that fills an answer alone, the next frames are delivered, too.
+/// Frames after one that fills a whole answer are delivered, too.
 pub async fn long_frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harness) {
     let stream = stream(long());
     let engine = harness.node(TestClock::default().clock()).await;
@@ -165,7 +166,7 @@ pub async fn long_frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harne
     }
 }
 
-/// If too much was missed, the subscriber is told; if the engine has kept it, it is delivered.
+/// Missed frames are delivered if the engine has kept them. Otherwise the subscriber gets a reset.
 pub async fn more_frames_missed_than_kept_is_a_reset(harness: &dyn Harness) {
     let stream = stream(History { size: 10, ..long() });
     let [(a, mut on_a), (_b, mut on_b)] = two_nodes(harness, &stream).await;
@@ -200,12 +201,12 @@ pub async fn more_frames_missed_than_kept_is_a_reset(harness: &dyn Harness) {
     }
 }
 
-/// After its end an engine answers every call, with an error.
+/// A closed engine answers every call with an error.
 pub async fn a_closed_engine_ends_its_subscriptions(harness: &dyn Harness) {
     let stream = stream(long());
     let [(a, mut on_a), (b, mut on_b)] = two_nodes(harness, &stream).await;
     a.close().await;
-    let ended = tokio::time::timeout(PATIENCE, on_a.next()).await;
+    let ended = tokio::time::timeout(DELIVERY_TIMEOUT, on_a.next()).await;
     assert_eq!(ended.expect("in time"), None);
     let error = a.append(&[append(&stream, "6")]).await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");

@@ -1,4 +1,4 @@
-//! What can be read again, and for how long.
+//! Cases about history: the frames that can be read again, and for how long.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use super::{Harness, TestClock, append, append_all, expect, stream};
 use crate::engine::{Append, History, MAX_READ, POSITION_TTL};
 
 const SECOND: Duration = Duration::from_secs(1);
-const TEN: [&str; 10] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"];
+const EVENTS: [&str; 10] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"];
 
-/// Older frames than the size allows are a gap.
+/// If the size of the history excludes requested frames, the answer has a gap.
 pub async fn a_read_ends_at_the_declared_size(harness: &dyn Harness) {
     let engine = harness.node(TestClock::default().clock()).await;
     let stream = stream(History {
         size: 3,
         ttl: Duration::from_mins(10),
     });
-    append_all(&*engine, &stream, &TEN).await;
+    append_all(&*engine, &stream, &EVENTS).await;
     let slice = engine.read(&stream, 7, 500).await.unwrap();
     let offsets: Vec<u64> = slice.frames.iter().map(|f| f.position.offset).collect();
     assert_eq!(
@@ -28,7 +28,7 @@ pub async fn a_read_ends_at_the_declared_size(harness: &dyn Harness) {
     assert!(engine.read(&stream, 0, 500).await.unwrap().gap);
 }
 
-/// Older frames than the time allows are a gap; the position stays.
+/// If the age of the history excludes requested frames, the answer has a gap. The position stays.
 pub async fn a_read_ends_at_the_declared_age(harness: &dyn Harness) {
     let time = TestClock::default();
     let engine = harness.node(time.clock()).await;
@@ -55,7 +55,7 @@ pub async fn a_read_ends_at_the_declared_age(harness: &dyn Harness) {
     assert_eq!((slice.frames.len(), slice.gap), (0, false));
 }
 
-/// A client from the future gets no frames and no gap; the caller compares with the top.
+/// An offset above the top returns no frames and no gap. The caller compares it with the top.
 pub async fn an_offset_beyond_the_top_reads_nothing(harness: &dyn Harness) {
     let engine = harness.node(TestClock::default().clock()).await;
     let stream = stream(History::default());
@@ -69,7 +69,7 @@ pub async fn an_offset_beyond_the_top_reads_nothing(harness: &dyn Harness) {
     }
 }
 
-/// The epoch stays for as long as a client may come back, and not for ever.
+/// A stream keeps its epoch for seven days after its history ends. Then it gets a new one.
 pub async fn a_position_outlives_the_history_by_seven_days(harness: &dyn Harness) {
     let time = TestClock::default();
     let engine = harness.node(time.clock()).await;
@@ -87,20 +87,20 @@ pub async fn a_position_outlives_the_history_by_seven_days(harness: &dyn Harness
     assert_ne!(fresh.epoch, top.epoch);
     assert_eq!(fresh.offset, 0);
     assert_eq!(engine.top(&stream).await.unwrap(), fresh);
-    // Nothing of the former epoch is left.
+    // No data of the former epoch remains.
     append_all(&*engine, &stream, &["one"]).await;
     let slice = engine.read(&stream, 0, 10).await.unwrap();
     assert_eq!((slice.frames.len(), slice.top.offset), (1, 1));
 }
 
-/// Without history there is nothing to read again, and still every subscriber gets every frame.
+/// Without history no frame can be read again, but every subscriber gets every live frame.
 pub async fn a_stream_without_history_delivers_live_frames_only(harness: &dyn Harness) {
     let engine = harness.node(TestClock::default().clock()).await;
     let stream = stream(History::NONE);
     let mut live = engine.subscribe(&stream).await.unwrap();
-    let batch: Vec<_> = TEN.iter().map(|name| append(&stream, name)).collect();
+    let batch: Vec<_> = EVENTS.iter().map(|name| append(&stream, name)).collect();
     engine.append(&batch).await.unwrap();
-    for (offset, name) in (1..).zip(TEN) {
+    for (offset, name) in (1..).zip(EVENTS) {
         expect(&mut live, &[(offset, name)]).await;
     }
     let slice = engine.read(&stream, 9, 500).await.unwrap();
@@ -113,7 +113,7 @@ pub async fn a_stream_without_history_delivers_live_frames_only(harness: &dyn Ha
 pub async fn a_read_returns_at_most_as_many_frames_as_requested(harness: &dyn Harness) {
     let engine = harness.node(TestClock::default().clock()).await;
     let stream = stream(History::default());
-    append_all(&*engine, &stream, &TEN).await;
+    append_all(&*engine, &stream, &EVENTS).await;
     let (mut after, mut parts) = (0, Vec::new());
     loop {
         let slice = engine.read(&stream, after, 4).await.unwrap();
@@ -127,7 +127,7 @@ pub async fn a_read_returns_at_most_as_many_frames_as_requested(harness: &dyn Ha
     assert_eq!(parts, [4, 4, 2]);
 }
 
-/// A reader gets long frames in several answers, so that many of them need little memory.
+/// A reader gets long frames in several answers, so that each answer needs little memory.
 pub async fn a_read_ends_before_more_bytes_than_allowed(harness: &dyn Harness) {
     let engine = harness.node(TestClock::default().clock()).await;
     let stream = stream(History::default());

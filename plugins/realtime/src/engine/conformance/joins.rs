@@ -1,4 +1,4 @@
-//! Subscribing, and joining a subscription.
+//! Cases about subscribing, and about clients that join a subscription.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub async fn a_subscription_begins_at_the_top(harness: &dyn Harness) {
     assert_eq!(live.position().offset, 3);
 }
 
-/// The join of a further client: read up to the top, then the live frames above it.
+/// A further client joins: it reads up to the top and then gets the live frames above it.
 pub async fn a_join_under_load_neither_loses_nor_doubles_a_frame(harness: &dyn Harness) {
     const FRAMES: u64 = 300;
     let time = TestClock::default();
@@ -53,7 +53,7 @@ pub async fn a_join_under_load_neither_loses_nor_doubles_a_frame(harness: &dyn H
             }
         }
         if offset.is_multiple_of(50) {
-            // A client joins. What is delivered meanwhile waits in the subscription.
+            // A client joins. Frames that arrive meanwhile wait in the subscription.
             let slice = node.read(&stream, 0, 1000).await.unwrap();
             assert!(!slice.gap && slice.reaches_top());
             clients.push(slice.frames.iter().map(|f| f.position.offset).collect());
@@ -70,7 +70,7 @@ pub async fn a_join_under_load_neither_loses_nor_doubles_a_frame(harness: &dyn H
     writing.await.unwrap();
 }
 
-/// A node that is too busy to take its deliveries does not delay the writer and loses nothing
+/// A node that is too busy to take its deliveries does not delay the writer, and loses no frame
 /// within the history.
 pub async fn a_subscriber_that_reads_late_gets_everything(harness: &dyn Harness) {
     let time = TestClock::default();
@@ -98,7 +98,7 @@ pub async fn a_subscriber_that_reads_late_gets_everything(harness: &dyn Harness)
     }
 }
 
-/// The last subscription of a node to a stream ends, and another one begins.
+/// A stream whose last subscription on a node has ended can be subscribed again.
 pub async fn a_stream_can_be_left_and_joined_again(harness: &dyn Harness) {
     let engine = harness.node(TestClock::default().clock()).await;
     let stream = stream(long());
@@ -112,7 +112,8 @@ pub async fn a_stream_can_be_left_and_joined_again(harness: &dyn Harness) {
     }
 }
 
-/// The task of a room waits for its subscription and for other things at once.
+/// The task of a room waits for its subscription and for other events at once. It cancels a wait
+/// when another event comes first.
 pub async fn a_canceled_wait_loses_nothing(harness: &dyn Harness) {
     let time = TestClock::default();
     let (writer, node) = (

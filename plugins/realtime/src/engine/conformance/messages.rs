@@ -1,11 +1,11 @@
-//! Messages that are not stored.
+//! Cases about messages that are not stored.
 
 use bytes::Bytes;
 
-use super::{Harness, PATIENCE, TestClock, long, next, stream};
+use super::{DELIVERY_TIMEOUT, Harness, TestClock, long, next, stream};
 use crate::engine::{Controls, Delivery, EngineError, MAX_MESSAGE, To};
 
-/// Every subscriber gets a message, and in the order of its sender.
+/// Every subscriber gets all messages of a sender in the order of sending.
 pub async fn a_message_reaches_the_subscribers_of_all_nodes_in_order(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -30,7 +30,7 @@ pub async fn a_message_reaches_the_subscribers_of_all_nodes_in_order(harness: &d
     assert_eq!(next(&mut elsewhere).await, end, "the first that it gets");
 }
 
-/// A message is limited, and up to the limit it arrives whole.
+/// A message up to the maximum length arrives unchanged. A longer one is refused.
 pub async fn a_long_message_arrives_and_a_longer_one_is_refused(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -54,7 +54,7 @@ pub async fn a_long_message_arrives_and_a_longer_one_is_refused(harness: &dyn Ha
     }
 }
 
-/// Nodes talk to each other, one to one and one to all.
+/// A node sends control messages to one node or to all nodes.
 pub async fn a_control_message_reaches_one_node_or_all(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -80,7 +80,7 @@ pub async fn a_control_message_reaches_one_node_or_all(harness: &dyn Harness) {
 }
 
 async fn control(controls: &mut Controls) -> Bytes {
-    tokio::time::timeout(PATIENCE, controls.next())
+    tokio::time::timeout(DELIVERY_TIMEOUT, controls.next())
         .await
         .expect("a message in time")
         .expect("the engine is open")

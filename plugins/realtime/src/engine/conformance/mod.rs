@@ -1,4 +1,4 @@
-//! The suite that an engine passes.
+//! The conformance suite that every engine must pass.
 //!
 //! The tests of an engine implement [`Harness`] and call
 //! [`engine_conformance!`](crate::engine_conformance), which expands to one test for each case:
@@ -6,7 +6,7 @@
 //! ```ignore
 //! linchpin_realtime::engine_conformance!(MyHarness::start());
 //! ```
-#![allow(clippy::expect_used, clippy::unwrap_used)] // a failing case is what it is for
+#![allow(clippy::expect_used, clippy::unwrap_used)] // a failing case must panic
 
 pub mod appends;
 pub mod faults;
@@ -29,30 +29,31 @@ use super::{
 };
 
 /// How long a case waits for a delivery before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An engine under test: its storage, its nodes, and the faults of a server.
 pub trait Harness: Send + Sync {
-    /// A further node on the same storage, started, with a clock.
+    /// Starts a further node on the same storage, with this clock.
     fn node(&self, clock: Clock) -> BoxFuture<'_, Arc<dyn Engine>>;
 
-    /// Loses all data, as `FLUSHALL` or a truncation of every table does. Nodes are not told.
+    /// Deletes all data, as `FLUSHALL` or a truncation of every table does. Nodes get no notice.
     fn flush(&self) -> BoxFuture<'_, ()>;
 
-    /// Loses a stream: its position and its frames.
+    /// Deletes a stream: its position and its frames.
     fn lose_stream<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Loses the frames of a stream, and keeps its position.
+    /// Deletes the frames of a stream, and keeps its position.
     fn lose_frames<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, ()>;
 
     /// Sets a stream back to an earlier offset, as a restored backup does.
     fn rewind<'a>(&'a self, stream: &'a str, offset: u64) -> BoxFuture<'a, ()>;
 
-    /// Ends the connections over which nodes hear of frames; what is sent until nodes have
-    /// connected again is lost.
+    /// Ends the connections over which nodes are notified of frames. Notifications are lost until
+    /// the nodes have connected again.
     fn cut(&self) -> BoxFuture<'_, ()>;
 
-    /// Ends a cut, if nodes do not do so by themselves.
+    /// Restores the connections after [`cut`](Self::cut), if nodes do not connect again on their
+    /// own.
     fn mend(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
@@ -64,7 +65,7 @@ pub trait Harness: Send + Sync {
     fn start(&self) -> BoxFuture<'_, ()>;
 }
 
-/// A clock that a case sets. It starts at the time of the system.
+/// A clock that a case sets. It starts at the system time.
 #[derive(Clone, Debug)]
 pub struct TestClock(Arc<AtomicI64>);
 
@@ -75,31 +76,32 @@ impl Default for TestClock {
 }
 
 impl TestClock {
-    /// As an engine takes it.
+    /// Returns the clock in the form that an engine needs.
     pub fn clock(&self) -> Clock {
         let millis = Arc::clone(&self.0);
         Arc::new(move || Timestamp::from_millis(millis.load(Ordering::SeqCst)))
     }
 
-    /// The present.
+    /// Returns the current time of the clock.
     pub fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(Ordering::SeqCst))
     }
 
-    /// Moves on.
+    /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         let by = i64::try_from(by.as_millis()).expect("a short time");
         self.0.fetch_add(by, Ordering::SeqCst);
     }
 }
 
-/// A stream with a name of its own.
+/// Returns a stream with a new name.
 fn stream(history: History) -> Stream {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     Stream::new(format!("tasks:{number}~{{a}} b%C3:live"), history)
 }
 
+/// Returns limits that no case reaches.
 fn long() -> History {
     History {
         size: 10_000,
@@ -111,7 +113,7 @@ fn event(name: &str) -> EventId {
     EventId::new(name).expect("an event id")
 }
 
-/// An event with its own name as the frame.
+/// Returns an append of an event. The frame holds the event's name.
 fn append(stream: &Stream, name: &str) -> Append {
     Append {
         stream: stream.clone(),
@@ -131,7 +133,7 @@ fn fenced(stream: &Stream, name: &str, consumer: &str, number: u64) -> Append {
     }
 }
 
-/// Appends events, each in a call of its own.
+/// Appends events, each in a separate call.
 async fn append_all(engine: &dyn Engine, stream: &Stream, names: &[&str]) {
     for name in names {
         engine
@@ -141,9 +143,9 @@ async fn append_all(engine: &dyn Engine, stream: &Stream, names: &[&str]) {
     }
 }
 
-/// Appends an event, again and again until the engine is back.
+/// Appends an event. It retries until the engine is available again.
 async fn append_until_back(engine: &dyn Engine, stream: &Stream, name: &str) {
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + DELIVERY_TIMEOUT;
     while let Err(error) = engine.append(&[append(stream, name)]).await {
         assert!(error.is_unavailable(), "{error:?}");
         assert!(tokio::time::Instant::now() < until, "{error:?}");
@@ -151,15 +153,15 @@ async fn append_until_back(engine: &dyn Engine, stream: &Stream, name: &str) {
     }
 }
 
-/// The next delivery.
+/// Returns the next delivery.
 async fn next(subscription: &mut Subscription) -> Delivery {
-    tokio::time::timeout(PATIENCE, subscription.next())
+    tokio::time::timeout(DELIVERY_TIMEOUT, subscription.next())
         .await
         .expect("a delivery in time")
         .expect("the engine is open")
 }
 
-/// The next delivery, which must be a frame.
+/// Returns the next delivery, which must be a frame.
 async fn frame(subscription: &mut Subscription) -> Frame {
     match next(subscription).await {
         Delivery::Frame(frame) => frame,
@@ -167,7 +169,7 @@ async fn frame(subscription: &mut Subscription) -> Frame {
     }
 }
 
-/// The next deliveries must be the frames of these events, at these offsets.
+/// Checks that the next deliveries are the frames of these events at these offsets.
 async fn expect(subscription: &mut Subscription, expected: &[(u64, &str)]) {
     for (offset, name) in expected {
         let frame = frame(subscription).await;
@@ -178,7 +180,7 @@ async fn expect(subscription: &mut Subscription, expected: &[(u64, &str)]) {
     }
 }
 
-/// One test for each case, on a new harness.
+/// Expands to one test for each case. Each test has a new harness.
 ///
 /// The argument is a [`Harness`](crate::engine::conformance::Harness); it is evaluated for each
 /// case. If starting a server takes long, `@suite` takes two of them: one for most of the cases,
@@ -215,7 +217,7 @@ macro_rules! engine_conformance {
                 presence_is_rebuilt_by_renewal_after_a_loss,
                 leases_of_many_streams_are_renewed_at_once;
             renewals: a_renewal_gives_every_stream_a_new_epoch,
-                a_renewal_among_appends_is_one_reset_and_no_hole,
+                a_renewal_during_appends_is_one_reset_without_a_gap,
                 a_renewal_keeps_fences;
             faults: lost_data_is_one_reset_and_a_new_epoch,
                 a_lost_stream_is_one_reset_and_a_new_epoch,
@@ -226,7 +228,7 @@ macro_rules! engine_conformance {
                 more_frames_missed_than_kept_is_a_reset,
                 a_closed_engine_ends_its_subscriptions;
         );
-        // These cases stop the server, so it must be a server of their own.
+        // These cases stop the server, so they must not share it.
         $crate::engine_conformance!(@cases $own;
             restarts: a_stopped_engine_is_unavailable_and_continues_after_its_start,
                 a_stream_without_history_can_be_joined_while_the_engine_is_down;
@@ -234,7 +236,7 @@ macro_rules! engine_conformance {
     };
     (@cases $harness:expr; $($group:ident: $($case:ident),*;)*) => {$(
         mod $group {
-            #[allow(unused_imports)] // the expression of a harness may need nothing of the outer module
+            #[allow(unused_imports)] // the harness expression may use no item of the outer module
             use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

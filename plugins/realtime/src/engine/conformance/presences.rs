@@ -1,14 +1,14 @@
-//! Leases of users.
+//! Cases about presence: the leases of users.
 
 use std::time::Duration;
 
 use super::{Harness, TestClock, long, stream};
 use crate::engine::{Attendance, History, LEASE, Member, RENEWAL, Stream};
 
-const NOBODY: [&str; 0] = [];
+const NO_USERS: [&str; 0] = [];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A user on two nodes arrives once and leaves once.
+/// A user on two nodes is reported once as arrived and once as left.
 pub async fn the_first_arrival_and_the_last_departure_are_reported_once(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -27,12 +27,12 @@ pub async fn the_first_arrival_and_the_last_departure_are_reported_once(harness:
         b.presence_enter(&stream, &["ada", "bob"]).await.unwrap(),
         ["bob"]
     );
-    assert_eq!(a.presence_enter(&stream, &["ada"]).await.unwrap(), NOBODY);
+    assert_eq!(a.presence_enter(&stream, &["ada"]).await.unwrap(), NO_USERS);
     assert_eq!(
         a.presence_leave(&stream, &["ada", "eve"]).await.unwrap(),
-        NOBODY
+        NO_USERS
     );
-    assert_eq!(a.presence_leave(&stream, &["ada"]).await.unwrap(), NOBODY);
+    assert_eq!(a.presence_leave(&stream, &["ada"]).await.unwrap(), NO_USERS);
     assert_eq!(
         b.presence_leave(&stream, &["bob", "ada"])
             .await
@@ -42,13 +42,13 @@ pub async fn the_first_arrival_and_the_last_departure_are_reported_once(harness:
     );
     assert_eq!(
         b.presence_leave(&stream, &["bob", "ada"]).await.unwrap(),
-        NOBODY
+        NO_USERS
     );
     assert_eq!(a.presence(&stream, 10).await.unwrap().count, 1);
     assert_eq!(a.presence(&other, 10).await.unwrap().count, 1);
 }
 
-/// Of two nodes exactly one announces the user.
+/// If two nodes enter a user at once, exactly one of them reports the arrival.
 pub async fn two_nodes_that_enter_a_user_at_once_report_one_arrival(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -73,7 +73,7 @@ pub async fn two_nodes_that_enter_a_user_at_once_report_one_arrival(harness: &dy
     }
 }
 
-/// The users of a node that was killed leave when its leases end, and are reported once.
+/// The users of a killed node leave when its leases end. Each departure is reported once.
 pub async fn a_lease_that_is_not_renewed_ends(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -85,28 +85,28 @@ pub async fn a_lease_that_is_not_renewed_ends(harness: &dyn Harness) {
     b.presence_enter(&stream, &["bob"]).await.unwrap();
     for _ in 0..3 {
         time.advance(RENEWAL.saturating_sub(SECOND));
-        assert_eq!(b.presence_enter(&stream, &["bob"]).await.unwrap(), NOBODY);
-        assert_eq!(b.presence_expire(&stream).await.unwrap(), NOBODY);
+        assert_eq!(b.presence_enter(&stream, &["bob"]).await.unwrap(), NO_USERS);
+        assert_eq!(b.presence_expire(&stream).await.unwrap(), NO_USERS);
     }
     time.advance(4 * SECOND);
     let present = b.presence(&stream, 10).await.unwrap();
     assert_eq!((present.count, present.users[0].user.as_str()), (1, "bob"));
     let (at_a, at_b) = tokio::join!(a.presence_expire(&stream), b.presence_expire(&stream));
     assert_eq!([at_a.unwrap(), at_b.unwrap()].concat(), ["ada"]);
-    assert_eq!(b.presence_expire(&stream).await.unwrap(), NOBODY);
-    // The node was only slow: its renewal is an arrival.
+    assert_eq!(b.presence_expire(&stream).await.unwrap(), NO_USERS);
+    // The node was only slow. Its renewal counts as a new arrival.
     assert_eq!(
         a.presence_enter(&stream, &["ada", "bob"]).await.unwrap(),
         ["ada"]
     );
-    // A lease that has run out is no departure before it was removed.
+    // An expired lease counts as a departure only after its removal.
     time.advance(LEASE + SECOND);
-    assert_eq!(a.presence_enter(&stream, &["ada"]).await.unwrap(), NOBODY);
+    assert_eq!(a.presence_enter(&stream, &["ada"]).await.unwrap(), NO_USERS);
     assert_eq!(a.presence_expire(&stream).await.unwrap(), ["bob"]);
     assert_eq!(a.presence(&stream, 10).await.unwrap().count, 1);
 }
 
-/// A snapshot is bounded.
+/// A snapshot lists a limited number of users, and counts all of them.
 pub async fn a_snapshot_lists_the_earliest_arrivals_and_counts_all(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -132,7 +132,7 @@ pub async fn a_snapshot_lists_the_earliest_arrivals_and_counts_all(harness: &dyn
     assert_eq!((present.users, present.count), (expected, 3));
 }
 
-/// After a loss the nodes renew, and everybody is present again.
+/// After a loss of data the renewals make all users present again.
 pub async fn presence_is_rebuilt_by_renewal_after_a_loss(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (

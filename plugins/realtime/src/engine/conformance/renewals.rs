@@ -1,10 +1,10 @@
-//! New epochs for all streams, after events were lost.
+//! Cases about renewals, which give all streams new epochs after events were lost.
 
 use super::faults::new_epoch;
 use super::{Harness, TestClock, append, append_all, expect, fenced, long, next, stream};
 use crate::engine::{Delivery, EngineError, History};
 
-/// Of every stream, whether a node serves it or not; subscribers of all nodes are told once.
+/// Every stream gets a new epoch, even if no node serves it. Each subscriber gets one reset.
 pub async fn a_renewal_gives_every_stream_a_new_epoch(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -49,9 +49,9 @@ pub async fn a_renewal_gives_every_stream_a_new_epoch(harness: &dyn Harness) {
     assert_ne!(a.top(&served).await.unwrap().epoch, top.epoch);
 }
 
-/// What is appended meanwhile is in the former epoch or in the new one, and nothing is missing
-/// after the reset.
-pub async fn a_renewal_among_appends_is_one_reset_and_no_hole(harness: &dyn Harness) {
+/// Frames that are appended meanwhile are in the former epoch or in the new one. No frame after the
+/// reset is missing.
+pub async fn a_renewal_during_appends_is_one_reset_without_a_gap(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
         harness.node(time.clock()).await,
@@ -66,11 +66,11 @@ pub async fn a_renewal_among_appends_is_one_reset_and_no_hole(harness: &dyn Harn
         b.subscribe(&one).await.unwrap(),
     ];
     let appending = async {
-        // So few that a new epoch is delivered from its start.
+        // The number is small enough for a new epoch to be delivered from its start.
         for number in 0..50 {
             let name = format!("{number}");
             let (first, second) = (append(&one, &name), append(&other, &name));
-            // In both orders: no two calls may wait for each other.
+            // The batches use both orders of the streams, to find deadlocks with the renewal.
             let batch = if number % 2 == 0 {
                 [first, second]
             } else {
@@ -106,7 +106,7 @@ pub async fn a_renewal_among_appends_is_one_reset_and_no_hole(harness: &dyn Harn
     }
 }
 
-/// A leader that was paused does not come back through a renewal.
+/// A paused leader stays fenced after a renewal.
 pub async fn a_renewal_keeps_fences(harness: &dyn Harness) {
     let a = harness.node(TestClock::default().clock()).await;
     let stream = stream(long());

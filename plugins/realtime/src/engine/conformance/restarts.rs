@@ -1,11 +1,12 @@
-//! The server stops and starts again.
+//! Cases in which the server stops and starts again.
 
 use super::{
-    Harness, PATIENCE, TestClock, append, append_all, append_until_back, expect, long, next, stream,
+    DELIVERY_TIMEOUT, Harness, TestClock, append, append_all, append_until_back, expect, long,
+    next, stream,
 };
 use crate::engine::{Delivery, History, ResetReason, To};
 
-/// Calls fail in a way that callers can tell apart; live subscriptions stay and continue.
+/// Calls fail with `Unavailable`. Live subscriptions stay open and continue after the start.
 pub async fn a_stopped_engine_is_unavailable_and_continues_after_its_start(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -46,7 +47,7 @@ pub async fn a_stopped_engine_is_unavailable_and_continues_after_its_start(harne
                 .is_unavailable()
         );
     };
-    tokio::time::timeout(PATIENCE, calls)
+    tokio::time::timeout(DELIVERY_TIMEOUT, calls)
         .await
         .expect("errors in time");
     harness.start().await;
@@ -58,7 +59,7 @@ pub async fn a_stopped_engine_is_unavailable_and_continues_after_its_start(harne
     a.ready().await.unwrap();
 }
 
-/// A room without history needs nothing that is stored.
+/// A stream without history can be joined without stored data.
 pub async fn a_stream_without_history_can_be_joined_while_the_engine_is_down(
     harness: &dyn Harness,
 ) {
@@ -70,7 +71,7 @@ pub async fn a_stream_without_history_can_be_joined_while_the_engine_is_down(
     let stream = stream(History::NONE);
     append_all(&*a, &stream, &["1"]).await;
     harness.stop().await;
-    let joining = tokio::time::timeout(PATIENCE, a.subscribe(&stream));
+    let joining = tokio::time::timeout(DELIVERY_TIMEOUT, a.subscribe(&stream));
     let mut live = joining.await.expect("in time").unwrap();
     harness.start().await;
     match next(&mut live).await {

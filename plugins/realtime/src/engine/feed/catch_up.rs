@@ -1,8 +1,8 @@
 //! The comparison of a subscription with its stream.
 //!
-//! It runs in a task of its own. A subscription is often waited for together with other things, so
-//! its calls are canceled again and again. If each began the comparison anew, a comparison that
-//! takes longer than the time between two such events would never end.
+//! It runs in a separate task. A caller often waits for a subscription and for other events at
+//! once, and each other event cancels the call of the subscription. If each call restarted the
+//! comparison, a comparison that takes longer than the time between two events would never end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::engine::{EngineError, Epoch, EventId, Frame, Position, Stream};
 
 /// How many frames are read at once to fill a gap.
 const READ: usize = 256;
-/// An epoch that is not longer than this is delivered from its start after a reset: it began when
-/// the former one was lost.
-const YOUNG: u64 = 64;
+/// The maximum number of frames in an epoch that is delivered from its start after a reset. So few
+/// frames mean that the epoch began when the former one was lost.
+const MAX_NEW_EPOCH: u64 = 64;
 
-/// A comparison that runs. Dropping it ends it.
+/// A running comparison. Dropping it cancels the comparison.
 pub(super) struct Running(JoinHandle<Result<CatchUp, EngineError>>);
 
 impl Running {
@@ -45,7 +45,7 @@ impl Drop for Running {
     }
 }
 
-/// One step of a comparison, and after it its result.
+/// The input of one step of a comparison. After the step it holds the result.
 pub(super) struct CatchUp {
     source: Arc<dyn Source>,
     stream: Stream,
@@ -53,10 +53,10 @@ pub(super) struct CatchUp {
     pub(super) seen: Seen,
     without_top: bool,
     reused: bool,
-    /// What the subscription delivers.
+    /// The deliveries of the subscription.
     pub(super) deliveries: Vec<Delivery>,
-    /// The epoch that was left, if there was a reset.
-    pub(super) left: Option<Epoch>,
+    /// The epoch before the reset, if a reset changed it.
+    pub(super) former_epoch: Option<Epoch>,
     /// Whether there was a reset.
     pub(super) was_reset: bool,
     /// Whether the place is the top.
@@ -64,8 +64,8 @@ pub(super) struct CatchUp {
 }
 
 impl CatchUp {
-    /// A step from a place. `without_top`: the place is invented. `reused`: an offset was used for
-    /// two events.
+    /// Creates a step that starts at the place in `seen`. `without_top` means that the place is a
+    /// placeholder, not a real position. `reused` means that an offset was used for two events.
     pub(super) fn new(
         source: Arc<dyn Source>,
         stream: Stream,
@@ -80,7 +80,7 @@ impl CatchUp {
             without_top,
             reused,
             deliveries: Vec::new(),
-            left: None,
+            former_epoch: None,
             was_reset: false,
             done: false,
         }
@@ -91,10 +91,10 @@ impl CatchUp {
         Ok(self)
     }
 
-    /// Reads what is missing; returns whether the place is the top.
+    /// Reads the missing frames. Returns whether the place is the top now.
     async fn step(&mut self) -> Result<bool, EngineError> {
         let own = self.seen.position;
-        // Read the frame at the own place, too: it must be the one that was seen.
+        // Read the frame at the current place, too: it must be the one that was seen.
         let from = own.offset.saturating_sub(1);
         let Entries {
             top,
@@ -108,18 +108,18 @@ impl CatchUp {
             || frames
                 .first()
                 .filter(|frame| frame.position.offset == own.offset)
-                .is_some_and(|frame| self.seen.known(own.offset, &frame.event) == Known::Other)
+                .is_some_and(|frame| self.seen.compare(own.offset, &frame.event) == Known::Other)
             || (top.offset == own.offset
                 && last
                     .as_ref()
-                    .is_some_and(|last| self.seen.known(own.offset, last) == Known::Other));
+                    .is_some_and(|last| self.seen.compare(own.offset, last) == Known::Other));
         if top.offset < own.offset || reused {
             let top = self.source.replace_epoch(&self.stream, own.epoch).await?;
             return self.restart(top, None).await;
         }
         let ends_here = |frame: &Frame| frame.position.offset == own.offset;
         if top.offset > own.offset && frames.last().is_some_and(ends_here) {
-            // The frame at the own place was too long for another one to fit: read the next ones.
+            // The frame at the current place filled the answer alone: read the next ones.
             let next = self.source.entries(&self.stream, own.offset, READ).await?;
             if next.top.epoch != own.epoch {
                 return Ok(false);
@@ -142,38 +142,38 @@ impl CatchUp {
         Ok(self.seen.position.offset == top.offset)
     }
 
-    /// Continues in another epoch.
+    /// Continues in another epoch. Returns whether the place is the top now.
     async fn restart(&mut self, top: Position, last: Option<EventId>) -> Result<bool, EngineError> {
-        if self.without_top || top.offset == 0 || top.offset > YOUNG {
+        if self.without_top || top.offset == 0 || top.offset > MAX_NEW_EPOCH {
             self.reset(top, last.as_ref(), ResetReason::EpochChanged);
             return Ok(true);
         }
         let entries = self.source.entries(&self.stream, 0, READ).await?;
-        let whole = entries.top.epoch == top.epoch
+        let has_first_frame = entries.top.epoch == top.epoch
             && entries
                 .frames
                 .first()
                 .is_some_and(|first| first.position.offset == 1);
-        let start = if whole {
+        let start = if has_first_frame {
             Position { offset: 0, ..top }
         } else {
             entries.top
         };
         self.reset(
             start,
-            entries.last.as_ref().filter(|_| !whole),
+            entries.last.as_ref().filter(|_| !has_first_frame),
             ResetReason::EpochChanged,
         );
         // The frames of the young epoch are read by the next step.
-        Ok(!whole)
+        Ok(!has_first_frame)
     }
 
     fn reset(&mut self, position: Position, last: Option<&EventId>, reason: ResetReason) {
-        let left = self.seen.position.epoch;
+        let former = self.seen.position.epoch;
         self.seen = Seen::new(position, last);
         self.was_reset = true;
         self.deliveries.push(Delivery::Reset { position, reason });
-        self.left = (left != position.epoch).then_some(left);
+        self.former_epoch = (former != position.epoch).then_some(former);
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
                 let panics = self
                     .panics
                     .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
-                assert!(panics.is_err(), "the test wants it");
+                assert!(panics.is_err(), "a panic that the test requests");
                 let at = |offset| Position {
                     epoch: self.epoch,
                     offset,
@@ -260,14 +260,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_comparison_ends_although_each_wait_for_it_is_canceled() {
+    async fn a_comparison_completes_even_if_each_wait_for_it_is_canceled() {
         let source = Slow::new();
         let feeds = Arc::new(Feeds::default());
         let stream = Stream::new("tasks:1:live", History::default());
         let shared = Arc::clone(&source) as Arc<dyn Source>;
         let mut live = feeds.subscribe(shared, &stream).await.unwrap();
         source.top.store(2, Ordering::SeqCst);
-        feeds.doubt(stream.name());
+        feeds.request_comparison(stream.name());
         let mut offsets = Vec::new();
         for _ in 0..200 {
             let wait = tokio::time::timeout(Duration::from_millis(1), live.next()).await;
@@ -289,7 +289,7 @@ mod tests {
         let mut live = feeds.subscribe(shared, &stream).await.unwrap();
         source.top.store(1, Ordering::SeqCst);
         source.panics.store(3, Ordering::SeqCst);
-        feeds.doubt(stream.name());
+        feeds.request_comparison(stream.name());
         match live.next().await {
             Some(Delivery::Frame(frame)) => assert_eq!(frame.position.offset, 1),
             other => panic!("{other:?}"),

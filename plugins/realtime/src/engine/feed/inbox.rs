@@ -1,4 +1,4 @@
-//! What a node has heard of a stream and a subscription has not taken yet.
+//! The received frames and messages of a stream that a subscription has not taken yet.
 
 use std::collections::VecDeque;
 
@@ -10,9 +10,9 @@ use super::Place;
 use crate::engine::{Epoch, Frame};
 
 /// The maximum number of waiting items.
-const ITEMS: usize = 1024;
+const MAX_ITEMS: usize = 1024;
 /// The maximum number of waiting bytes.
-const BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 pub(super) enum Item {
     Frame(Frame),
@@ -28,15 +28,17 @@ impl Item {
     }
 }
 
-/// What a subscription does next.
+/// The next action of a subscription.
 pub(super) enum Next {
-    /// It compares itself with the top of its stream.
+    /// The subscription compares its place with the newest position of its stream, and reads the
+    /// missing frames.
     Compare,
     Item(Item),
     Wait,
     End,
 }
 
+/// The inbox of one subscription.
 #[derive(Default)]
 pub(super) struct Inbox {
     waiting: Mutex<Waiting>,
@@ -47,14 +49,16 @@ pub(super) struct Inbox {
 struct Waiting {
     items: VecDeque<Item>,
     bytes: usize,
-    doubt: bool,
+    /// Whether the subscription must compare its place with the newest position of its stream.
+    must_compare: bool,
     closed: bool,
-    place: Option<Place>,
+    /// The place of the newest frame that was received or read.
+    newest_frame: Option<Place>,
 }
 
 impl Waiting {
     fn is_full(&self) -> bool {
-        self.items.len() >= ITEMS || self.bytes >= BYTES
+        self.items.len() >= MAX_ITEMS || self.bytes >= MAX_BYTES
     }
 
     fn retain(&mut self, keep: impl Fn(&Item) -> bool) {
@@ -64,7 +68,7 @@ impl Waiting {
 }
 
 impl Inbox {
-    /// Adds an item. In a full inbox the frames make room, since they can be read again, and the
+    /// Adds an item. A full inbox first drops all its frames, which can be read again, and then its
     /// oldest messages.
     pub(super) fn push(&self, item: Item) {
         let mut waiting = self.waiting.lock();
@@ -73,7 +77,7 @@ impl Inbox {
         }
         if waiting.is_full() {
             waiting.retain(|item| matches!(item, Item::Message(_)));
-            waiting.doubt = true;
+            waiting.must_compare = true;
             while waiting.is_full() {
                 let Some(oldest) = waiting.items.pop_front() else {
                     break;
@@ -83,7 +87,8 @@ impl Inbox {
         }
         if let Item::Frame(frame) = &item {
             let new = Place::of(frame);
-            waiting.place = Some(waiting.place.map_or(new, |place| place.max(new)));
+            let newest = waiting.newest_frame.map_or(new, |place| place.max(new));
+            waiting.newest_frame = Some(newest);
         }
         waiting.bytes += item.bytes();
         waiting.items.push_back(item);
@@ -91,8 +96,10 @@ impl Inbox {
         self.wake.notify_one();
     }
 
-    pub(super) fn doubt(&self) {
-        self.waiting.lock().doubt = true;
+    /// Makes the subscription compare its place with the newest position of its stream, and read
+    /// the missing frames.
+    pub(super) fn request_comparison(&self) {
+        self.waiting.lock().must_compare = true;
         self.wake.notify_one();
     }
 
@@ -101,21 +108,21 @@ impl Inbox {
         self.wake.notify_one();
     }
 
-    /// The place up to which frames were heard of or read.
-    pub(super) fn place(&self) -> Option<Place> {
-        self.waiting.lock().place
+    /// Returns the place of the newest frame that was received or read.
+    pub(super) fn newest_frame(&self) -> Option<Place> {
+        self.waiting.lock().newest_frame
     }
 
-    /// The subscription has read up to a place: frames of the same epoch up to it are dropped, and
-    /// so are all frames of the epoch that it has left.
-    pub(super) fn settle(&self, at: Place, left: Option<Epoch>) {
+    /// Called after the subscription has read up to a place. Drops the frames of the same epoch up
+    /// to this place, and all frames of `former_epoch`, the epoch before a reset.
+    pub(super) fn drop_read_frames(&self, at: Place, former_epoch: Option<Epoch>) {
         let mut waiting = self.waiting.lock();
         waiting.retain(|item| match item {
             Item::Message(_) => true,
             Item::Frame(frame) if frame.position.epoch == at.position.epoch => {
                 frame.position.offset > at.position.offset
             }
-            Item::Frame(frame) => left != Some(frame.position.epoch),
+            Item::Frame(frame) => former_epoch != Some(frame.position.epoch),
         });
         let newest = waiting.items.iter().rev().find_map(|item| match item {
             Item::Frame(frame) if frame.position.epoch == at.position.epoch => {
@@ -123,16 +130,16 @@ impl Inbox {
             }
             _ => None,
         });
-        waiting.place = Some(newest.unwrap_or(at));
+        waiting.newest_frame = Some(newest.unwrap_or(at));
     }
 
-    /// The next thing to do; a comparison comes first.
+    /// Returns the next action. A comparison comes first.
     pub(super) fn take(&self) -> Next {
         let mut waiting = self.waiting.lock();
         if waiting.closed {
             return Next::End;
         }
-        if std::mem::take(&mut waiting.doubt) {
+        if std::mem::take(&mut waiting.must_compare) {
             return Next::Compare;
         }
         match waiting.items.pop_front() {

@@ -34,16 +34,16 @@ pub struct Entries {
     pub frames: Vec<Frame>,
 }
 
-/// Where a [`Subscription`] reads frames that it has not received.
+/// The store from which a [`Subscription`] reads frames that it has not received.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
-    /// Begins to listen to a stream. When it returns, every later frame reaches [`Feeds::frame`].
+    /// Begins to listen to a stream. Every frame after the return is passed to [`Feeds::frame`].
     ///
     /// # Errors
-    /// [`Unavailable`](EngineError::Unavailable): then the engine begins to listen when it is
-    /// connected again, for as long as the feed is open.
+    /// [`Unavailable`](EngineError::Unavailable). The engine then begins to listen after the next
+    /// connection, if the feed is still open.
     fn listen<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<()>>;
 
-    /// The last subscription of this node to a stream has ended.
+    /// Called when the last subscription of this node to a stream has ended.
     fn released(&self, stream: &Stream);
 
     /// Reads at most `max` stored frames after an offset, and at most [`MAX_READ`](super::MAX_READ)
@@ -59,8 +59,8 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
         max: usize,
     ) -> BoxFuture<'a, Result<Entries>>;
 
-    /// Replaces an epoch whose data was lost, tells all nodes, and returns the new position. If
-    /// the stream has another epoch already, it returns the position and changes nothing.
+    /// Replaces an epoch whose data was lost, notifies all nodes, and returns the new position. If
+    /// the stream already has another epoch, it only returns the position.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).
@@ -89,9 +89,10 @@ pub async fn read_history(
     let ttl = i64::try_from(stream.history.ttl.as_millis()).unwrap_or(i64::MAX);
     let since = Timestamp::from_millis(clock().millis().saturating_sub(ttl));
     frames.retain(|frame| frame.position.offset >= oldest && frame.at > since);
-    // The clocks of nodes differ a little: a frame may look older than the one before it.
-    let hole = |pair: &[Frame]| pair[0].position.offset + 1 != pair[1].position.offset;
-    if let Some(at) = frames.windows(2).rposition(hole) {
+    // The clocks of nodes differ a little, so a frame in the middle may look too old. Only the
+    // frames after the last gap are returned.
+    let is_gap = |pair: &[Frame]| pair[0].position.offset + 1 != pair[1].position.offset;
+    if let Some(at) = frames.windows(2).rposition(is_gap) {
         frames.drain(..=at);
     }
     let gap = match frames.first() {
@@ -118,7 +119,7 @@ impl Place {
         }
     }
 
-    /// The one that is farther; `newer` if the epochs differ.
+    /// Returns the place with the higher offset; `newer` if the epochs differ.
     fn max(self, newer: Self) -> Self {
         let (own, new) = (self.position, newer.position);
         if own.epoch == new.epoch && own.offset >= new.offset {
@@ -128,7 +129,7 @@ impl Place {
         }
     }
 
-    /// Whether another event than the one that was seen is at this place.
+    /// Whether `event` differs from the event that the subscription has seen at this place.
     pub fn contradicts(&self, event: Option<&EventId>) -> bool {
         match (self.event, event) {
             (Some(seen), Some(event)) => seen != event.fingerprint(),
@@ -137,7 +138,7 @@ impl Place {
     }
 }
 
-/// A subscription's end in the registry.
+/// The entry of a subscription in the registry.
 struct Feed {
     stream: Stream,
     inbox: Inbox,
@@ -146,7 +147,7 @@ struct Feed {
 impl Feed {
     fn is_at(&self, top: Position, last: Option<&EventId>) -> bool {
         let same = |place: Place| place.position == top && !place.contradicts(last);
-        self.inbox.place().is_some_and(same)
+        self.inbox.newest_frame().is_some_and(same)
     }
 }
 
@@ -196,7 +197,7 @@ impl Feeds {
                 .or_default()
                 .push(Arc::clone(&feed));
         }
-        // From here on its drop closes the feed again.
+        // From here on, dropping the subscription removes the feed.
         let mut subscription = Subscription::new(Arc::clone(self), Arc::clone(&source), feed);
         let top = async {
             source.listen(stream).await?;
@@ -240,43 +241,43 @@ impl Feeds {
         });
     }
 
-    /// Makes the subscriptions of a stream compare themselves with its top, because a frame may be
-    /// missing or its epoch was replaced.
-    pub fn doubt(&self, stream: &str) {
-        self.each(stream, |feed| feed.inbox.doubt());
+    /// Makes the subscriptions of a stream compare their places with its newest position, and read
+    /// the missing frames. A frame may be missing, or the epoch may have been replaced.
+    pub fn request_comparison(&self, stream: &str) {
+        self.each(stream, |feed| feed.inbox.request_comparison());
     }
 
-    /// Makes all subscriptions compare themselves with the tops of their streams, after a new
-    /// connection.
-    pub fn doubt_all(&self) {
-        self.all(|feed| feed.inbox.doubt());
+    /// Makes all subscriptions compare their places with the newest positions of their streams. An
+    /// engine calls it after a new connection.
+    pub fn request_all_comparisons(&self) {
+        self.all(|feed| feed.inbox.request_comparison());
     }
 
     /// Compares the subscriptions of a stream with its top and the event there. If they differ,
-    /// the subscriptions read what they miss.
+    /// the subscriptions read the missing frames.
     pub fn compare(&self, stream: &str, top: Position, last: Option<&EventId>) {
         self.each(stream, |feed| {
             if !feed.is_at(top, last) {
-                feed.inbox.doubt();
+                feed.inbox.request_comparison();
             }
         });
     }
 
     /// Whether all subscriptions of a stream have received all frames up to its top and this event.
-    /// Then no comparison is needed.
+    /// If so, no comparison is needed.
     pub fn agree(&self, stream: &str, top: Position, last: Option<&EventId>) -> bool {
         let open = self.streams.lock();
         let mut feeds = open.by_name.get(stream).into_iter().flatten();
         feeds.all(|feed| feed.is_at(top, last))
     }
 
-    /// The lowest place up to which the subscriptions of a stream have received frames; `None` if
-    /// one has no place yet, or if they are in different epochs.
+    /// Returns the lowest place up to which the subscriptions of a stream have received frames.
+    /// Returns `None` if a subscription has no place yet, or if they are in different epochs.
     pub fn place(&self, stream: &str) -> Option<Place> {
         let open = self.streams.lock();
         let places = open.by_name.get(stream)?.iter();
         places
-            .map(|feed| feed.inbox.place())
+            .map(|feed| feed.inbox.newest_frame())
             .reduce(lower)
             .flatten()
     }
@@ -286,7 +287,7 @@ impl Feeds {
         self.streams.lock().by_name.contains_key(stream)
     }
 
-    /// The streams with open subscriptions.
+    /// Returns the streams with open subscriptions.
     pub fn open(&self) -> Vec<Stream> {
         let open = self.streams.lock();
         let first = |feeds: &Vec<Arc<Feed>>| feeds.first().map(|feed| feed.stream.clone());
@@ -315,7 +316,7 @@ impl Feeds {
     }
 }
 
-/// The lower of two places; none if they are of different epochs.
+/// Returns the lower of two places, or `None` if they are in different epochs.
 fn lower(one: Option<Place>, other: Option<Place>) -> Option<Place> {
     let (one, other) = (one?, other?);
     if one.position.epoch != other.position.epoch {

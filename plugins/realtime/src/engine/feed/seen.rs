@@ -8,10 +8,10 @@ use crate::engine::{EventId, Position};
 /// How many events are remembered.
 const REMEMBERED: usize = 256;
 
-/// What an offset at or below the own place says.
+/// The result of comparing a received frame with the event that was seen at its offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// The same event: a double.
+    /// The same event: the frame is a duplicate.
     Same,
     /// Another event: the stream has lost data and has used the offset again.
     Other,
@@ -19,7 +19,7 @@ pub(super) enum Known {
     Forgotten,
 }
 
-/// The own place in a stream, with hashes of the last events up to it.
+/// The current place of a subscription, with hashes of the last events up to it.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) position: Position,
@@ -42,7 +42,7 @@ impl Seen {
         }
     }
 
-    /// Moves on by one frame.
+    /// Moves the place forward by one frame.
     pub(super) fn advance(&mut self, event: &EventId) {
         if self.events.len() == REMEMBERED {
             self.events.pop_front();
@@ -51,7 +51,9 @@ impl Seen {
         self.position.offset += 1;
     }
 
-    pub(super) fn known(&self, offset: u64, event: &EventId) -> Known {
+    /// Compares a frame with the event that was seen at its offset. The offset is not above the
+    /// current place.
+    pub(super) fn compare(&self, offset: u64, event: &EventId) -> Known {
         let back = usize::try_from(self.position.offset - offset).unwrap_or(usize::MAX);
         match self.events.iter().rev().nth(back) {
             None => Known::Forgotten,

@@ -14,8 +14,9 @@ use super::seen::{Known, Seen};
 use super::{Feed, Feeds, Source};
 use crate::engine::{Epoch, EventId, Frame, Position};
 
-/// The delay before a failed read is tried again, at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// The delay before a failed read is retried. It doubles up to [`MAX_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const MAX_RETRY: Duration = Duration::from_secs(5);
 
 /// The reason of a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub enum ResetReason {
 }
 
 impl ResetReason {
-    /// The reason as it is sent to clients.
+    /// Returns the reason in the form that clients receive.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::EpochChanged => "epoch_changed",
@@ -36,14 +37,15 @@ impl ResetReason {
     }
 }
 
-/// What a subscription delivers.
+/// One delivery of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// The next frame of the stream.
     Frame(Frame),
     /// An ephemeral message, in no order with the frames.
     Message(Bytes),
-    /// The stream continues after this position. Earlier frames are lost: read the state again.
+    /// The stream continues after this position. Earlier frames are lost, so a client has to read
+    /// the state again.
     Reset {
         /// The next frame has the offset after this one.
         position: Position,
@@ -52,22 +54,24 @@ pub enum Delivery {
     },
 }
 
-/// The frames of a stream from the moment of the subscription. Dropping it ends it.
+/// The frames of a stream from the time of the subscription. Dropping it ends the subscription.
 pub struct Subscription {
     feeds: Arc<Feeds>,
     source: Arc<dyn Source>,
     feed: Arc<Feed>,
+    /// The place up to which the subscription has read its stream.
     seen: Seen,
+    /// The position of the last delivered frame or reset.
     delivered: Position,
-    /// The subscription began while the engine was down.
+    /// Whether the subscription began while the engine was down.
     without_top: bool,
-    /// An offset was used for two events.
+    /// Whether an offset was used for two events.
     reused: bool,
-    /// Read from the source and not delivered yet.
+    /// Deliveries that are ready to be returned.
     ready: VecDeque<Delivery>,
     /// Whether a comparison with the top is due.
-    doubt: bool,
-    /// The comparison that runs.
+    must_compare: bool,
+    /// The running comparison.
     running: Option<Running>,
     retry: Option<Retry>,
 }
@@ -88,8 +92,9 @@ impl fmt::Debug for Subscription {
 
 impl Subscription {
     pub(super) fn new(feeds: Arc<Feeds>, source: Arc<dyn Source>, feed: Arc<Feed>) -> Self {
-        // Replaced by `begin` before anybody sees it.
-        let nowhere = Position {
+        // `begin` replaces this placeholder before the subscription is returned. After
+        // `begin_without_top` the first comparison replaces it.
+        let placeholder = Position {
             epoch: Epoch::random(),
             offset: 0,
         };
@@ -97,12 +102,12 @@ impl Subscription {
             feeds,
             source,
             feed,
-            seen: Seen::new(nowhere, None),
-            delivered: nowhere,
+            seen: Seen::new(placeholder, None),
+            delivered: placeholder,
             without_top: false,
             reused: false,
             ready: VecDeque::new(),
-            doubt: false,
+            must_compare: false,
             running: None,
             retry: None,
         }
@@ -112,23 +117,23 @@ impl Subscription {
     pub(super) fn begin(&mut self, top: Position, last: Option<&EventId>) {
         self.seen = Seen::new(top, last);
         self.delivered = top;
-        self.feed.inbox.settle(self.seen.place(), None);
+        self.feed.inbox.drop_read_frames(self.seen.place(), None);
     }
 
-    /// Begins at an invented position, which the first comparison replaces.
+    /// Begins at a placeholder position, which the first comparison replaces.
     pub(super) fn begin_without_top(&mut self) {
         self.without_top = true;
-        self.doubt = true;
+        self.must_compare = true;
     }
 
-    /// The position after everything that was delivered: at first the top at the time of the
-    /// subscription, later the last frame or reset.
+    /// Returns the position of the last delivered frame or reset. Before the first delivery it is
+    /// the top at the time of the subscription.
     pub fn position(&self) -> Position {
         self.delivered
     }
 
-    /// Waits for the next delivery; `None` after the engine was closed. While the engine is down
-    /// it waits. A canceled call loses nothing, and a comparison with the stream continues.
+    /// Waits for the next delivery, even while the engine is down. Returns `None` after the engine
+    /// was closed. A canceled call loses no delivery, and a running comparison continues.
     pub async fn next(&mut self) -> Option<Delivery> {
         loop {
             if let Some(delivery) = self.deliver() {
@@ -138,21 +143,21 @@ impl Subscription {
                 .retry
                 .as_ref()
                 .is_none_or(|retry| retry.at <= Instant::now());
-            if self.doubt && may_compare {
+            if self.must_compare && may_compare {
                 self.compare().await;
                 continue;
             }
             match self.feed.inbox.take() {
                 Next::End => return None,
-                // The engine has asked for it: compare at once, even if a retry is due later.
+                // The engine has requested the comparison: do it now, even if a retry is due later.
                 Next::Compare => {
-                    self.doubt = true;
+                    self.must_compare = true;
                     self.retry = None;
                 }
                 Next::Item(Item::Message(message)) => return Some(Delivery::Message(message)),
                 Next::Item(Item::Frame(frame)) => self.receive(frame),
                 Next::Wait => match &self.retry {
-                    Some(retry) if self.doubt => {
+                    Some(retry) if self.must_compare => {
                         let at = retry.at;
                         tokio::select! {
                             () = self.feed.inbox.changed() => {}
@@ -165,20 +170,20 @@ impl Subscription {
         }
     }
 
-    /// The next delivery, if it is here already. It never reads the stream.
-    pub(crate) fn next_here(&mut self) -> Option<Delivery> {
+    /// Returns the next delivery if it has already been received. It never reads the stream.
+    pub(crate) fn next_received(&mut self) -> Option<Delivery> {
         loop {
             if let Some(delivery) = self.deliver() {
                 return Some(delivery);
             }
-            if self.doubt {
+            if self.must_compare {
                 return None;
             }
             match self.feed.inbox.take() {
                 Next::Item(Item::Message(message)) => return Some(Delivery::Message(message)),
                 Next::Item(Item::Frame(frame)) => self.receive(frame),
                 Next::Compare => {
-                    self.doubt = true;
+                    self.must_compare = true;
                     self.retry = None;
                 }
                 Next::End | Next::Wait => return None,
@@ -200,23 +205,23 @@ impl Subscription {
     fn receive(&mut self, frame: Frame) {
         let own = self.seen.position;
         if frame.position.epoch != own.epoch || frame.position.offset > own.offset + 1 {
-            self.doubt = true;
+            self.must_compare = true;
         } else if frame.position.offset == own.offset + 1 {
             // While a comparison is due, it reads this frame too.
-            if !self.doubt {
+            if !self.must_compare {
                 self.seen.advance(&frame.event);
                 self.ready.push_back(Delivery::Frame(frame));
             }
         } else {
-            let known = self.seen.known(frame.position.offset, &frame.event);
+            let known = self.seen.compare(frame.position.offset, &frame.event);
             self.reused |= known == Known::Other;
-            self.doubt |= known != Known::Same;
+            self.must_compare |= known != Known::Same;
         }
     }
 
-    /// Compares the own place with the stream, and reads what is missing. If it fails, the
-    /// comparison stays due. If it is canceled, the next call waits for the same comparison: until
-    /// it has ended, the place does not change.
+    /// Compares the current place with the stream, and reads the missing frames. If it fails, the
+    /// comparison stays due. If it is canceled, the next call waits for the same comparison. The
+    /// place does not change before the comparison ends.
     async fn compare(&mut self) {
         let begin = || {
             Running::start(CatchUp::new(
@@ -236,13 +241,18 @@ impl Subscription {
                 }
                 self.seen = result.seen;
                 self.ready.extend(result.deliveries);
-                self.feed.inbox.settle(self.seen.place(), result.left);
-                self.doubt = !result.done;
+                self.feed
+                    .inbox
+                    .drop_read_frames(self.seen.place(), result.former_epoch);
+                self.must_compare = !result.done;
                 self.retry = None;
             }
             Err(error) => {
-                let delay = self.retry.as_ref().map_or(RETRY.0, |retry| retry.delay * 2);
-                let delay = delay.min(RETRY.1);
+                let delay = self
+                    .retry
+                    .as_ref()
+                    .map_or(FIRST_RETRY, |retry| retry.delay * 2);
+                let delay = delay.min(MAX_RETRY);
                 if !error.is_unavailable() {
                     tracing::error!(error = %error, "a stream of the realtime engine cannot be read");
                 }

@@ -11,8 +11,8 @@ use crate::engine::{
     Append, EngineError, Epoch, EventId, Fence, Frame, History, MAX_READ, Position, Result, Stream,
 };
 
-/// How often streams are looked through for positions and frames that have expired. Most streams
-/// are not used again.
+/// The interval at which expired positions and frames of all streams are removed. It is needed
+/// because most streams are not used again.
 const SWEEP: Duration = Duration::from_mins(1);
 
 #[derive(Default)]
@@ -20,6 +20,7 @@ pub(super) struct Logs {
     streams: HashMap<Arc<str>, Log>,
     /// The highest fence seen for each consumer.
     fences: HashMap<Arc<str>, u64>,
+    /// The time at which all streams were last cleaned.
     swept: Timestamp,
 }
 
@@ -53,7 +54,7 @@ impl Log {
         }
     }
 
-    /// Removes frames beyond the bounds.
+    /// Removes frames beyond the limits of the history.
     fn trim(&mut self, now: Timestamp) {
         let (size, ttl) = (self.history.kept_size(), self.history.kept_ttl());
         while let Some(oldest) = self.frames.front()
@@ -63,7 +64,7 @@ impl Log {
             self.frames.pop_front();
         }
         if self.frames.is_empty() {
-            // A stream that nobody uses keeps its position only.
+            // A stream without use keeps only its position.
             self.frames = VecDeque::new();
             self.offsets = HashMap::new();
         }
@@ -71,7 +72,7 @@ impl Log {
 }
 
 impl Logs {
-    /// The log of a stream; a new one if there is none or its position has expired.
+    /// Returns the log of a stream. Creates it if there is none or its position has expired.
     fn log(&mut self, stream: &Stream, now: Timestamp) -> &mut Log {
         if later(self.swept, SWEEP) <= now {
             self.swept = now;
@@ -102,7 +103,7 @@ impl Logs {
         Ok(())
     }
 
-    /// Appends a frame; returns its position, and the frame if it is new.
+    /// Appends a frame. Returns its position, and the frame if it is new.
     pub(super) fn append(
         &mut self,
         append: &Append,
@@ -158,12 +159,12 @@ impl Logs {
         }
     }
 
-    /// Forgets all streams: each gets a new epoch at its next use. Fences stay.
+    /// Removes all streams: each gets a new epoch at its next use. Fences stay.
     pub(super) fn renew(&mut self) {
         self.streams.clear();
     }
 
-    /// Replaces the epoch if it is the lost one; returns the position, and whether it is new.
+    /// Replaces the epoch if it is the lost one. Returns the position, and whether it is new.
     pub(super) fn replace_epoch(
         &mut self,
         stream: &Stream,
@@ -183,7 +184,7 @@ impl Logs {
     }
 }
 
-/// Losses, for tests.
+/// Loss of data, for tests.
 #[cfg(any(test, feature = "test-util"))]
 impl Logs {
     pub(super) fn remove(&mut self, stream: &str) {
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_streams_that_nobody_uses_are_removed() {
+    fn frames_of_unused_streams_are_removed() {
         let (mut logs, start) = (Logs::default(), Timestamp::from_millis(0));
         let stream = |n: usize| Stream::new(format!("s{n}"), History::default());
         for n in 0..10 {

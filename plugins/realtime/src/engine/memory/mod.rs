@@ -1,4 +1,4 @@
-//! The engine of one process: everything in memory.
+//! The engine for a single process. It stores everything in memory.
 
 mod log;
 mod presence;
@@ -24,7 +24,7 @@ use super::{
 /// The engine for one node, and for tests. Nothing survives the process: after a restart every
 /// stream has another epoch, and clients that resume get a reset.
 ///
-/// [`another_node`](Self::another_node) gives a further node over the same streams, in the same
+/// [`another_node`](Self::another_node) returns a further node with the same streams in the same
 /// process.
 pub struct MemoryEngine(Arc<Inner>);
 
@@ -32,23 +32,23 @@ struct Inner {
     node: NodeId,
     clock: Clock,
     storage: Arc<Storage>,
-    ends: Arc<Ends>,
+    receivers: Arc<Receivers>,
     closed: AtomicBool,
 }
 
-/// The receiving ends of a node.
+/// The receivers of a node.
 #[derive(Default)]
-struct Ends {
+struct Receivers {
     feeds: Arc<Feeds>,
     controls: ControlSender,
 }
 
-/// Shared by the nodes.
+/// The storage that all nodes share.
 #[derive(Default)]
 struct Storage {
     logs: Mutex<Logs>,
     leases: Mutex<Leases>,
-    nodes: Mutex<HashMap<NodeId, Arc<Ends>>>,
+    nodes: Mutex<HashMap<NodeId, Arc<Receivers>>>,
     #[cfg(any(test, feature = "test-util"))]
     faults: Faults,
 }
@@ -78,40 +78,40 @@ impl fmt::Debug for Inner {
 }
 
 impl MemoryEngine {
-    /// An engine without streams.
+    /// Creates an engine without streams.
     pub fn new(clock: Clock) -> Self {
-        Self::on(Arc::default(), clock)
+        Self::with_storage(Arc::default(), clock)
     }
 
-    fn on(storage: Arc<Storage>, clock: Clock) -> Self {
-        let (node, ends) = (NodeId::random(), Arc::<Ends>::default());
-        storage.nodes.lock().insert(node, Arc::clone(&ends));
+    fn with_storage(storage: Arc<Storage>, clock: Clock) -> Self {
+        let (node, receivers) = (NodeId::random(), Arc::<Receivers>::default());
+        storage.nodes.lock().insert(node, Arc::clone(&receivers));
         Self(Arc::new(Inner {
             node,
             clock,
             storage,
-            ends,
+            receivers,
             closed: AtomicBool::new(false),
         }))
     }
 
-    /// A further node over the same streams.
+    /// Returns a further node with the same streams.
     #[must_use]
     pub fn another_node(&self) -> Self {
-        Self::on(Arc::clone(&self.0.storage), Arc::clone(&self.0.clock))
+        Self::with_storage(Arc::clone(&self.0.storage), Arc::clone(&self.0.clock))
     }
 }
 
 /// Faults, for tests.
 #[cfg(any(test, feature = "test-util"))]
 impl MemoryEngine {
-    /// From now on every call of every node fails with `unavailable`, until
+    /// Makes every call of every node fail with `unavailable`, until
     /// [`recover`](Self::recover).
     pub fn fail(&self) {
         self.0.storage.faults.down.store(true, Ordering::SeqCst);
     }
 
-    /// From now on nodes receive no frames and messages, until [`recover`](Self::recover).
+    /// Stops the delivery of frames and messages to nodes, until [`recover`](Self::recover).
     pub fn cut(&self) {
         self.0.storage.faults.cut.store(true, Ordering::SeqCst);
     }
@@ -121,35 +121,35 @@ impl MemoryEngine {
         let storage = &self.0.storage;
         storage.faults.down.store(false, Ordering::SeqCst);
         storage.faults.cut.store(false, Ordering::SeqCst);
-        for ends in storage.nodes.lock().values() {
-            ends.feeds.doubt_all();
+        for receivers in storage.nodes.lock().values() {
+            receivers.feeds.request_all_comparisons();
         }
     }
 
-    /// Loses all data without a notification.
+    /// Deletes all data without a notification.
     pub fn flush(&self) {
         *self.0.storage.logs.lock() = Logs::default();
         *self.0.storage.leases.lock() = Leases::default();
     }
 
-    /// Loses the position and the frames of a stream.
+    /// Deletes the position and the frames of a stream.
     pub fn lose_stream(&self, stream: &str) {
         self.0.storage.logs.lock().remove(stream);
     }
 
-    /// Loses the frames of a stream and keeps its position.
+    /// Deletes the frames of a stream and keeps its position.
     pub fn lose_frames(&self, stream: &str) {
         self.0.storage.logs.lock().truncate(stream);
     }
 
-    /// Goes back to an earlier offset of a stream, as a restored backup does.
+    /// Sets a stream back to an earlier offset, as a restored backup does.
     pub fn rewind(&self, stream: &str, offset: u64) {
         self.0.storage.logs.lock().rewind(stream, offset);
     }
 }
 
 impl Inner {
-    fn answers(&self) -> Result<()> {
+    fn check_available(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(EngineError::unavailable("the engine is closed"));
         }
@@ -161,7 +161,7 @@ impl Inner {
     }
 
     /// Passes a frame or a message to all nodes, or to one.
-    fn notify(&self, to: To<'_>, send: impl Fn(&Ends)) {
+    fn notify(&self, to: To<'_>, send: impl Fn(&Receivers)) {
         #[cfg(any(test, feature = "test-util"))]
         if self.storage.faults.cut.load(Ordering::SeqCst) {
             return;
@@ -169,24 +169,24 @@ impl Inner {
         let nodes = self.storage.nodes.lock();
         match to {
             To::Node(node) => {
-                if let Some(ends) = nodes.get(node) {
-                    send(ends);
+                if let Some(receivers) = nodes.get(node) {
+                    send(receivers);
                 }
             }
-            To::All => nodes.values().for_each(|ends| send(ends)),
+            To::All => nodes.values().for_each(|receivers| send(receivers)),
         }
     }
 
     fn append(&self, batch: &[Append]) -> Result<Vec<Position>> {
-        self.answers()?;
+        self.check_available()?;
         let now = (self.clock)();
-        // Held while nodes are notified, so that they receive frames in order.
+        // The lock is held while nodes are notified, so that they receive frames in order.
         let mut logs = self.storage.logs.lock();
         let appended = batch.iter().map(|append| {
             let (position, new) = logs.append(append, now)?;
             if let Some(frame) = new {
-                self.notify(To::All, |ends| {
-                    ends.feeds.frame(append.stream.name(), &frame);
+                self.notify(To::All, |receivers| {
+                    receivers.feeds.frame(append.stream.name(), &frame);
                 });
             }
             Ok(position)
@@ -195,8 +195,8 @@ impl Inner {
     }
 }
 
-/// A future that is ready.
-fn now<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
+/// Wraps a result in a future that is ready.
+fn immediately<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
     Box::pin(std::future::ready(value))
 }
 
@@ -214,11 +214,11 @@ impl Engine for MemoryEngine {
     }
 
     fn start(&self) -> BoxFuture<'_, Result<()>> {
-        now(self.0.answers())
+        immediately(self.0.check_available())
     }
 
     fn append<'a>(&'a self, batch: &'a [Append]) -> BoxFuture<'a, Result<Vec<Position>>> {
-        now(self.0.append(batch))
+        immediately(self.0.append(batch))
     }
 
     fn read<'a>(
@@ -236,42 +236,46 @@ impl Engine for MemoryEngine {
 
     fn subscribe<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Subscription>> {
         let source = Arc::clone(&self.0) as Arc<dyn Source>;
-        Box::pin(self.0.ends.feeds.subscribe(source, stream))
+        Box::pin(self.0.receivers.feeds.subscribe(source, stream))
     }
 
     fn renew(&self) -> BoxFuture<'_, Result<()>> {
-        now(self.0.answers().map(|()| {
+        immediately(self.0.check_available().map(|()| {
             let mut logs = self.0.storage.logs.lock();
             logs.renew();
-            self.0.notify(To::All, |ends| ends.feeds.doubt_all());
+            self.0.notify(To::All, |receivers| {
+                receivers.feeds.request_all_comparisons();
+            });
         }))
     }
 
     fn send<'a>(&'a self, stream: &'a Stream, message: Bytes) -> BoxFuture<'a, Result<()>> {
-        now(self
-            .0
-            .answers()
-            .and_then(|()| check_message(&message))
-            .map(|()| {
-                self.0.notify(To::All, |ends| {
-                    ends.feeds.message(stream.name(), &message);
-                });
-            }))
+        immediately(
+            self.0
+                .check_available()
+                .and_then(|()| check_message(&message))
+                .map(|()| {
+                    self.0.notify(To::All, |receivers| {
+                        receivers.feeds.message(stream.name(), &message);
+                    });
+                }),
+        )
     }
 
     fn control<'a>(&'a self, to: To<'a>, message: Bytes) -> BoxFuture<'a, Result<()>> {
-        now(self
-            .0
-            .answers()
-            .and_then(|()| check_message(&message))
-            .map(|()| {
-                self.0
-                    .notify(to, |ends| ends.controls.pass(message.clone()));
-            }))
+        immediately(
+            self.0
+                .check_available()
+                .and_then(|()| check_message(&message))
+                .map(|()| {
+                    self.0
+                        .notify(to, |receivers| receivers.controls.pass(message.clone()));
+                }),
+        )
     }
 
     fn controls(&self) -> Controls {
-        self.0.ends.controls.receiver()
+        self.0.receivers.controls.receiver()
     }
 
     fn presence_enter<'a>(
@@ -280,7 +284,7 @@ impl Engine for MemoryEngine {
         users: &'a [&'a str],
     ) -> BoxFuture<'a, Result<Vec<String>>> {
         let now_at = (self.0.clock)();
-        now(self.0.answers().map(|()| {
+        immediately(self.0.check_available().map(|()| {
             let mut leases = self.0.storage.leases.lock();
             leases.enter(stream.name(), users, self.0.node, now_at)
         }))
@@ -291,7 +295,7 @@ impl Engine for MemoryEngine {
         stream: &'a Stream,
         users: &'a [&'a str],
     ) -> BoxFuture<'a, Result<Vec<String>>> {
-        now(self.0.answers().map(|()| {
+        immediately(self.0.check_available().map(|()| {
             let mut leases = self.0.storage.leases.lock();
             leases.leave(stream.name(), users, self.0.node)
         }))
@@ -299,7 +303,7 @@ impl Engine for MemoryEngine {
 
     fn presence_expire<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Vec<String>>> {
         let now_at = (self.0.clock)();
-        now(self.0.answers().map(|()| {
+        immediately(self.0.check_available().map(|()| {
             let mut leases = self.0.storage.leases.lock();
             leases.expire(stream.name(), now_at)
         }))
@@ -307,28 +311,28 @@ impl Engine for MemoryEngine {
 
     fn presence<'a>(&'a self, stream: &'a Stream, max: usize) -> BoxFuture<'a, Result<Present>> {
         let now_at = (self.0.clock)();
-        now(self.0.answers().map(|()| {
+        immediately(self.0.check_available().map(|()| {
             let leases = self.0.storage.leases.lock();
             leases.present(stream.name(), max, now_at)
         }))
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<()>> {
-        now(self.0.answers())
+        immediately(self.0.check_available())
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         self.0.closed.store(true, Ordering::Release);
         self.0.storage.nodes.lock().remove(&self.0.node);
-        self.0.ends.feeds.close();
-        self.0.ends.controls.close();
-        now(())
+        self.0.receivers.feeds.close();
+        self.0.receivers.controls.close();
+        immediately(())
     }
 }
 
 impl Source for Inner {
     fn listen<'a>(&'a self, _: &'a Stream) -> BoxFuture<'a, Result<()>> {
-        now(self.answers())
+        immediately(self.check_available())
     }
 
     fn released(&self, _: &Stream) {}
@@ -340,9 +344,10 @@ impl Source for Inner {
         max: usize,
     ) -> BoxFuture<'a, Result<Entries>> {
         let now_at = (self.clock)();
-        now(self
-            .answers()
-            .map(|()| self.storage.logs.lock().entries(stream, after, max, now_at)))
+        immediately(
+            self.check_available()
+                .map(|()| self.storage.logs.lock().entries(stream, after, max, now_at)),
+        )
     }
 
     fn replace_epoch<'a>(
@@ -351,11 +356,13 @@ impl Source for Inner {
         lost: Epoch,
     ) -> BoxFuture<'a, Result<Position>> {
         let now_at = (self.clock)();
-        now(self.answers().map(|()| {
+        immediately(self.check_available().map(|()| {
             let mut logs = self.storage.logs.lock();
             let (position, replaced) = logs.replace_epoch(stream, lost, now_at);
             if replaced {
-                self.notify(To::All, |ends| ends.feeds.doubt(stream.name()));
+                self.notify(To::All, |receivers| {
+                    receivers.feeds.request_comparison(stream.name());
+                });
             }
             position
         }))

@@ -14,8 +14,8 @@ pub(super) struct Leases {
 
 struct User {
     since: Timestamp,
-    /// The end of the lease on each node. A lease that has run out counts until `expire` removes
-    /// it, so that the departure is announced before the next arrival.
+    /// The end of the lease on each node. An expired lease counts until `expire` removes it, so
+    /// that the departure is announced before the next arrival.
     nodes: HashMap<NodeId, Timestamp>,
 }
 
@@ -49,14 +49,16 @@ impl Leases {
     }
 
     pub(super) fn leave(&mut self, stream: &str, users: &[&str], node: NodeId) -> Vec<String> {
-        self.remove(stream, |id, of, _| *of == node && users.contains(&id))
+        self.remove(stream, |id, holder, _| {
+            *holder == node && users.contains(&id)
+        })
     }
 
     pub(super) fn expire(&mut self, stream: &str, now: Timestamp) -> Vec<String> {
         self.remove(stream, |_, _, until| until <= now)
     }
 
-    /// Removes leases; returns the users who have none left.
+    /// Removes leases. Returns the users who have no lease left.
     fn remove(
         &mut self,
         stream: &str,

@@ -1,4 +1,4 @@
-//! Appending.
+//! Appends frames.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use super::Inner;
 use super::link::in_time;
-use super::state::{Kind, Listed, Record, State, print};
+use super::state::{Kind, Listed, Record, State, short_hash};
 use super::store::Lost;
-use super::tops::{AT_ONCE, ATTEMPTS, Known, life, overtaken};
+use super::tops::{AT_ONCE, ATTEMPTS, Known, conflict_error, life};
 use crate::engine::{Append, EngineError, Position, Result};
 
 /// Appends frames: those of a stream one after the other, and several streams at the same time.
@@ -23,13 +23,13 @@ pub(super) async fn append(inner: &Inner, batch: &[Append]) -> Result<Vec<Positi
         }
         streams[stream].push(at);
     }
-    let appended = |of: Vec<usize>| async move {
-        let mut positions = Vec::with_capacity(of.len());
-        let slot = inner.slot(batch[of[0]].stream.name());
-        // Others append to the same stream.
+    let appended = |indexes: Vec<usize>| async move {
+        let mut positions = Vec::with_capacity(indexes.len());
+        let slot = inner.slot(batch[indexes[0]].stream.name());
+        // The appends of this node wait for each other. An append of another node is a conflict.
         let mut known = in_time(slot.lock()).await?;
-        let stream = &batch[of[0]].stream;
-        for at in of {
+        let stream = &batch[indexes[0]].stream;
+        for at in indexes {
             let appended = inner.append_one(&mut known, &batch[at]);
             positions.push((at, in_time(appended).await??));
         }
@@ -52,22 +52,22 @@ pub(super) async fn append(inner: &Inner, batch: &[Append]) -> Result<Vec<Positi
         .collect())
 }
 
-/// The higher fence that a state has for the consumer of an append.
-fn higher(state: &State, append: &Append) -> Option<u64> {
+/// Returns the fence of a state for the consumer of an append, if it is higher than the append's.
+fn higher_fence(state: &State, append: &Append) -> Option<u64> {
     let fence = append.fence.as_ref()?;
     let seen = state.fences.get(&*fence.consumer)?;
     (*seen > fence.number).then_some(*seen)
 }
 
 /// Records the fence of an append. Returns whether it is a new one.
-fn fence(state: &mut State, append: &Append) -> bool {
+fn record_fence(state: &mut State, append: &Append) -> bool {
     let Some(fence) = &append.fence else {
         return false;
     };
-    let own = state
+    let previous = state
         .fences
         .insert(fence.consumer.to_string(), fence.number);
-    own != Some(fence.number)
+    previous != Some(fence.number)
 }
 
 impl Inner {
@@ -75,78 +75,84 @@ impl Inner {
     async fn append_one(&self, slot: &mut Option<Known>, append: &Append) -> Result<Position> {
         let (stream, kept) = (&append.stream, append.stream.history.kept_size());
         let subject = self.names.frames(Some(stream.name()));
-        let (mut known, mut fresh) = (slot.take(), false);
+        let (mut known, mut just_loaded) = (slot.take(), false);
         for _ in 0..ATTEMPTS {
-            let mut own = match known.take() {
-                Some(own) if own.stored => own,
+            let mut current = match known.take() {
+                Some(current) if current.stored => current,
                 earlier => {
-                    let mut own = self.load(&subject, stream.history).await?;
-                    own.take_prints(earlier);
-                    // It is not needed, and could be long.
-                    own.frame = None;
-                    fresh = true;
-                    own
+                    let mut current = self.load(&subject, stream.history).await?;
+                    current.take_short_hashes(earlier);
+                    // The last message is not needed, and may be long.
+                    current.frame = None;
+                    just_loaded = true;
+                    current
                 }
             };
             let now = self.now();
-            own.expire(now, stream.history);
-            // A refusal and a known event are judged by the state that is stored now.
-            let refused = higher(&own.state, append);
-            let found = self.find(&mut own, &append.event, kept).await?;
-            if (refused.is_some() || found.is_some()) && !fresh {
-                own.stored = false;
-                known = Some(own);
+            current.expire(now, stream.history);
+            // A refusal or a known event must come from the stored state, so read it first.
+            let refused = higher_fence(&current.state, append);
+            let found = self.find(&mut current, &append.event, kept).await?;
+            if (refused.is_some() || found.is_some()) && !just_loaded {
+                current.stored = false;
+                known = Some(current);
                 continue;
             }
             if let Some(seen) = refused {
-                *slot = Some(own);
+                *slot = Some(current);
                 return Err(EngineError::Fenced { seen });
             }
             if let Some(offset) = found {
                 let position = Position {
                     offset,
-                    ..own.state.top
+                    ..current.state.top
                 };
-                let mut state = own.state.clone();
-                if fence(&mut state, append) {
-                    let stored =
-                        self.store(&subject, Kind::Kept, state, own.seq, false, Lost::Overtaken);
+                let mut state = current.state.clone();
+                if record_fence(&mut state, append) {
+                    let stored = self.store(
+                        &subject,
+                        Kind::Kept,
+                        state,
+                        current.seq,
+                        false,
+                        Lost::Conflict,
+                    );
                     let Ok(mut new) = stored.await? else {
                         continue;
                     };
-                    new.prints = own.prints;
-                    own = new;
+                    new.short_hashes = current.short_hashes;
+                    current = new;
                 }
-                *slot = Some(own);
+                *slot = Some(current);
                 return Ok(position);
             }
             let mut record = Record {
                 kind: Kind::Frame,
-                state: own.state.clone(),
+                state: current.state.clone(),
                 at: now,
                 data: append.frame.clone(),
             };
             let state = &mut record.state;
-            fence(state, append);
+            record_fence(state, append);
             state.top.offset += 1;
             state.last = Some(append.event.clone());
             state.expires = now + life(stream.history);
             let oldest = state.index.trim(kept);
             let text = record.write();
-            let put = self.put(&subject, text, own.seq, !own.stored, Lost::Overtaken);
+            let put = self.put(&subject, text, current.seq, !current.stored, Lost::Conflict);
             let Some(seq) = put.await? else {
-                own.stored = false;
-                known = Some(own);
+                current.stored = false;
+                known = Some(current);
                 continue;
             };
-            let (top, mut prints) = (record.state.top, own.prints);
-            if let Some(prints) = &mut prints {
-                prints.push_back(print(&append.event));
+            let (top, mut short_hashes) = (record.state.top, current.short_hashes);
+            if let Some(short_hashes) = &mut short_hashes {
+                short_hashes.push_back(short_hash(&append.event));
             }
             let mut state = record.state;
             let listed = Listed {
                 seq,
-                print: print(&append.event),
+                short_hash: short_hash(&append.event),
             };
             state.index.push(top.offset, listed);
             *slot = Some(Known {
@@ -155,14 +161,14 @@ impl Inner {
                 at: now,
                 stored: true,
                 frame: None,
-                prints,
+                short_hashes,
             });
             if let Some(oldest) = oldest {
-                // If it fails, a later one removes more.
+                // If the removal fails, a later one removes more.
                 let _ = self.remove_before(&subject, oldest).await;
             }
             return Ok(top);
         }
-        Err(overtaken())
+        Err(conflict_error())
     }
 }

@@ -11,24 +11,27 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use tokio::sync::mpsc;
 
-use super::{Inner, LIMIT, NatsEngineOptions, PATIENCE, RECONNECT, State};
+use super::{Inner, NatsEngineOptions, RECONNECT, REQUEST_TIMEOUT, STEP_TIMEOUT, State};
 use crate::engine::{EngineError, Result};
 
-/// The time before the next attempt to connect, at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// The delay before the next attempt to connect. It doubles up to [`MAX_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const MAX_RETRY: Duration = Duration::from_secs(2);
 /// The maximum number of messages of a subscription that wait for the engine. If there are more, it
 /// reads the frames from their streams.
-const WAITING: usize = 1024;
-/// The oldest server that has what the engine needs.
-const OLDEST: (i64, i64, i64) = (2, 10, 0);
-/// The minimum length of a message that the server must take.
-const LEAST_PAYLOAD: usize = 1 << 20;
+const MAX_WAITING: usize = 1024;
+/// The oldest version of the server that the engine supports.
+const MIN_VERSION: (i64, i64, i64) = (2, 10, 0);
+/// The message length in bytes that the server must at least accept.
+const MIN_PAYLOAD: usize = 1 << 20;
 
-/// Where to connect to. The addresses are without credentials, since the driver logs them.
+/// The addresses of the servers, and the credentials separately, because the driver logs the
+/// addresses.
 pub(super) struct Address {
     servers: Vec<ServerAddr>,
-    /// Whether all connections are encrypted, also those to servers of the cluster that have no
-    /// address here. Otherwise such a server could be sent the credentials as plain text.
+    /// Whether all connections are encrypted, even those to servers of the cluster that have no
+    /// address here. Otherwise the driver could send the credentials to such a server as plain
+    /// text.
     encrypted: bool,
     credentials: Credentials,
 }
@@ -47,7 +50,7 @@ impl Address {
     pub(super) fn new(options: &NatsEngineOptions) -> Result<Self> {
         let (mut servers, mut credentials) = (Vec::new(), Credentials::None);
         for text in &options.urls {
-            // The error of the driver could quote the address.
+            // The driver's error could contain the address, and so the password.
             let wrong = || {
                 EngineError::failed(
                     "a NATS URL is not valid: write `nats://host:port`, or `tls://host:port` for \
@@ -96,19 +99,19 @@ impl Address {
         let mut options = ConnectOptions::new()
             .name("linchpin")
             .require_tls(self.encrypted)
-            .connection_timeout(PATIENCE)
-            .request_timeout(Some(PATIENCE))
-            .subscription_capacity(WAITING)
+            .connection_timeout(REQUEST_TIMEOUT)
+            .request_timeout(Some(REQUEST_TIMEOUT))
+            .subscription_capacity(MAX_WAITING)
             .ping_interval(Duration::from_secs(15))
             .reconnect_delay_callback(|attempt| match attempt {
                 0 | 1 => Duration::ZERO,
                 attempt => {
                     let doubled = u32::try_from(attempt - 2).unwrap_or(u32::MAX).min(10);
-                    (RETRY.0 * 2_u32.pow(doubled)).min(RETRY.1)
+                    (FIRST_RETRY * 2_u32.pow(doubled)).min(MAX_RETRY)
                 }
             })
             .event_callback(move |event| {
-                // After the end, nothing receives it.
+                // After the engine is closed, no task receives the event.
                 let _ = events.send(event);
                 std::future::ready(())
             });
@@ -119,8 +122,8 @@ impl Address {
                 options.user_and_password(user.clone(), password.clone())
             }
         };
-        // The driver has no limit for the lookup of names.
-        let limit = PATIENCE * u32::try_from(self.servers.len() + 1).unwrap_or(u32::MAX);
+        // The driver has no time limit for DNS lookups.
+        let limit = REQUEST_TIMEOUT * u32::try_from(self.servers.len() + 1).unwrap_or(u32::MAX);
         let client = tokio::time::timeout(limit, options.connect(&self.servers))
             .await
             .map_err(|_| no_answer())?
@@ -131,15 +134,15 @@ impl Address {
                 ConnectErrorKind::ServerParse => EngineError::failed(error),
                 _ => EngineError::unavailable(error),
             })?;
-        check(&client)?;
+        check_server(&client)?;
         Ok(client)
     }
 }
 
-/// Refuses a server that cannot store streams.
-fn check(client: &Client) -> Result<()> {
+/// Refuses a server that is too old, that cannot store streams, or that accepts too small messages.
+fn check_server(client: &Client) -> Result<()> {
     let info = client.server_info();
-    let (major, minor, patch) = OLDEST;
+    let (major, minor, patch) = MIN_VERSION;
     if !client.is_server_compatible(major, minor, patch) {
         return Err(EngineError::failed(format!(
             "the server is NATS {}, and the engine needs {major}.{minor} or newer",
@@ -149,10 +152,10 @@ fn check(client: &Client) -> Result<()> {
     if !info.jetstream {
         return Err(no_jetstream());
     }
-    if info.max_payload < LEAST_PAYLOAD {
+    if info.max_payload < MIN_PAYLOAD {
         return Err(EngineError::failed(format!(
             "the NATS server takes messages of at most {} bytes, and the engine needs \
-             {LEAST_PAYLOAD}: raise `max_payload` of the server",
+             {MIN_PAYLOAD}: raise `max_payload` of the server",
             info.max_payload
         )));
     }
@@ -170,13 +173,13 @@ pub(super) fn no_answer() -> EngineError {
     EngineError::unavailable("the NATS server does not answer")
 }
 
-/// Ends a step that takes too long: it needs several requests, or waits for other calls.
+/// Runs a step that needs several requests or waits for other calls, with a time limit.
 pub(super) async fn in_time<T>(step: impl Future<Output = T>) -> Result<T> {
-    let ended = tokio::time::timeout(LIMIT, step).await;
+    let ended = tokio::time::timeout(STEP_TIMEOUT, step).await;
     ended.map_err(|_| no_answer())
 }
 
-/// Whether a client has a connection now, and the number of its connections so far.
+/// Returns whether a client has a connection now, and the number of its connections so far.
 pub(super) fn status(client: &Client) -> (bool, u64) {
     let connects = client.statistics();
     let connects = connects.connects.load(std::sync::atomic::Ordering::Relaxed);
@@ -187,19 +190,20 @@ pub(super) fn status(client: &Client) -> (bool, u64) {
 /// The answer to a request.
 pub(super) enum Answer {
     Message(Message),
-    /// Nothing listens to the subject.
-    Nobody,
+    /// No subscriber listens to the subject.
+    NoResponder,
 }
 
 impl Inner {
-    /// The client, and the number of its connection; waits a moment for a new connection.
+    /// Returns the client and the number of its connection. Waits a short time for a new
+    /// connection.
     pub(super) async fn client(&self) -> Result<(Client, u64)> {
         let mut state = self.state.subscribe();
-        let known = state.wait_for(|state| !matches!(state, State::Apart));
+        let known = state.wait_for(|state| !matches!(state, State::Disconnected));
         match tokio::time::timeout(RECONNECT, known).await {
             Ok(Ok(state)) => match &*state {
                 State::Connected(client, number) => Ok((client.clone(), *number)),
-                State::Apart | State::Closed => {
+                State::Disconnected | State::Closed => {
                     Err(EngineError::unavailable("the engine is closed"))
                 }
             },
@@ -209,14 +213,14 @@ impl Inner {
     }
 
     /// Sends a request that may be repeated, and waits for the answer. If the connection is lost
-    /// before, it is sent again over the next one.
+    /// before the answer, the request is sent again over the next one.
     pub(super) async fn request(
         &self,
         subject: &str,
         headers: HeaderMap,
         payload: Bytes,
     ) -> Result<Answer> {
-        let asked = async {
+        let repeated = async {
             loop {
                 let (headers, payload) = (headers.clone(), payload.clone());
                 if let Some(answer) = self.request_once(subject, headers, payload).await? {
@@ -224,12 +228,12 @@ impl Inner {
                 }
             }
         };
-        let asked = tokio::time::timeout(PATIENCE, asked).await;
-        asked.unwrap_or_else(|_| Err(no_answer()))
+        let repeated = tokio::time::timeout(REQUEST_TIMEOUT, repeated).await;
+        repeated.unwrap_or_else(|_| Err(no_answer()))
     }
 
-    /// Sends a request, and waits for the answer on the same connection. `None`: the connection was
-    /// lost, and the request may have been executed.
+    /// Sends a request, and waits for the answer on the same connection. Returns `None` if the
+    /// connection was lost. The server may then have executed the request.
     pub(super) async fn request_once(
         &self,
         subject: &str,
@@ -243,17 +247,18 @@ impl Inner {
         let mut state = self.state.subscribe();
         let lost =
             state.wait_for(|state| !matches!(state, State::Connected(_, number) if *number == own));
-        // The limit of the driver begins when it takes the request. It may be busy before.
+        // The driver's time limit starts when it takes the request from its queue, which may be
+        // late.
         let answer = tokio::select! {
             answer = client.send_request(subject.to_owned(), request) => answer,
             refusal = refused => return Err(refusal),
             _ = lost => return Ok(None),
-            () = tokio::time::sleep(PATIENCE) => return Err(no_answer()),
+            () = tokio::time::sleep(REQUEST_TIMEOUT) => return Err(no_answer()),
         };
         match answer {
             Ok(message) => Ok(Some(Answer::Message(message))),
             Err(error) => match error.kind() {
-                RequestErrorKind::NoResponders => Ok(Some(Answer::Nobody)),
+                RequestErrorKind::NoResponders => Ok(Some(Answer::NoResponder)),
                 RequestErrorKind::MaxPayloadExceeded => Err(EngineError::TooLarge {
                     bytes,
                     max: client.max_payload(),
@@ -264,15 +269,15 @@ impl Inner {
         }
     }
 
-    /// Waits until the server refuses a message to a subject. A refusal is no answer to a request,
-    /// and names the subject only.
+    /// Waits until the server refuses a message to a subject. The server reports a refusal as an
+    /// event that names only the subject, not as an answer to the request.
     fn refused(&self, subject: &str) -> impl Future<Output = EngineError> + use<> {
-        let named = format!("\"{}\"", subject.to_ascii_lowercase());
+        let quoted_subject = format!("\"{}\"", subject.to_ascii_lowercase());
         let mut refusals = self.refusals.subscribe();
         async move {
             while refusals.changed().await.is_ok() {
                 let refusal = refusals.borrow_and_update().clone();
-                if refusal.to_ascii_lowercase().contains(&named) {
+                if refusal.to_ascii_lowercase().contains(&quoted_subject) {
                     let text = format!("the NATS server refuses a message: {refusal}");
                     return EngineError::failed(text);
                 }
@@ -289,7 +294,7 @@ impl Inner {
         text.push(kind);
         text.extend_from_slice(message);
         let sent = client.publish(subject, text.into());
-        match tokio::time::timeout(PATIENCE, sent).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, sent).await {
             Ok(sent) => sent.map_err(EngineError::unavailable),
             Err(_) => Err(no_answer()),
         }

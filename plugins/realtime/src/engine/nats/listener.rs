@@ -7,13 +7,13 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
-use super::state::{Heard, heard};
-use super::{Inner, PATIENCE, State, link, upkeep};
+use super::state::{Received, read_received};
+use super::{Inner, REQUEST_TIMEOUT, State, link, upkeep};
 use crate::engine::faults::{self, Fault};
 use crate::engine::{EngineError, MAX_MESSAGE, Result};
 
 /// The maximum length of a frame that is decoded. A longer one is read from its stream.
-const MOST_HEARD: usize = 4 << 20;
+const MAX_RECEIVED: usize = 4 << 20;
 /// The first byte of a message that is not stored.
 pub(super) const MESSAGE: u8 = b'm';
 
@@ -29,14 +29,17 @@ async fn follow(inner: &Inner, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         match event {
             Event::SlowConsumer(_) => {
-                tracing::warn!("the realtime engine has lost messages: they came too fast");
-                inner.feeds.doubt_all();
+                tracing::warn!(
+                    "the realtime engine has lost messages: it received them faster than it could \
+                     process them"
+                );
+                inner.feeds.request_all_comparisons();
             }
             Event::ServerError(error) => {
                 tracing::warn!(%error, "the NATS server has refused a request");
                 inner.refusals.send_replace(error.to_string());
             }
-            // The driver changes its own state a moment after the event.
+            // The driver updates its own state shortly after the event.
             Event::Connected => inner.follow(Some(true)).await,
             Event::Disconnected => inner.follow(Some(false)).await,
             _ => {}
@@ -48,11 +51,11 @@ async fn check(inner: &Inner) {
     let mut checks = upkeep::Checks::default();
     loop {
         tokio::time::sleep(inner.check).await;
-        // An event may have been lost.
+        // An event of the connection may have been lost.
         inner.follow(None).await;
         inner.listen_to_all().await;
-        // A check that takes longer is stopped. A later one compares the other streams.
-        let _ = tokio::time::timeout(PATIENCE, checks.run(inner)).await;
+        // A check that takes longer is canceled. A later one compares the other streams.
+        let _ = tokio::time::timeout(REQUEST_TIMEOUT, checks.run(inner)).await;
     }
 }
 
@@ -64,71 +67,72 @@ impl Inner {
         let Some(client) = client else { return };
         let (state, number) = link::status(&client);
         let connected = connected.unwrap_or(state);
-        let mut anew = false;
+        let mut is_new = false;
         self.state.send_if_modified(|state| {
             let (was, before) = match state {
                 State::Connected(_, before) => (true, *before),
-                State::Apart => (false, 0),
+                State::Disconnected => (false, 0),
                 State::Closed => return false,
             };
             if was == connected && (!connected || before == number) {
                 return false;
             }
-            anew = connected;
-            // Before the first request over a new connection: the states may be of lost data.
+            is_new = connected;
+            // Do this before the first request over a new connection: the server may have lost the
+            // data of the remembered states.
             self.forget();
             *state = if connected {
                 State::Connected(client, number)
             } else {
-                State::Apart
+                State::Disconnected
             };
             true
         });
-        if anew {
+        if is_new {
             self.listen_to_all().await;
-            self.feeds.doubt_all();
+            self.feeds.request_all_comparisons();
         } else if !connected {
             tracing::warn!("the realtime engine has lost its connection");
         }
     }
 
-    /// Listens to the streams to which it could not do so yet.
+    /// Listens to the streams whose earlier attempt to listen failed.
     async fn listen_to_all(&self) {
         for stream in self.feeds.open() {
             if let Err(error) = self.listen_to(stream.name()).await {
-                // The next check tries it again.
+                // The next check retries it.
                 tracing::warn!(%error, "the realtime engine cannot subscribe");
                 return;
             }
         }
     }
 
-    /// Listens to a stream, if the node does not do so yet.
+    /// Listens to a stream, unless the node already does.
     pub(super) async fn listen_to(&self, name: &str) -> Result<()> {
-        if self.rooms.lock().contains_key(name) {
+        if self.listeners.lock().contains_key(name) {
             return Ok(());
         }
         let (client, _) = self.client().await?;
         let subscribed = client.subscribe(self.names.live(Some(name)));
-        let subscriber = match tokio::time::timeout(PATIENCE, subscribed).await {
+        let subscriber = match tokio::time::timeout(REQUEST_TIMEOUT, subscribed).await {
             Ok(subscribed) => subscribed.map_err(EngineError::unavailable)?,
             Err(_) => return Err(link::no_answer()),
         };
-        let mut rooms = self.rooms.lock();
+        let mut listeners = self.listeners.lock();
         // Another call may have been faster, or the last subscription has ended meanwhile.
-        if !rooms.contains_key(name) && self.feeds.is_open(name) {
+        if !listeners.contains_key(name) && self.feeds.is_open(name) {
             let (inner, stream) = (self.own.clone(), name.to_owned());
             let task = tokio::spawn(listen(inner, stream, subscriber));
-            rooms.insert(name.to_owned(), task.abort_handle());
+            listeners.insert(name.to_owned(), task.abort_handle());
         }
         Ok(())
     }
 
-    /// Ends listening to a stream, unless it has a subscription.
+    /// Stops listening to a stream, unless it has a subscription.
     pub(super) fn leave(&self, name: &str) {
-        let mut rooms = self.rooms.lock();
+        let mut listeners = self.listeners.lock();
         if !self.feeds.is_open(name)
-            && let Some(task) = rooms.remove(name)
+            && let Some(task) = listeners.remove(name)
         {
             task.abort();
         }
@@ -142,16 +146,16 @@ impl Inner {
                 return faults::count(Fault::MessageTooLarge);
             }
             Some(&MESSAGE) => return feeds.message(stream, &text.slice(1..)),
-            _ if text.len() > MOST_HEARD => Fault::FrameTooLarge,
-            _ => match heard(text) {
-                Some(Heard::Frame(frame)) => return feeds.frame(stream, &frame),
-                Some(Heard::Begun) => return feeds.doubt(stream),
-                Some(Heard::Kept) => return,
+            _ if text.len() > MAX_RECEIVED => Fault::FrameTooLarge,
+            _ => match read_received(text) {
+                Some(Received::Frame(frame)) => return feeds.frame(stream, &frame),
+                Some(Received::Begun) => return feeds.request_comparison(stream),
+                Some(Received::Kept) => return,
                 None => Fault::FrameUnreadable,
             },
         };
         faults::count(fault);
-        feeds.doubt(stream);
+        feeds.request_comparison(stream);
     }
 
     fn pass_control(&self, text: &Bytes) {
@@ -172,7 +176,7 @@ async fn listen(inner: Weak<Inner>, stream: String, mut subscriber: Subscriber) 
     }
 }
 
-/// Passes on control messages for this node and for all.
+/// Passes on control messages for this node and for all nodes.
 pub(super) async fn listen_to_controls(inner: Weak<Inner>, mut subscriber: Subscriber) {
     while let (Some(message), Some(inner)) = (subscriber.next().await, inner.upgrade()) {
         let subject = message.subject.as_str();
@@ -196,14 +200,14 @@ mod tests {
     use crate::engine::{NatsEngine, NatsEngineOptions};
 
     #[tokio::test]
-    async fn a_stream_that_was_left_meanwhile_is_not_listened_to() {
-        let port = nats_double::server_of("2.12.0").await;
+    async fn a_stream_without_subscription_is_not_listened_to() {
+        let port = nats_double::server_with_version("2.12.0").await;
         let url = format!("nats://127.0.0.1:{port}");
         let client = async_nats::connect(&url).await.unwrap();
         let clock = Arc::new(Timestamp::system_now);
         let engine = NatsEngine::new(&NatsEngineOptions::new(url), clock).unwrap();
         engine.0.state.send_replace(State::Connected(client, 1));
         engine.0.listen_to("tasks:1:live").await.unwrap();
-        assert!(engine.0.rooms.lock().is_empty());
+        assert!(engine.0.listeners.lock().is_empty());
     }
 }

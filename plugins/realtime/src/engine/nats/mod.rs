@@ -1,9 +1,9 @@
 //! The engine on NATS (2.10 or newer) with `JetStream`.
 //!
-//! The position and the frames of a stream are the messages of one subject. An append expects the
-//! last message that it has read to be the last one still, so it is atomic. The server publishes
-//! each stored message again on a subject of the stream, to which the nodes that serve the stream
-//! subscribe.
+//! The position and the frames of a stream are the messages of one subject. An append
+//! succeeds only if the last message that it has read is still the last one, so it is atomic. The
+//! server publishes each stored message again on a subject of the stream, to which the nodes that
+//! serve the stream subscribe.
 
 mod append;
 mod link;
@@ -45,23 +45,23 @@ use super::{
 };
 
 /// The time limit of a request.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a call waits for a connection that is being made anew.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call waits for a new connection after the old one was lost.
 const RECONNECT: Duration = Duration::from_millis(300);
 /// The time limit of a step that needs several requests, or that waits for other calls.
-const LIMIT: Duration = Duration::from_secs(10);
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of streams whose state a node remembers. A state has up to 50 KB.
 const REMEMBERED: usize = 1024;
 
-/// The addresses of the servers, and the names of what the engine stores there.
+/// The addresses of the servers, and settings for the engine's streams and subjects.
 #[derive(Clone)]
 pub struct NatsEngineOptions {
-    /// `nats://user:password@host:port` or `nats://token@host:port`, `tls://` for an encrypted
-    /// connection. For a cluster the addresses of some of its servers; all of them have the same
-    /// scheme and credentials.
+    /// `nats://user:password@host:port` or `nats://token@host:port`, with `tls://` for
+    /// encrypted connections. For a cluster, give the addresses of some of its servers. All of them
+    /// must have the same scheme and credentials.
     pub urls: Vec<String>,
-    /// The first token of all subjects, and the beginning of the names of the `JetStream` streams:
-    /// letters, digits, `_` and `-`. Apps that share an account need different ones.
+    /// The first token of all subjects, and the prefix of the names of the `JetStream` streams. It
+    /// may have letters, digits, `_` and `-`. Apps that share an account need different prefixes.
     pub prefix: String,
     /// The number of servers that store each message, for streams that the engine creates.
     pub replicas: u8,
@@ -83,7 +83,7 @@ impl NatsEngineOptions {
 }
 
 impl fmt::Debug for NatsEngineOptions {
-    // Without the URLs, which contain a password.
+    // The output omits the URLs, because they contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NatsEngineOptions")
             .field("prefix", &self.prefix)
@@ -100,7 +100,7 @@ impl fmt::Debug for NatsEngineOptions {
 pub struct NatsEngine(Arc<Inner>);
 
 struct Inner {
-    /// Itself, for the tasks that pass on messages.
+    /// A reference to itself, for the tasks that pass on messages.
     own: Weak<Self>,
     node: NodeId,
     clock: Clock,
@@ -112,15 +112,15 @@ struct Inner {
     controls: ControlSender,
     state: watch::Sender<State>,
     driver: Mutex<Option<Client>>,
-    /// The last refusal of the server that answers no request.
+    /// The last refusal that the server sent without an answer to a request.
     refusals: watch::Sender<String>,
     /// The tasks that listen to streams.
-    rooms: Mutex<HashMap<String, AbortHandle>>,
+    listeners: Mutex<HashMap<String, AbortHandle>>,
     /// The states of the streams that the node appends to.
     slots: Cache<String, Slot>,
     /// The streams that the node has appended to, and when.
     written: Mutex<HashMap<String, (Stream, i64)>>,
-    /// For the changes of leases.
+    /// Locks for changes of leases.
     locks: [tokio::sync::Mutex<()>; presence::LOCKS],
     hasher: RandomState,
     tasks: Mutex<JoinSet<()>>,
@@ -131,7 +131,7 @@ type Slot = Arc<tokio::sync::Mutex<Option<Known>>>;
 #[derive(Clone)]
 enum State {
     /// There is no connection.
-    Apart,
+    Disconnected,
     /// The connection with a number.
     Connected(Client, u64),
     Closed,
@@ -152,7 +152,7 @@ impl fmt::Debug for Inner {
 }
 
 impl NatsEngine {
-    /// An engine that connects when it is started. It needs a tokio runtime.
+    /// Creates an engine that connects when it is started. It needs a tokio runtime.
     ///
     /// # Errors
     /// [`Failed`](super::EngineError::Failed) if a URL or the prefix is not valid; the message
@@ -169,10 +169,10 @@ impl NatsEngine {
             check: options.check,
             feeds: Arc::default(),
             controls: ControlSender::default(),
-            state: watch::Sender::new(State::Apart),
+            state: watch::Sender::new(State::Disconnected),
             driver: Mutex::default(),
             refusals: watch::Sender::default(),
-            rooms: Mutex::default(),
+            listeners: Mutex::default(),
             slots: Cache::new(REMEMBERED),
             written: Mutex::default(),
             locks: std::array::from_fn(|_| tokio::sync::Mutex::default()),
@@ -183,7 +183,7 @@ impl NatsEngine {
 }
 
 impl Inner {
-    /// What the node remembers of a stream.
+    /// Returns the state of a stream that the node remembers.
     fn slot(&self, stream: &str) -> Slot {
         let slot = self
             .slots
@@ -194,7 +194,7 @@ impl Inner {
         }
     }
 
-    /// Forgets all states, since they may be of data that is lost.
+    /// Forgets all states, because the server may have lost their data.
     fn forget(&self) {
         self.slots.clear();
     }
@@ -210,7 +210,7 @@ impl Inner {
         self.feeds.close();
         self.controls.close();
         self.end_tasks().await;
-        for (_, task) in self.rooms.lock().drain() {
+        for (_, task) in self.listeners.lock().drain() {
             task.abort();
         }
         self.driver.lock().take();
@@ -313,7 +313,7 @@ impl Engine for NatsEngine {
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { self.0.life().await.map(drop) })
+        Box::pin(async { self.0.identity().await.map(drop) })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use crate::engine::{EngineError, NodeId, Result};
 
 /// The maximum length of a prefix.
-const MOST_PREFIX: usize = 32;
+const MAX_PREFIX: usize = 32;
 
-/// The name of a room is one token of a subject, so that it can contain neither a separator nor a
-/// wildcard.
+/// The names of subjects and streams. A room's name is encoded as one token of a subject, so it
+/// cannot contain a separator or a wildcard.
 pub(super) struct Names {
     prefix: String,
 }
@@ -16,9 +16,9 @@ pub(super) struct Names {
 impl Names {
     pub(super) fn new(prefix: &str) -> Result<Self> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
-        if !(1..=MOST_PREFIX).contains(&prefix.len()) || !prefix.bytes().all(plain) {
+        if !(1..=MAX_PREFIX).contains(&prefix.len()) || !prefix.bytes().all(plain) {
             return Err(EngineError::failed(format!(
-                "the prefix `{prefix}` of the NATS engine must have 1 to {MOST_PREFIX} letters, \
+                "the prefix `{prefix}` of the NATS engine must have 1 to {MAX_PREFIX} letters, \
                  digits, `_` and `-`"
             )));
         }
@@ -37,19 +37,19 @@ impl Names {
         format!("{}_users", self.prefix)
     }
 
-    /// The subject of a position and its frames; all of them if there is no name.
+    /// Returns the subject of a stream's position and frames; without a name, the pattern for all.
     pub(super) fn frames(&self, stream: Option<&str>) -> String {
-        self.of("frames", stream)
+        self.subject("frames", stream)
     }
 
     /// The subject of the leases of a stream.
     pub(super) fn users(&self, stream: Option<&str>) -> String {
-        self.of("users", stream)
+        self.subject("users", stream)
     }
 
-    /// The subject on which nodes hear of frames and messages.
+    /// The subject on which nodes receive the frames and messages of a stream.
     pub(super) fn live(&self, stream: Option<&str>) -> String {
-        self.of("live", stream)
+        self.subject("live", stream)
     }
 
     /// The subject of the control messages for a node.
@@ -62,25 +62,28 @@ impl Names {
         format!("{}.control.all", self.prefix)
     }
 
-    /// All control messages. One subscription keeps the order of those for a node and for all.
+    /// The pattern for all control messages. A single subscription keeps the order between messages
+    /// to one node and to all nodes.
     pub(super) fn controls(&self) -> String {
         format!("{}.control.*", self.prefix)
     }
 
-    fn of(&self, kind: &str, stream: Option<&str>) -> String {
+    /// Returns a subject of a stream; without a name, the pattern for all streams.
+    fn subject(&self, kind: &str, stream: Option<&str>) -> String {
         let token = stream.map_or_else(|| ">".to_owned(), token);
         format!("{}.{kind}.{token}", self.prefix)
     }
 }
 
-/// A name as a token of a subject: other characters than these are escaped as `=` and two digits.
+/// Encodes a name as a token of a subject. ASCII letters, digits, `-`, `_`, `~`, `:` and `%` stay.
+/// Other bytes are escaped as `=` and two hexadecimal digits.
 fn token(name: &str) -> String {
     let mut token = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~' | b':' | b'%') {
             token.push(char::from(byte));
         } else {
-            // A string takes every text.
+            // Writing to a string cannot fail.
             let _ = write!(token, "={byte:02X}");
         }
     }

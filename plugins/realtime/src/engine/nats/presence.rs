@@ -1,7 +1,7 @@
-//! Leases of users.
+//! Presence: the leases of users.
 //!
-//! The subject of a stream has one message: the leases of all users on all nodes. A change expects
-//! the message that it has read to be the last one, so each change is atomic.
+//! The subject of a stream has one message: the leases of all users on all nodes. A change succeeds
+//! only if the message that it has read is still the last one, so each change is atomic.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -13,27 +13,28 @@ use serde::{Deserialize, Serialize};
 use super::Inner;
 use super::link::in_time;
 use super::store::Lost;
-use super::tops::{ATTEMPTS, overtaken};
+use super::tops::{ATTEMPTS, conflict_error};
 use crate::engine::faults::{self, Fault};
 use crate::engine::{LEASE, Member, PresenceChanges, Present, Result, Stream};
 
-/// The number of locks, so that the calls of a node seldom overtake each other.
+/// The number of locks. With a lock, concurrent changes by calls of the same node rarely conflict.
 pub(super) const LOCKS: usize = 64;
 /// The maximum length of the headers of a message.
-const HEADERS: usize = 512;
-/// The maximum length of a user without the id, and of a further node of a user.
-const USER: usize = 64;
-const NODE: usize = 40;
+const MAX_HEADER_BYTES: usize = 512;
+/// The maximum number of bytes for a user, without the id.
+const MAX_USER_BYTES: usize = 64;
+/// The maximum number of bytes for each further node of a user.
+const MAX_NODE_BYTES: usize = 40;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Leases(BTreeMap<String, User>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct User {
-    /// When the user has arrived, in milliseconds.
+    /// The time of the user's arrival, in milliseconds.
     #[serde(rename = "s")]
     since: i64,
-    /// The end of the lease on each node. A lease that has run out counts until it is removed.
+    /// The end of the lease on each node. An expired lease counts until it is removed.
     #[serde(rename = "n")]
     nodes: BTreeMap<String, i64>,
 }
@@ -45,23 +46,29 @@ impl User {
 }
 
 impl Leases {
-    /// Adds leases, as long as they need at most `room` further bytes; returns the users who have
+    /// Adds the leases that fit into `free_bytes` further bytes. Returns the users who have
     /// arrived.
-    fn enter(&mut self, users: &[&str], node: &str, now: i64, mut room: usize) -> Vec<String> {
+    fn enter(
+        &mut self,
+        users: &[&str],
+        node: &str,
+        now: i64,
+        mut free_bytes: usize,
+    ) -> Vec<String> {
         let until = now + LEASE.as_millis() as i64;
         let (mut arrived, mut left_out) = (Vec::new(), 0_usize);
         for user in users {
             let known = self.0.get_mut(*user);
             let bytes = match &known {
                 Some(known) if known.nodes.contains_key(node) => 0,
-                Some(_) => NODE,
-                None => USER + serde_json::to_string(user).map_or(0, |text| text.len()),
+                Some(_) => MAX_NODE_BYTES,
+                None => MAX_USER_BYTES + serde_json::to_string(user).map_or(0, |text| text.len()),
             };
-            let Some(rest) = room.checked_sub(bytes) else {
+            let Some(rest) = free_bytes.checked_sub(bytes) else {
                 left_out += 1;
                 continue;
             };
-            room = rest;
+            free_bytes = rest;
             let nodes = match known {
                 Some(known) => &mut known.nodes,
                 None => {
@@ -76,13 +83,14 @@ impl Leases {
         if left_out > 0 {
             tracing::warn!(
                 left_out,
-                "users of a room are not counted as present: one message holds no more"
+                "some users of a room are not counted as present: the message with the leases is \
+                 full"
             );
         }
         arrived
     }
 
-    /// Removes leases; returns the users who have none left.
+    /// Removes leases. Returns the users who have no lease left.
     fn remove(&mut self, ends: impl Fn(&str, &str, i64) -> bool) -> Vec<String> {
         let mut gone = Vec::new();
         self.0.retain(|id, user| {
@@ -115,7 +123,7 @@ impl Leases {
 }
 
 impl Inner {
-    /// The leases of a stream, and the number and the length of their message.
+    /// Reads the leases of a stream, and the number and the length of their message.
     async fn leases(&self, subject: &str) -> Result<(Leases, u64, usize)> {
         let Some(stored) = self.last(&self.names.users_stream(), subject).await? else {
             return Ok((Leases::default(), 0, 0));
@@ -131,8 +139,8 @@ impl Inner {
         Ok((Leases::default(), stored.seq, 0))
     }
 
-    /// Changes the leases of a stream in one step. `change` gets the leases, and the number of bytes
-    /// that can be added.
+    /// Changes the leases of a stream in one step. `change` gets the leases, and the number of
+    /// bytes that can be added.
     async fn change<T>(
         &self,
         stream: &Stream,
@@ -149,29 +157,31 @@ impl Inner {
         let subject = self.names.users(Some(stream.name()));
         let hash = self.hasher.hash_one(stream.name());
         let at = usize::try_from(hash % LOCKS as u64).unwrap_or(0);
-        let _own = self.locks[at].lock().await;
+        let _guard = self.locks[at].lock().await;
         for _ in 0..ATTEMPTS {
             let (client, _) = self.client().await?;
             let (before, seq, bytes) = self.leases(&subject).await?;
-            let room = client.max_payload().saturating_sub(bytes + HEADERS);
+            let free_bytes = client
+                .max_payload()
+                .saturating_sub(bytes + MAX_HEADER_BYTES);
             let mut leases = before.clone();
-            let changes = change(&mut leases, room);
+            let changes = change(&mut leases, free_bytes);
             if leases == before {
                 return Ok(changes);
             }
             let text = serde_json::to_vec(&leases).map_err(crate::engine::EngineError::failed)?;
-            // Tried again, it could find its own change and report no arrival.
+            // A retry could find the change of the first attempt, and would then report no arrival.
             let put = self.put(&subject, Bytes::from(text), seq, false, Lost::Unavailable);
             if put.await?.is_some() {
                 return Ok(changes);
             }
         }
-        Err(overtaken())
+        Err(conflict_error())
     }
 
     pub(super) async fn enter(&self, stream: &Stream, users: &[&str]) -> Result<Vec<String>> {
         let (node, now) = (self.node.as_str(), self.now());
-        let enter = |leases: &mut Leases, room| leases.enter(users, node, now, room);
+        let enter = |leases: &mut Leases, free_bytes| leases.enter(users, node, now, free_bytes);
         self.change(stream, enter).await
     }
 
@@ -186,15 +196,15 @@ impl Inner {
         self.change(stream, |leases, _| leases.expire(now)).await
     }
 
-    /// Enters users and removes the leases that have run out, in one step.
+    /// Enters users and removes the expired leases in one step.
     pub(super) async fn renew_leases(
         &self,
         stream: &Stream,
         users: &[&str],
     ) -> Result<PresenceChanges> {
         let (node, now) = (self.node.as_str(), self.now());
-        let renew = |leases: &mut Leases, room| {
-            let arrived = leases.enter(users, node, now, room);
+        let renew = |leases: &mut Leases, free_bytes| {
+            let arrived = leases.enter(users, node, now, free_bytes);
             let left = leases.expire(now);
             PresenceChanges { arrived, left }
         };

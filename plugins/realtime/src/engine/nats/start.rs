@@ -1,5 +1,5 @@
-//! The start: it connects, creates what is missing, and finds out whether the server permits all that
-//! the engine does.
+//! Starts the engine: connects, creates missing streams, and checks that the server permits all
+//! requests that the engine needs.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 
 use super::link::no_answer;
 use super::store::Lost;
-use super::{Inner, PATIENCE, State, link, listener};
+use super::{Inner, REQUEST_TIMEOUT, State, link, listener};
 use crate::engine::{EngineError, Result};
 
-/// The number of a message that no subject has.
+/// A message number that no subject can have as its last one.
 const NO_NUMBER: u64 = i64::MAX.unsigned_abs();
 
 impl Inner {
@@ -33,12 +33,13 @@ impl Inner {
         let inner = Arc::clone(self);
         let run = async move { listener::run(&inner, events).await };
         self.tasks.lock().spawn(run);
-        // A server does not answer what it refuses.
+        // A server does not answer a request that it refuses.
         let prepared = tokio::select! {
             prepared = self.prepare(&client) => prepared,
             _ = refusals.changed() => {
                 let refusal = refusals.borrow().clone();
-                let text = format!("the NATS server refuses what the engine needs: {refusal}");
+                let text =
+                    format!("the NATS server refuses a request that the engine needs: {refusal}");
                 Err(EngineError::failed(text))
             }
         };
@@ -60,13 +61,14 @@ impl Inner {
         let name = format!("start:{}", self.node);
         let live = self.names.live(Some(&name));
         let mut frames = subscribe(live.clone()).await?;
-        hear_itself(client, live, &mut frames).await?;
-        hear_itself(client, self.names.node(&self.node), &mut controls).await?;
+        receive_own_message(client, live, &mut frames).await?;
+        receive_own_message(client, self.names.node(&self.node), &mut controls).await?;
         for subject in [
             self.names.frames(Some(&name)),
             self.names.users(Some(&name)),
         ] {
-            // The server checks the permission first, and stores nothing.
+            // The server checks the permission first. The message has a wrong number, so nothing is
+            // stored.
             let put = self.put(&subject, Bytes::new(), NO_NUMBER, false, Lost::Unavailable);
             put.await?;
         }
@@ -76,9 +78,13 @@ impl Inner {
     }
 }
 
-/// Waits for an own message.
-async fn hear_itself(client: &Client, subject: String, subscriber: &mut Subscriber) -> Result<()> {
-    let heard = async {
+/// Sends a message to this node, and waits for it.
+async fn receive_own_message(
+    client: &Client,
+    subject: String,
+    subscriber: &mut Subscriber,
+) -> Result<()> {
+    let received = async {
         let sent = client.publish(subject.clone(), Bytes::new()).await;
         sent.map_err(EngineError::unavailable)?;
         while let Some(message) = subscriber.next().await {
@@ -88,6 +94,6 @@ async fn hear_itself(client: &Client, subject: String, subscriber: &mut Subscrib
         }
         Err(no_answer())
     };
-    let heard = tokio::time::timeout(PATIENCE, heard).await;
-    heard.unwrap_or_else(|_| Err(no_answer()))
+    let received = tokio::time::timeout(REQUEST_TIMEOUT, received).await;
+    received.unwrap_or_else(|_| Err(no_answer()))
 }

@@ -1,9 +1,9 @@
 //! The stored form of positions and frames.
 //!
 //! Each message of a stream's subject holds the whole state of the stream after it: the position,
-//! the fences, and the sequence numbers of earlier frames. So the last message of a subject is all
-//! that an append needs to know, and an append that expects this message to be the last one is
-//! atomic.
+//! the fences, and the sequence numbers of earlier frames. So an
+//! append needs only the last message of a subject. It is atomic, because it succeeds only if this
+//! message is still the last one.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Epoch, EventId, Frame, Position};
 
-/// The number of frames of a block. The message of its last frame lists the others.
+/// The number of frames in a block. The message of its last frame lists the others.
 pub(super) const BLOCK: u64 = 64;
 /// The maximum number of blocks that a state lists.
-const MOST_BLOCKS: usize = 1024;
-/// The maximum length of the text before a frame.
-const MOST_HEAD: usize = 128 * 1024;
+const MAX_BLOCKS: usize = 1024;
+/// The maximum length in bytes of the text before a frame.
+const MAX_HEAD: usize = 128 * 1024;
 
-/// What a message stands for. Its first byte is the letter.
+/// The kind of a message. The first byte of the message is the letter of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A frame was appended.
     Frame,
-    /// The position is kept for longer, a fence is higher, or old frames are gone.
+    /// The position is kept for longer, a fence is higher, or old frames were removed.
     Kept,
     /// A new epoch begins.
     Begun,
@@ -48,11 +48,11 @@ impl Kind {
 pub(super) struct Listed {
     /// The sequence number of its message.
     pub(super) seq: u64,
-    /// The `print` of its event.
-    pub(super) print: u32,
+    /// The `short_hash` of its event.
+    pub(super) short_hash: u32,
 }
 
-/// Where the frames of a stream are.
+/// The message numbers of the frames of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     /// The sequence numbers of the last frames of blocks, the newest one last.
@@ -71,12 +71,12 @@ impl Index {
         }
     }
 
-    /// Removes blocks that are not needed for so many frames, if they are many. Returns the
-    /// sequence number of the oldest message that is still needed.
+    /// Removes blocks beyond the `kept` newest frames, once enough of them have accumulated.
+    /// Returns the sequence number of the oldest message that is still needed.
     pub(super) fn trim(&mut self, kept: u32) -> Option<u64> {
-        let kept = usize::try_from(u64::from(kept).div_ceil(BLOCK)).unwrap_or(MOST_BLOCKS) + 1;
-        let kept = kept.min(MOST_BLOCKS - 4);
-        if self.blocks.len() < kept + 4.max(kept / 4) && self.blocks.len() < MOST_BLOCKS {
+        let kept = usize::try_from(u64::from(kept).div_ceil(BLOCK)).unwrap_or(MAX_BLOCKS) + 1;
+        let kept = kept.min(MAX_BLOCKS - 4);
+        if self.blocks.len() < kept + 4.max(kept / 4) && self.blocks.len() < MAX_BLOCKS {
             return None;
         }
         self.blocks.drain(..self.blocks.len() - kept);
@@ -90,7 +90,7 @@ pub(super) struct State {
     pub(super) top: Position,
     /// The event of the last frame of the epoch.
     pub(super) last: Option<EventId>,
-    /// When the position expires, in milliseconds.
+    /// The time at which the position expires, in milliseconds.
     pub(super) expires: i64,
     /// The highest fence of each consumer.
     pub(super) fences: BTreeMap<String, u64>,
@@ -98,7 +98,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// A new epoch. Fences stay.
+    /// Begins a new epoch. Fences stay.
     pub(super) fn begin(fences: BTreeMap<String, u64>, expires: i64) -> Self {
         Self {
             top: Position {
@@ -128,18 +128,18 @@ struct Head {
     blocks: Vec<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rest: Vec<u64>,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    prints: String,
+    #[serde(rename = "prints", default, skip_serializing_if = "String::is_empty")]
+    short_hashes: String,
 }
 
-/// A message as it is stored.
+/// A stored message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) kind: Kind,
     /// The state after the message. The index of a frame does not list the frame itself, since its
     /// sequence number is not known before it is stored.
     pub(super) state: State,
-    /// When it was stored, in milliseconds.
+    /// The time at which it was stored, in milliseconds.
     pub(super) at: i64,
     /// The data of a frame.
     pub(super) data: Bytes,
@@ -149,7 +149,10 @@ impl Record {
     pub(super) fn write(&self) -> Bytes {
         let state = &self.state;
         let rest = &state.index.rest;
-        let prints: Vec<u8> = rest.iter().flat_map(|f| f.print.to_be_bytes()).collect();
+        let short_hashes: Vec<u8> = rest
+            .iter()
+            .flat_map(|f| f.short_hash.to_be_bytes())
+            .collect();
         let head = Head {
             epoch: state.top.epoch.as_str().to_owned(),
             offset: state.top.offset,
@@ -159,17 +162,17 @@ impl Record {
             fences: state.fences.clone(),
             blocks: differences(state.index.blocks.iter().copied()),
             rest: differences(rest.iter().map(|frame| frame.seq)),
-            prints: STANDARD_NO_PAD.encode(prints),
+            short_hashes: STANDARD_NO_PAD.encode(short_hashes),
         };
         let mut text = vec![self.kind.letter()];
-        // Numbers and texts are always JSON.
+        // Numbers and strings always have a JSON form.
         text.extend(serde_json::to_vec(&head).unwrap_or_default());
         text.push(b'\n');
         text.extend_from_slice(&self.data);
         text.into()
     }
 
-    /// Reads a message; `None` if it has another form.
+    /// Reads a message. Returns `None` if it has another form.
     pub(super) fn read(text: &Bytes) -> Option<Self> {
         let (kind, head, data) = split(text)?;
         let head: Head = serde_json::from_slice(head).ok()?;
@@ -177,18 +180,21 @@ impl Record {
             Some(event) => Some(EventId::new(&event)?),
             None => None,
         };
-        let prints = STANDARD_NO_PAD.decode(head.prints).ok()?;
+        let short_hashes = STANDARD_NO_PAD.decode(head.short_hashes).ok()?;
         let (blocks, rest) = (sums(&head.blocks), sums(&head.rest));
-        let whole = prints.len() == 4 * rest.len() && rest.len() < BLOCK as usize;
+        let is_consistent = short_hashes.len() == 4 * rest.len() && rest.len() < BLOCK as usize;
         let is_frame = kind == Kind::Frame;
-        if !whole || head.offset > 1 << 53 || (is_frame && (event.is_none() || head.offset == 0)) {
+        if !is_consistent
+            || head.offset > 1 << 53
+            || (is_frame && (event.is_none() || head.offset == 0))
+        {
             return None;
         }
-        let prints = prints.chunks_exact(4).map(|print| {
-            let bytes = <[u8; 4]>::try_from(print).unwrap_or_default();
+        let short_hashes = short_hashes.chunks_exact(4).map(|short_hash| {
+            let bytes = <[u8; 4]>::try_from(short_hash).unwrap_or_default();
             u32::from_be_bytes(bytes)
         });
-        let rest = rest.into_iter().zip(prints);
+        let rest = rest.into_iter().zip(short_hashes);
         Some(Self {
             kind,
             state: State {
@@ -201,7 +207,9 @@ impl Record {
                 fences: head.fences,
                 index: Index {
                     blocks,
-                    rest: rest.map(|(seq, print)| Listed { seq, print }).collect(),
+                    rest: rest
+                        .map(|(seq, short_hash)| Listed { seq, short_hash })
+                        .collect(),
                 },
             },
             at: head.at,
@@ -209,17 +217,19 @@ impl Record {
         })
     }
 
-    /// The state after the message, which is stored under this number.
+    /// Returns the state after the message, which is stored under this number.
     pub(super) fn into_state(self, seq: u64) -> State {
         let mut state = self.state;
         if let (Kind::Frame, Some(event)) = (self.kind, &state.last) {
-            let print = print(event);
-            state.index.push(state.top.offset, Listed { seq, print });
+            let short_hash = short_hash(event);
+            state
+                .index
+                .push(state.top.offset, Listed { seq, short_hash });
         }
         state
     }
 
-    /// The frame of the message, if it is one.
+    /// Returns the frame of the message, if it has one.
     pub(super) fn into_frame(self) -> Option<Frame> {
         if self.kind != Kind::Frame {
             return None;
@@ -233,26 +243,26 @@ impl Record {
     }
 }
 
-/// The kind of a message, the text before its frame, and the frame.
+/// Returns the kind of a message, the text before its frame, and the frame.
 fn split(text: &Bytes) -> Option<(Kind, &[u8], Bytes)> {
     let kinds = [Kind::Frame, Kind::Kept, Kind::Begun];
     let first = text.first()?;
     let kind = kinds.into_iter().find(|kind| kind.letter() == *first)?;
-    let searched = &text[..text.len().min(MOST_HEAD)];
+    let searched = &text[..text.len().min(MAX_HEAD)];
     let end = searched.iter().position(|byte| *byte == b'\n')?;
     Some((kind, &text[1..end], text.slice(end + 1..)))
 }
 
 /// The parts that a node needs of a received message.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Received {
     Frame(Frame),
     Kept,
     Begun,
 }
 
-/// Reads a received message; `None` if it has another form.
-pub(super) fn heard(text: &Bytes) -> Option<Heard> {
+/// Reads a received message. Returns `None` if it has another form.
+pub(super) fn read_received(text: &Bytes) -> Option<Received> {
     #[derive(Deserialize)]
     struct Top<'a> {
         epoch: &'a str,
@@ -264,9 +274,9 @@ pub(super) fn heard(text: &Bytes) -> Option<Heard> {
     let head: Top<'_> = serde_json::from_slice(head).ok()?;
     let epoch = head.epoch.parse().ok()?;
     Some(match kind {
-        Kind::Kept => Heard::Kept,
-        Kind::Begun => Heard::Begun,
-        Kind::Frame => Heard::Frame(Frame {
+        Kind::Kept => Received::Kept,
+        Kind::Begun => Received::Begun,
+        Kind::Frame => Received::Frame(Frame {
             position: Position {
                 epoch,
                 offset: head.offset,
@@ -278,7 +288,7 @@ pub(super) fn heard(text: &Bytes) -> Option<Heard> {
     })
 }
 
-/// The first number, and what each other one adds.
+/// Returns the first number, and the difference of each other number to the one before it.
 fn differences(numbers: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut last = 0_u64;
     numbers
@@ -286,7 +296,7 @@ fn differences(numbers: impl Iterator<Item = u64>) -> Vec<u64> {
         .collect()
 }
 
-/// The numbers of these differences.
+/// Returns the numbers with these differences. It is the inverse of [`differences`].
 fn sums(differences: &[u64]) -> Vec<u64> {
     let mut last = 0_u64;
     let sum = |difference: &u64| {
@@ -297,7 +307,7 @@ fn sums(differences: &[u64]) -> Vec<u64> {
 }
 
 /// A short hash of an event (FNV-1a), equal in every process.
-pub(super) fn print(event: &EventId) -> u32 {
+pub(super) fn short_hash(event: &EventId) -> u32 {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = event.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, hash);
     ((hash >> 32) ^ hash) as u32

@@ -14,26 +14,27 @@ use super::Inner;
 use super::link::{Answer, no_jetstream};
 use crate::engine::{EngineError, Result};
 
-/// How long a message of a position is kept: longer than any position lives.
+/// How long messages with positions and frames are kept: longer than the life of any position.
 const FRAMES_AGE: Duration = Duration::from_hours(15 * 24);
 /// How long leases are kept: longer than any of them.
 const USERS_AGE: Duration = Duration::from_hours(1);
-/// The time before a stream is created again whose files the server cannot create yet.
-const AGAIN: Duration = Duration::from_millis(20);
-/// The maximum number of subjects of an answer, which the server sets.
+/// The delay before a retry to create a stream, if the server cannot create its files yet.
+const CREATE_RETRY: Duration = Duration::from_millis(20);
+/// The maximum number of subjects in one answer. The server sets this limit.
 const PAGE: usize = 100_000;
 
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 const ROLLUP: &str = "Nats-Rollup";
 
-/// Codes of errors, as the server sends them.
+/// Error codes of the server.
 mod code {
     pub(super) const NO_MESSAGE: u32 = 10_037;
     pub(super) const NO_JETSTREAM: [u32; 2] = [10_039, 10_076];
     pub(super) const NO_STORE: u32 = 10_049;
     pub(super) const OTHER_SETTINGS: u32 = 10_058;
     pub(super) const NO_STREAM: u32 = 10_059;
-    /// The second one means that servers of a cluster still copy another message of the subject.
+    /// Another message is the last one. The second code means that the servers of a cluster are
+    /// still copying another message of the subject.
     pub(super) const OTHER_LAST: [u32; 2] = [10_071, 10_164];
 }
 
@@ -60,26 +61,26 @@ impl Failure {
     }
 }
 
-/// The parts of answers that the engine reads.
+/// The members of answers that the engine reads.
 #[derive(Deserialize, Default)]
-struct Said {
+struct ApiReply {
     error: Option<Failure>,
     seq: Option<u64>,
-    message: Option<SaidMessage>,
+    message: Option<ApiMessage>,
     config: Option<Value>,
     created: Option<String>,
-    state: Option<SaidState>,
+    state: Option<ApiState>,
 }
 
 #[derive(Deserialize)]
-struct SaidMessage {
+struct ApiMessage {
     seq: u64,
     #[serde(default)]
     data: String,
 }
 
 #[derive(Deserialize)]
-struct SaidState {
+struct ApiState {
     #[serde(default)]
     messages: u64,
     #[serde(default)]
@@ -90,20 +91,21 @@ struct SaidState {
     subjects: serde_json::Map<String, Value>,
 }
 
-/// The number that the first message of a `JetStream` stream will get, if the settings name it and
-/// the stream has had no message.
-fn unused_first(said: &Said) -> Option<u64> {
-    let (config, state) = (said.config.as_ref()?, said.state.as_ref()?);
+/// Returns the number that the first message of a `JetStream` stream will get, if the settings
+/// contain it and the stream has never had a message.
+fn unused_first(reply: &ApiReply) -> Option<u64> {
+    let (config, state) = (reply.config.as_ref()?, reply.state.as_ref()?);
     let first = config["first_seq"].as_u64()?;
     (state.messages == 0 && state.first_seq == first).then_some(first)
 }
 
-/// The result of a message whose connection was lost before the answer.
+/// How to treat a message whose connection was lost before the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// As if another message were the last one: the caller reads that, and finds its own change.
-    Overtaken,
-    /// An error: the caller would not find its own change, or do it twice.
+    /// As a conflict with another message. The caller reads the last message, and finds its own
+    /// change in it.
+    Conflict,
+    /// As an error. After a retry the caller would not find its own change, or would make it twice.
     Unavailable,
 }
 
@@ -113,32 +115,32 @@ pub(super) struct Stored {
     pub(super) text: Bytes,
 }
 
-/// The identity of a `JetStream` stream and its last number. If the stream is created again or
-/// restored, they change in another way than by messages.
+/// The identity of a `JetStream` stream and its last number. A stream that was
+/// created again or restored has another identity or an unexpected number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Life {
+pub(super) struct StreamIdentity {
     pub(super) created: String,
     pub(super) last: u64,
 }
 
-fn read(message: &Message) -> Result<Said> {
+fn read(message: &Message) -> Result<ApiReply> {
     serde_json::from_slice(&message.payload)
         .map_err(|_| EngineError::failed("JetStream has sent an answer that cannot be read"))
 }
 
 impl Inner {
-    /// A request to the interface of `JetStream`. An error is an answer, too.
-    async fn ask(&self, subject: &str, body: &impl Serialize) -> Result<Said> {
+    /// Sends a request to the `JetStream` API. An error of the API is returned as an answer, too.
+    async fn api_request(&self, subject: &str, body: &impl Serialize) -> Result<ApiReply> {
         let body = serde_json::to_vec(body).map_err(EngineError::failed)?;
         let subject = format!("$JS.API.{subject}");
         let answer = self.request(&subject, HeaderMap::new(), body.into());
         match answer.await? {
             Answer::Message(message) => read(&message),
-            Answer::Nobody => Err(no_jetstream()),
+            Answer::NoResponder => Err(no_jetstream()),
         }
     }
 
-    /// Creates the `JetStream` streams that are missing.
+    /// Creates missing `JetStream` streams.
     pub(super) async fn create_streams(&self) -> Result<()> {
         let names = &self.names;
         let stream = |name: &str, subjects: String, age: Duration| {
@@ -160,17 +162,19 @@ impl Inner {
         };
         let name = names.frames_stream();
         let mut frames = stream(&name, names.frames(None), FRAMES_AGE);
-        // A stream that is created again has other numbers. So a number that a node remembers of
-        // the earlier one is not taken for one of this stream.
+        // A stream that is created again starts at another number. A remembered number of the
+        // earlier stream is then never valid for the new one.
         frames["first_seq"] = (RandomState::new().hash_one(0) >> 12).max(1).into();
         frames["republish"] = json!({ "src": names.frames(None), "dest": names.live(None) });
         if let Some(first) = self.create(&name, &frames).await? {
-            // Some versions (2.10.26 and 2.11.0 among them) lose all messages at their next start if
-            // the first one has exactly that number. So no message gets it: each node that may come
-            // first skips it before it appends, and removes no message.
-            let which = json!({ "seq": first + 1 });
-            let said = self.ask(&format!("STREAM.PURGE.{name}"), &which).await?;
-            said.error.map_or(Ok(()), |failure| Err(failure.error()))?;
+            // Some versions of the server (such as 2.10.26 and 2.11.0) lose all messages at their
+            // next start if the first message has exactly the configured first number. So each node
+            // skips this number while the stream is empty. The purge removes no message.
+            let query = json!({ "seq": first + 1 });
+            let reply = self
+                .api_request(&format!("STREAM.PURGE.{name}"), &query)
+                .await?;
+            reply.error.map_or(Ok(()), |failure| Err(failure.error()))?;
         }
         let name = names.users_stream();
         let mut users = stream(&name, names.users(None), USERS_AGE);
@@ -178,29 +182,34 @@ impl Inner {
         self.create(&name, &users).await.map(drop)
     }
 
-    /// Creates a `JetStream` stream. Returns the number that its first message will get, if none has
-    /// got it yet.
+    /// Creates a `JetStream` stream. Returns the number that its first message will get, if the
+    /// stream has had no message yet.
     async fn create(&self, name: &str, settings: &Value) -> Result<Option<u64>> {
         let mut attempts = 50;
         let failure = loop {
-            let said = self.ask(&format!("STREAM.CREATE.{name}"), settings).await?;
-            let Some(failure) = said.error else {
-                return Ok(unused_first(&said));
+            let reply = self
+                .api_request(&format!("STREAM.CREATE.{name}"), settings)
+                .await?;
+            let Some(failure) = reply.error else {
+                return Ok(unused_first(&reply));
             };
             attempts -= 1;
-            // A server still removes the files of a stream that was deleted a moment ago.
+            // The server may still be removing the files of a stream that was just deleted.
             if failure.err_code != code::NO_STORE || attempts == 0 {
                 break failure;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(CREATE_RETRY).await;
         };
         if failure.err_code != code::OTHER_SETTINGS {
             return Err(failure.error());
         }
-        // An operator may have changed limits and replicas. What the engine relies on must stay.
-        let said = self.ask(&format!("STREAM.INFO.{name}"), &json!({})).await?;
-        let unused = unused_first(&said);
-        let found = said.config.unwrap_or_default();
+        // An operator may have changed limits and replicas. The settings that the engine relies on
+        // must be unchanged.
+        let reply = self
+            .api_request(&format!("STREAM.INFO.{name}"), &json!({}))
+            .await?;
+        let unused = unused_first(&reply);
+        let found = reply.config.unwrap_or_default();
         let needed = [
             "subjects",
             "retention",
@@ -223,12 +232,12 @@ impl Inner {
         Ok(unused)
     }
 
-    /// Stores a message if the last message of its subject has the expected number, which is 0 if
-    /// there is none. `alone`: earlier messages of the subject are removed. Returns the number, or
-    /// `None` if another message is the last one.
+    /// Stores a message if the last message of its subject has the expected number (0 if there is
+    /// no message). With `alone`, earlier messages of the subject are removed. Returns the number
+    /// of the message, or `None` if another message is the last one.
     ///
-    /// If the connection is lost meanwhile, the message may be stored or not. `lost` says what that
-    /// is.
+    /// If the connection is lost before the answer, the message may be stored or not. `lost` sets
+    /// how this case is treated.
     pub(super) async fn put(
         &self,
         subject: &str,
@@ -244,16 +253,16 @@ impl Inner {
         }
         let message = match self.request_once(subject, headers, text).await? {
             Some(Answer::Message(message)) => message,
-            None if lost == Lost::Overtaken => return Ok(None),
+            None if lost == Lost::Conflict => return Ok(None),
             None => return Err(EngineError::unavailable("the connection was lost")),
-            Some(Answer::Nobody) => {
+            Some(Answer::NoResponder) => {
                 // Another program has removed the stream.
                 self.revive().await?;
                 return Ok(None);
             }
         };
-        let said = read(&message)?;
-        match (said.error, said.seq) {
+        let reply = read(&message)?;
+        match (reply.error, reply.seq) {
             (Some(failure), _) if code::OTHER_LAST.contains(&failure.err_code) => Ok(None),
             (Some(failure), _) => Err(failure.error()),
             (None, Some(seq)) => Ok(Some(seq)),
@@ -261,8 +270,8 @@ impl Inner {
         }
     }
 
-    /// Creates streams that were removed while the engine runs. A server that starts again may have
-    /// no `JetStream` for a moment.
+    /// Creates streams that were removed while the engine is running. A server that is just
+    /// starting may not have `JetStream` yet.
     async fn revive(&self) -> Result<()> {
         self.forget();
         self.create_streams()
@@ -270,12 +279,12 @@ impl Inner {
             .map_err(|error| EngineError::unavailable(error.to_string()))
     }
 
-    /// The message that a request finds, if there is one.
-    async fn get(&self, stream: &str, which: Value) -> Result<Option<Stored>> {
-        let said = self
-            .ask(&format!("STREAM.MSG.GET.{stream}"), &which)
+    /// Returns the message that a request finds, if there is one.
+    async fn get(&self, stream: &str, query: Value) -> Result<Option<Stored>> {
+        let reply = self
+            .api_request(&format!("STREAM.MSG.GET.{stream}"), &query)
             .await?;
-        match (said.error, said.message) {
+        match (reply.error, reply.message) {
             (Some(failure), _) if failure.err_code == code::NO_MESSAGE => Ok(None),
             (Some(failure), _) if failure.err_code == code::NO_STREAM => {
                 self.revive().await?;
@@ -293,50 +302,54 @@ impl Inner {
         }
     }
 
-    /// The last message of a subject, as the leader of the `JetStream` stream knows it.
+    /// Reads the last message of a subject from the leader of the `JetStream` stream.
     pub(super) async fn last(&self, stream: &str, subject: &str) -> Result<Option<Stored>> {
         self.get(stream, json!({ "last_by_subj": subject })).await
     }
 
-    /// The message with a number.
+    /// Reads the message with a number.
     pub(super) async fn at(&self, stream: &str, seq: u64) -> Result<Option<Bytes>> {
-        let which = json!({ "seq": seq });
-        let body = serde_json::to_vec(&which).map_err(EngineError::failed)?;
+        let query = json!({ "seq": seq });
+        let body = serde_json::to_vec(&query).map_err(EngineError::failed)?;
         let subject = format!("$JS.API.DIRECT.GET.{stream}");
-        // A replica may answer, without the encoding of the interface.
+        // A replica may answer this request. The answer is the plain message, not the JSON of the
+        // API.
         let answer = self.request(&subject, HeaderMap::new(), body.into());
         if let Answer::Message(message) = answer.await?
             && message.status.is_none()
         {
             return Ok(Some(message.payload));
         }
-        let stored = self.get(stream, which).await?;
+        let stored = self.get(stream, query).await?;
         Ok(stored.map(|stored| stored.text))
     }
 
     /// Removes the messages of a subject before a number.
     pub(super) async fn remove_before(&self, subject: &str, seq: u64) -> Result<()> {
         let stream = self.names.frames_stream();
-        let which = json!({ "filter": subject, "seq": seq });
-        let said = self.ask(&format!("STREAM.PURGE.{stream}"), &which).await?;
-        said.error.map_or(Ok(()), |failure| Err(failure.error()))
+        let query = json!({ "filter": subject, "seq": seq });
+        let reply = self
+            .api_request(&format!("STREAM.PURGE.{stream}"), &query)
+            .await?;
+        reply.error.map_or(Ok(()), |failure| Err(failure.error()))
     }
 
-    /// The identity of the `JetStream` stream of frames. Creates it if it was removed.
-    pub(super) async fn life(&self) -> Result<Life> {
+    /// Reads the identity of the `JetStream` stream of frames. Creates the stream if it was
+    /// removed.
+    pub(super) async fn identity(&self) -> Result<StreamIdentity> {
         let stream = self.names.frames_stream();
-        let said = self
-            .ask(&format!("STREAM.INFO.{stream}"), &json!({}))
+        let reply = self
+            .api_request(&format!("STREAM.INFO.{stream}"), &json!({}))
             .await?;
-        match said.error {
+        match reply.error {
             Some(failure) if failure.err_code == code::NO_STREAM => {
                 self.revive().await?;
-                Ok(Life::default())
+                Ok(StreamIdentity::default())
             }
             Some(failure) => Err(failure.error()),
-            None => Ok(Life {
-                created: said.created.unwrap_or_default(),
-                last: said.state.map_or(0, |state| state.last_seq),
+            None => Ok(StreamIdentity {
+                created: reply.created.unwrap_or_default(),
+                last: reply.state.map_or(0, |state| state.last_seq),
             }),
         }
     }
@@ -346,14 +359,16 @@ impl Inner {
         let stream = self.names.frames_stream();
         let mut all = Vec::new();
         loop {
-            let which = json!({ "subjects_filter": self.names.frames(None), "offset": all.len() });
-            let said = self.ask(&format!("STREAM.INFO.{stream}"), &which).await?;
-            match said.error {
+            let query = json!({ "subjects_filter": self.names.frames(None), "offset": all.len() });
+            let reply = self
+                .api_request(&format!("STREAM.INFO.{stream}"), &query)
+                .await?;
+            match reply.error {
                 Some(failure) if failure.err_code == code::NO_STREAM => return Ok(all),
                 Some(failure) => return Err(failure.error()),
                 None => {}
             }
-            let page = said.state.map(|state| state.subjects).unwrap_or_default();
+            let page = reply.state.map(|state| state.subjects).unwrap_or_default();
             let last = page.len() < PAGE;
             all.extend(page.into_iter().map(|(subject, _)| subject));
             if last {

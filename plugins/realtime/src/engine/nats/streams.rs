@@ -1,4 +1,4 @@
-//! Reading frames.
+//! Reads frames.
 
 use std::ops::RangeInclusive;
 
@@ -7,21 +7,21 @@ use linchpin::BoxFuture;
 
 use super::Inner;
 use super::state::{BLOCK, Record, State};
-use super::tops::{AT_ONCE, ATTEMPTS, Known, millis, overtaken};
+use super::tops::{AT_ONCE, ATTEMPTS, Known, conflict_error, millis};
 use crate::engine::faults::{self, Fault};
 use crate::engine::feed::{Entries, Source};
 use crate::engine::{Epoch, Frame, MAX_READ, Position, Result, Stream};
 
-/// Where the frames of a part of a stream are.
+/// The message numbers of the frames in a part of a stream.
 #[derive(Default)]
-struct Places {
-    /// The offset of the first one.
+struct MessageNumbers {
+    /// The offset of the first frame.
     first: u64,
-    /// The numbers of their messages.
+    /// The numbers of the messages.
     seqs: Vec<Option<u64>>,
 }
 
-impl Places {
+impl MessageNumbers {
     fn new(offsets: &RangeInclusive<u64>) -> Self {
         let count = offsets.end().saturating_sub(*offsets.start()) + 1;
         Self {
@@ -33,13 +33,13 @@ impl Places {
     fn set(&mut self, offset: u64, seq: u64) {
         let at = offset.checked_sub(self.first);
         if let Some(at) = at.and_then(|at| usize::try_from(at).ok())
-            && let Some(place) = self.seqs.get_mut(at)
+            && let Some(number) = self.seqs.get_mut(at)
         {
-            *place = Some(seq);
+            *number = Some(seq);
         }
     }
 
-    /// Sets the places of the frames up to an offset, the last one of which is at that offset.
+    /// Sets the message numbers of consecutive frames, the last of which has the offset `last`.
     fn set_all(&mut self, last: u64, seqs: impl DoubleEndedIterator<Item = u64>) {
         for (back, seq) in seqs.rev().enumerate() {
             if let Some(offset) = last.checked_sub(back as u64) {
@@ -50,11 +50,11 @@ impl Places {
 }
 
 impl Inner {
-    /// The places of frames, from the state and from the messages that end whole blocks.
-    async fn places(&self, state: &State, offsets: RangeInclusive<u64>) -> Result<Places> {
+    /// Returns the message numbers of frames, from the state and from the last messages of blocks.
+    async fn numbers(&self, state: &State, offsets: RangeInclusive<u64>) -> Result<MessageNumbers> {
         let (index, top) = (&state.index, state.top);
-        let mut places = Places::new(&offsets);
-        places.set_all(top.offset, index.rest.iter().map(|frame| frame.seq));
+        let mut numbers = MessageNumbers::new(&offsets);
+        numbers.set_all(top.offset, index.rest.iter().map(|frame| frame.seq));
         // The offset of the last frame of each block.
         let newest = top.offset / BLOCK;
         let ends = (0..=newest).rev().map(|block| block * BLOCK);
@@ -75,16 +75,16 @@ impl Inner {
                 continue;
             };
             let rest = record.state.index.rest.iter().map(|frame| frame.seq);
-            places.set_all(end, rest.chain([seq]).collect::<Vec<_>>().into_iter());
+            numbers.set_all(end, rest.chain([seq]).collect::<Vec<_>>().into_iter());
         }
-        Ok(places)
+        Ok(numbers)
     }
 
-    /// The frame with a number, if it is the one at an offset.
+    /// Reads the frame with a message number, if it is the one at this offset.
     async fn frame_at(
         &self,
         known: &Known,
-        place: Option<u64>,
+        number: Option<u64>,
         position: Position,
     ) -> Result<Option<Frame>> {
         if let Some(frame) = &known.frame
@@ -92,7 +92,7 @@ impl Inner {
         {
             return Ok(Some(frame.clone()));
         }
-        let Some(seq) = place else { return Ok(None) };
+        let Some(seq) = number else { return Ok(None) };
         let Some(text) = self.at(&self.names.frames_stream(), seq).await? else {
             return Ok(None);
         };
@@ -106,20 +106,20 @@ impl Inner {
             .filter(|frame| frame.position == position))
     }
 
-    /// The frame at an offset, if it is kept.
+    /// Reads the frame at an offset, if it is kept.
     pub(super) async fn frame(&self, known: &Known, offset: u64) -> Result<Option<Frame>> {
         let state = &known.state;
-        let places = self.places(state, offset..=offset).await?;
-        let place = places.seqs.first().copied().flatten();
+        let numbers = self.numbers(state, offset..=offset).await?;
+        let number = numbers.seqs.first().copied().flatten();
         let position = Position {
             offset,
             ..state.top
         };
-        self.frame_at(known, place, position).await
+        self.frame_at(known, number, position).await
     }
 
-    /// The frames at some offsets, after the last one that is not kept. Returns whether one is
-    /// missing.
+    /// Reads the frames at some offsets. If some are not kept, it returns only the frames after the
+    /// last missing one. Also returns whether a frame is missing.
     async fn frames(
         &self,
         stream: &Stream,
@@ -127,16 +127,16 @@ impl Inner {
         offsets: RangeInclusive<u64>,
     ) -> Result<(Vec<Frame>, bool)> {
         let state = &known.state;
-        let places = self.places(state, offsets).await?;
+        let numbers = self.numbers(state, offsets).await?;
         let since = self.now() - millis(stream.history.kept_ttl());
         let (mut frames, mut bytes, mut missing) = (Vec::new(), 0, false);
-        let mut read = stream::iter((places.first..).zip(places.seqs))
-            .map(|(offset, place)| {
+        let mut read = stream::iter((numbers.first..).zip(numbers.seqs))
+            .map(|(offset, number)| {
                 let position = Position {
                     offset,
                     ..state.top
                 };
-                self.frame_at(known, place, position)
+                self.frame_at(known, number, position)
             })
             .buffered(AT_ONCE);
         while let Some(frame) = read.next().await {
@@ -183,7 +183,7 @@ impl Inner {
             entries.frames = frames;
             return Ok(entries);
         }
-        Err(overtaken())
+        Err(conflict_error())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The state of a stream as a node knows it, and the steps that replace it.
+//! The state of a stream that a node remembers, and the steps that replace it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -7,17 +7,17 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 
 use super::Inner;
-use super::state::{BLOCK, Kind, Record, State, print};
+use super::state::{BLOCK, Kind, Record, State, short_hash};
 use super::store::Lost;
 use crate::engine::faults::{self, Fault};
 use crate::engine::{EngineError, EventId, Frame, History, Result, Stream};
 
-/// How often a step is tried if other nodes change the stream at the same time.
+/// The number of attempts of a step, if other nodes change the stream at the same time.
 pub(super) const ATTEMPTS: usize = 100;
 /// The maximum time that a position is kept: less than `JetStream` keeps its message.
-const MOST_LIFE: Duration = Duration::from_hours(14 * 24);
-/// A position is kept for longer when so many milliseconds of its life are over.
-const RENEWED: i64 = 3_600_000;
+const MAX_LIFE: Duration = Duration::from_hours(14 * 24);
+/// The age in milliseconds at which the life of a position is extended.
+const RENEWAL_AGE: i64 = 3_600_000;
 /// The number of messages that are read at once.
 pub(super) const AT_ONCE: usize = 32;
 
@@ -27,7 +27,7 @@ pub(super) fn millis(duration: Duration) -> i64 {
 
 /// The life of a position in milliseconds.
 pub(super) fn life(history: History) -> i64 {
-    millis(history.position_ttl().min(MOST_LIFE))
+    millis(history.position_ttl().min(MAX_LIFE))
 }
 
 /// The last known state of a stream.
@@ -36,18 +36,18 @@ pub(super) struct Known {
     /// The number of the last message; 0 if there is none.
     pub(super) seq: u64,
     pub(super) state: State,
-    /// When the last message was stored.
+    /// The time at which the last message was stored.
     pub(super) at: i64,
     /// Whether the state is stored. Otherwise the next message replaces all earlier ones.
     pub(super) stored: bool,
     /// The last message, if it is a frame and was just read.
     pub(super) frame: Option<Frame>,
-    /// The prints of the events of the last frames, the newest one last.
-    pub(super) prints: Option<VecDeque<u32>>,
+    /// The short hashes of the events of the last frames, the newest one last.
+    pub(super) short_hashes: Option<VecDeque<u32>>,
 }
 
 impl Known {
-    /// A new epoch after the message with a number.
+    /// Creates the state of a new epoch, after the message with a number.
     fn begin(seq: u64, fences: BTreeMap<String, u64>, expires: i64) -> Self {
         Self {
             seq,
@@ -55,7 +55,7 @@ impl Known {
             at: 0,
             stored: false,
             frame: None,
-            prints: Some(VecDeque::new()),
+            short_hashes: Some(VecDeque::new()),
         }
     }
 
@@ -67,25 +67,30 @@ impl Known {
         }
     }
 
-    /// Takes the prints of an earlier state of the same epoch, if no frame between is unknown.
-    pub(super) fn take_prints(&mut self, earlier: Option<Self>) {
+    /// Takes over the short hashes of an earlier state of the same epoch, if all frames since then
+    /// are known.
+    pub(super) fn take_short_hashes(&mut self, earlier: Option<Self>) {
         let Some(earlier) = earlier else { return };
         let (own, old) = (self.state.top, earlier.state.top);
         let rest = &self.state.index.rest;
         let new = own.offset.checked_sub(old.offset);
         let new = new.and_then(|new| usize::try_from(new).ok());
-        if let (Some(new), Some(mut prints)) = (new, earlier.prints)
+        if let (Some(new), Some(mut short_hashes)) = (new, earlier.short_hashes)
             && own.epoch == old.epoch
             && new <= rest.len()
         {
-            prints.extend(rest[rest.len() - new..].iter().map(|frame| frame.print));
-            self.prints = Some(prints);
+            short_hashes.extend(
+                rest[rest.len() - new..]
+                    .iter()
+                    .map(|frame| frame.short_hash),
+            );
+            self.short_hashes = Some(short_hashes);
         }
     }
 }
 
-/// A step that another node has overtaken.
-pub(super) struct Overtaken;
+/// The error for a step that failed because another node changed the stream first.
+pub(super) struct Conflict;
 
 impl Inner {
     pub(super) fn now(&self) -> i64 {
@@ -115,7 +120,7 @@ impl Inner {
             state: record.into_state(stored.seq),
             at,
             stored: true,
-            prints: None,
+            short_hashes: None,
         };
         known.expire(self.now(), history);
         Ok(known)
@@ -130,7 +135,7 @@ impl Inner {
         expected: u64,
         alone: bool,
         lost: Lost,
-    ) -> Result<Result<Known, Overtaken>> {
+    ) -> Result<Result<Known, Conflict>> {
         let record = Record {
             kind,
             state,
@@ -139,7 +144,7 @@ impl Inner {
         };
         let put = self.put(subject, record.write(), expected, alone, lost);
         let Some(seq) = put.await? else {
-            return Ok(Err(Overtaken));
+            return Ok(Err(Conflict));
         };
         Ok(Ok(Known {
             seq,
@@ -147,18 +152,18 @@ impl Inner {
             state: record.state,
             stored: true,
             frame: None,
-            prints: None,
+            short_hashes: None,
         }))
     }
 
-    /// The state of a stream, which is stored: a new one if there is none. Its life is extended.
+    /// Returns the stored state of a stream. Creates it if there is none, and extends its life.
     pub(super) async fn open(&self, stream: &Stream) -> Result<Known> {
         let subject = self.names.frames(Some(stream.name()));
         for _ in 0..ATTEMPTS {
             let known = self.load(&subject, stream.history).await?;
             let expires = self.now() + life(stream.history);
             let kind = match known.stored {
-                true if known.state.expires >= expires - RENEWED => return Ok(known),
+                true if known.state.expires >= expires - RENEWAL_AGE => return Ok(known),
                 true => Kind::Kept,
                 false => Kind::Begun,
             };
@@ -172,16 +177,16 @@ impl Inner {
                 state,
                 known.seq,
                 !known.stored,
-                Lost::Overtaken,
+                Lost::Conflict,
             );
             if let Ok(known) = stored.await? {
                 return Ok(known);
             }
         }
-        Err(overtaken())
+        Err(conflict_error())
     }
 
-    /// Begins a new epoch if `decide` says so for the present state. Returns the state.
+    /// Begins a new epoch if `decide` returns true for the current state. Returns the state.
     pub(super) async fn begin_if(
         &self,
         subject: &str,
@@ -191,14 +196,14 @@ impl Inner {
         for _ in 0..ATTEMPTS {
             let known = self.load(subject, history).await?;
             let state = if !known.stored {
-                // It is a new epoch already.
+                // The stream already has a new epoch.
                 known.state
             } else if decide(&known.state) {
                 State::begin(known.state.fences, known.state.expires)
             } else {
                 return Ok(known);
             };
-            // Tried again, it could begin two epochs.
+            // A retry could begin a second epoch.
             let stored = self.store(
                 subject,
                 Kind::Begun,
@@ -211,15 +216,15 @@ impl Inner {
                 return Ok(known);
             }
         }
-        Err(overtaken())
+        Err(conflict_error())
     }
 
-    /// The prints of the events of the last frames, the newest one last.
-    async fn read_prints(&self, state: &State, kept: u32) -> Result<VecDeque<u32>> {
-        let rest = state.index.rest.iter().map(|frame| frame.print);
-        let mut prints: VecDeque<u32> = rest.collect();
+    /// Reads the short hashes of the events of the last frames, the newest one last.
+    async fn read_short_hashes(&self, state: &State, kept: u32) -> Result<VecDeque<u32>> {
+        let rest = state.index.rest.iter().map(|frame| frame.short_hash);
+        let mut short_hashes: VecDeque<u32> = rest.collect();
         let (name, blocks) = (self.names.frames_stream(), &state.index.blocks);
-        let needed = u64::from(kept).saturating_sub(prints.len() as u64);
+        let needed = u64::from(kept).saturating_sub(short_hashes.len() as u64);
         let needed = usize::try_from(needed.div_ceil(BLOCK)).unwrap_or(usize::MAX);
         let mut read = stream::iter(blocks.iter().rev().take(needed).copied())
             .map(|seq| self.at(&name, seq))
@@ -232,37 +237,37 @@ impl Inner {
                 break;
             };
             if let Some(event) = &record.state.last {
-                prints.push_front(print(event));
+                short_hashes.push_front(short_hash(event));
             }
             for frame in record.state.index.rest.iter().rev() {
-                prints.push_front(frame.print);
+                short_hashes.push_front(frame.short_hash);
             }
         }
-        Ok(prints)
+        Ok(short_hashes)
     }
 
-    /// The offset of the frame of an event, if it is among the last frames.
+    /// Returns the offset of the frame of an event, if it is among the last frames.
     pub(super) async fn find(
         &self,
         known: &mut Known,
         event: &EventId,
         kept: u32,
     ) -> Result<Option<u64>> {
-        if known.prints.is_none() {
-            known.prints = Some(self.read_prints(&known.state, kept).await?);
+        if known.short_hashes.is_none() {
+            known.short_hashes = Some(self.read_short_hashes(&known.state, kept).await?);
         }
-        let (top, prints) = (known.state.top, known.prints.get_or_insert_default());
+        let (top, short_hashes) = (known.state.top, known.short_hashes.get_or_insert_default());
         let kept = usize::try_from(kept).unwrap_or(usize::MAX);
-        while prints.len() > kept {
-            prints.pop_front();
+        while short_hashes.len() > kept {
+            short_hashes.pop_front();
         }
-        let wanted = print(event);
-        let newest = prints.iter().rev().enumerate();
+        let wanted = short_hash(event);
+        let newest = short_hashes.iter().rev().enumerate();
         let found: Vec<u64> = newest
-            .filter(|(_, print)| **print == wanted)
+            .filter(|(_, short_hash)| **short_hash == wanted)
             .filter_map(|(back, _)| top.offset.checked_sub(back as u64))
             .collect();
-        // Two events may have the same print.
+        // Two events may have the same short hash.
         for offset in found {
             let frame = self.frame(known, offset).await?;
             if frame.is_some_and(|frame| frame.event == *event) {
@@ -273,6 +278,9 @@ impl Inner {
     }
 }
 
-pub(super) fn overtaken() -> EngineError {
-    EngineError::unavailable("other nodes change the stream at the same time")
+pub(super) fn conflict_error() -> EngineError {
+    EngineError::unavailable(
+        "several attempts failed because other nodes changed the stream at the same time; try \
+         again later",
+    )
 }

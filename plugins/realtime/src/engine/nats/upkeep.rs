@@ -1,41 +1,41 @@
-//! What an engine does at an interval: it checks the server, compares subscriptions with the tops
-//! of their streams, and removes frames that have become too old.
+//! Maintenance at an interval: checks the server, compares subscriptions with the tops of their
+//! streams, and removes frames that have become too old.
 
 use futures_util::stream::{self, StreamExt};
 
 use super::Inner;
 use super::state::{Index, Kind, State};
-use super::store::{Life, Lost};
+use super::store::{Lost, StreamIdentity};
 use super::tops::{AT_ONCE, millis};
 use crate::engine::feed::Source;
 use crate::engine::{Result, Stream};
 
-/// The maximum number of streams that are compared, and that are cleared, in a round.
+/// The maximum number of streams that one round compares, and that it clears.
 const ROUND: usize = 500;
 
-/// What the checks remember.
+/// State that is kept between the checks.
 #[derive(Default)]
 pub(super) struct Checks {
-    life: Life,
-    /// The number of streams that this round has compared.
+    identity: StreamIdentity,
+    /// The number of streams that were compared since the rounds began with the first one again.
     compared: usize,
 }
 
 impl Checks {
     pub(super) async fn run(&mut self, inner: &Inner) {
-        let Ok(life) = inner.life().await else {
+        let Ok(identity) = inner.identity().await else {
             return;
         };
-        // The stream was created again, or restored: remembered states may be of another life.
-        if life.created != self.life.created || life.last < self.life.last {
-            let first = self.life == Life::default();
-            self.life = life;
+        // The stream was created again or restored, so remembered states may be wrong.
+        if identity.created != self.identity.created || identity.last < self.identity.last {
+            let first = self.identity == StreamIdentity::default();
+            self.identity = identity;
             if !first {
                 inner.forget();
-                inner.feeds.doubt_all();
+                inner.feeds.request_all_comparisons();
             }
         } else {
-            self.life = life;
+            self.identity = identity;
             self.compare(inner).await;
         }
         clear(inner).await;

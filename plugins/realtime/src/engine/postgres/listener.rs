@@ -6,24 +6,25 @@ use bytes::Bytes;
 use sqlx::postgres::PgListener;
 
 use super::notice::{self, Body, Notice};
-use super::{Inner, PATIENCE, State};
+use super::{Inner, STATEMENT_TIMEOUT, State};
 
-/// The time before the next attempt to connect, at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// A connection over which nothing was heard for so long is broken: nodes notify every 5 seconds.
+/// The delay before the next attempt to connect. It doubles up to [`MAX_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const MAX_RETRY: Duration = Duration::from_secs(2);
+/// A connection that receives nothing for this time is broken: nodes notify every 5 seconds.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// Listens, for as long as the engine is open. The state follows the connection.
+/// Listens while the engine is open. Updates the engine's state when the connection changes.
 pub(super) async fn run(inner: &Inner) {
-    let mut retry = RETRY.0;
+    let mut retry = FIRST_RETRY;
     loop {
-        match tokio::time::timeout(PATIENCE, connect(inner)).await {
+        match tokio::time::timeout(STATEMENT_TIMEOUT, connect(inner)).await {
             Ok(Ok(mut listener)) => {
-                retry = RETRY.0;
-                set(inner, State::Connected);
-                inner.feeds.doubt_all();
+                retry = FIRST_RETRY;
+                set_state(inner, State::Connected);
+                inner.feeds.request_all_comparisons();
                 let error = listen(inner, &mut listener).await;
-                set(inner, State::Apart);
+                set_state(inner, State::Disconnected);
                 tracing::warn!(error = %error, "the realtime engine has lost its connection");
             }
             Ok(Err(error)) => {
@@ -32,11 +33,11 @@ pub(super) async fn run(inner: &Inner) {
             Err(_) => tracing::warn!("the realtime engine cannot connect: no answer"),
         }
         tokio::time::sleep(retry).await;
-        retry = (retry * 2).min(RETRY.1);
+        retry = (retry * 2).min(MAX_RETRY);
     }
 }
 
-fn set(inner: &Inner, state: State) {
+fn set_state(inner: &Inner, state: State) {
     inner.state.send_if_modified(|own| {
         let changed = *own != State::Closed && *own != state;
         if changed {
@@ -61,20 +62,21 @@ async fn listen(inner: &Inner, listener: &mut PgListener) -> String {
         match tokio::time::timeout(SILENCE, listener.try_recv()).await {
             Ok(Ok(Some(notification))) => {
                 for notice in notice::decode(notification.payload()) {
-                    pass(inner, notice).await;
+                    dispatch(inner, notice).await;
                 }
             }
             Ok(Ok(None)) => return "it was closed".to_owned(),
             Ok(Err(error)) => return error.to_string(),
-            Err(_) => return "it is silent".to_owned(),
+            Err(_) => return format!("nothing was received for {} seconds", SILENCE.as_secs()),
         }
     }
 }
 
-async fn pass(inner: &Inner, notice: Notice) {
+/// Passes a notice to the part of the engine that it concerns.
+async fn dispatch(inner: &Inner, notice: Notice) {
     match notice {
         Notice::Alive => {}
-        Notice::Renewed => inner.feeds.doubt_all(),
+        Notice::Renewed => inner.feeds.request_all_comparisons(),
         Notice::Changed(tag) => inner.reader.wake([tag]),
         Notice::Message(stream, body) => {
             if inner.feeds.is_open(&stream)
@@ -93,7 +95,7 @@ async fn pass(inner: &Inner, notice: Notice) {
     }
 }
 
-/// The bytes of a message. It is lost if its row cannot be read now: messages are not kept.
+/// Returns the bytes of a message. If its row cannot be read now, the message is lost.
 async fn content(inner: &Inner, body: Body) -> Option<Bytes> {
     let row = match body {
         Body::Inline(bytes) => return Some(bytes.into()),

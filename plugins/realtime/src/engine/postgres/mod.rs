@@ -1,9 +1,9 @@
-//! The engine on `PostgreSQL`: several nodes need nothing but their database.
+//! The engine on `PostgreSQL`: several nodes need no server except their database.
 //!
 //! A batch of frames is appended by one statement. Then the node sends one `NOTIFY`, at most every
-//! 5 ms, on a connection of its own; the nodes read what lies above their places. A notification
-//! is a hint: after each new connection, and every 5 seconds, a node compares all its streams with
-//! their tops.
+//! 5 ms, on a separate connection. The notified nodes read the frames after their places. A lost
+//! notification does no harm: after each new connection, and every 5 seconds, a node compares all
+//! its streams with their tops.
 
 mod listener;
 mod notice;
@@ -36,8 +36,8 @@ use super::{
 };
 
 /// The time limit of a statement.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a call waits for a connection that is being made anew.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call waits for a new connection after the old one was lost.
 const RECONNECT: Duration = Duration::from_millis(300);
 /// The SQLSTATE of a fence that is too low.
 const FENCED: &str = "LR001";
@@ -63,7 +63,7 @@ impl PostgresEngineOptions {
 }
 
 impl fmt::Debug for PostgresEngineOptions {
-    // Without the URL, which contains a password.
+    // The output omits the URL, because it contains a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresEngineOptions")
             .field("connections", &self.connections)
@@ -79,9 +79,11 @@ struct Inner {
     node: NodeId,
     clock: Clock,
     pool: PgPool,
-    /// The connection that sends notifications; a second one if the first hangs.
+    /// The pool for the connection that sends notifications. If this connection hangs, the pool
+    /// opens a second one.
     notify_pool: PgPool,
-    /// The connection that listens; a second one if the first hangs.
+    /// The pool for the connection that listens. If this connection hangs, the pool opens a second
+    /// one.
     listen_pool: PgPool,
     feeds: Arc<Feeds>,
     controls: ControlSender,
@@ -96,7 +98,7 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The node receives no frames.
-    Apart,
+    Disconnected,
     Connected,
     Closed,
 }
@@ -116,8 +118,8 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// An error of the driver. Anything that a server which is being restarted answers can be
-/// repeated; so can a lost race.
+/// Converts an error of the driver. Errors of a server that is restarting are `Unavailable`, so the
+/// call can be repeated. The same holds if another node appended the same event first.
 fn error(error: sqlx::Error) -> EngineError {
     let Some(database) = error.as_database_error() else {
         return EngineError::unavailable(error);
@@ -132,10 +134,10 @@ fn error(error: sqlx::Error) -> EngineError {
             .unwrap_or(u64::MAX);
         return EngineError::Fenced { seen };
     }
-    // Connection, rollback, resources, intervention of an operator, system; a unique event that
-    // two nodes appended at once.
-    let again = ["08", "40", "53", "55", "57", "58"];
-    if again.iter().any(|class| code.starts_with(class)) || code == "23505" {
+    // Classes of SQLSTATE: connection, rollback, resources, operator intervention, system error.
+    // Also a unique violation, if two nodes appended one event at once.
+    let retryable = ["08", "40", "53", "55", "57", "58"];
+    if retryable.iter().any(|class| code.starts_with(class)) || code == "23505" {
         EngineError::unavailable(error)
     } else {
         EngineError::failed(error)
@@ -146,7 +148,7 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
-/// For tests.
+/// Functions for tests.
 #[cfg(feature = "test-util")]
 impl PostgresEngine {
     /// Removes outdated rows now, which an engine does every minute.
@@ -159,7 +161,7 @@ impl PostgresEngine {
 }
 
 impl PostgresEngine {
-    /// An engine that connects when it is started. It needs a tokio runtime.
+    /// Creates an engine that connects when it is started. It needs a tokio runtime.
     ///
     /// # Errors
     /// [`Failed`](EngineError::Failed) if the URL is not valid; the message contains no password.
@@ -167,12 +169,15 @@ impl PostgresEngine {
         let connect = PgConnectOptions::from_str(&options.url)
             .map_err(|e| EngineError::failed(format!("the database URL is not valid: {e}")))?
             .application_name("linchpin-realtime")
-            .options([("statement_timeout", PATIENCE.as_millis().to_string())]);
+            .options([(
+                "statement_timeout",
+                STATEMENT_TIMEOUT.as_millis().to_string(),
+            )]);
         let pool = |connections: u32| {
             PgPoolOptions::new()
                 .max_connections(connections.max(1))
                 .min_connections(0)
-                .acquire_timeout(PATIENCE)
+                .acquire_timeout(STATEMENT_TIMEOUT)
                 .test_before_acquire(false)
                 .connect_lazy_with(connect.clone())
         };
@@ -187,17 +192,17 @@ impl PostgresEngine {
             notifier: Notifier::new(),
             reader: Reader::default(),
             channel: OnceLock::new(),
-            state: watch::Sender::new(State::Apart),
+            state: watch::Sender::new(State::Disconnected),
             tasks: Mutex::default(),
         })))
     }
 }
 
 impl Inner {
-    /// Waits a moment for the connection.
+    /// Waits a short time for the connection.
     async fn connected(&self) -> Result<()> {
         let mut state = self.state.subscribe();
-        let known = state.wait_for(|state| *state != State::Apart);
+        let known = state.wait_for(|state| *state != State::Disconnected);
         match tokio::time::timeout(RECONNECT, known).await {
             Ok(Ok(state)) if *state == State::Connected => Ok(()),
             Ok(_) => Err(EngineError::unavailable("the engine is closed")),
@@ -208,7 +213,7 @@ impl Inner {
     /// Runs a statement within its time limit.
     async fn run<T>(&self, statement: impl Future<Output = sqlx::Result<T>>) -> Result<T> {
         self.connected().await?;
-        match tokio::time::timeout(PATIENCE, statement).await {
+        match tokio::time::timeout(STATEMENT_TIMEOUT, statement).await {
             Ok(outcome) => outcome.map_err(error),
             Err(_) => Err(EngineError::unavailable("the database does not answer")),
         }
@@ -218,7 +223,7 @@ impl Inner {
         let prepare = async {
             let mut connection = self.pool.acquire().await.map_err(error)?;
             schema::install(&mut connection).await?;
-            // Another schema of the same database is another app.
+            // Each schema of a database may hold another app, so the channel depends on the schema.
             let oid: i64 =
                 sqlx::query_scalar("SELECT 'linchpin_realtime_streams'::regclass::oid::bigint")
                     .fetch_one(&mut *connection)
@@ -226,12 +231,12 @@ impl Inner {
                     .map_err(error)?;
             Ok(format!("linchpin_realtime_{oid}"))
         };
-        let channel = match tokio::time::timeout(PATIENCE, prepare).await {
+        let channel = match tokio::time::timeout(STATEMENT_TIMEOUT, prepare).await {
             Ok(prepared) => prepared?,
             Err(_) => return Err(EngineError::unavailable("the database does not answer")),
         };
         if self.channel.set(channel.clone()).is_err() {
-            // It runs already.
+            // The engine is already running.
             return self.connected().await;
         }
         {
@@ -252,10 +257,10 @@ impl Inner {
         }
         let mut state = self.state.subscribe();
         let connected = state.wait_for(|state| *state == State::Connected);
-        match tokio::time::timeout(PATIENCE, connected).await {
+        match tokio::time::timeout(STATEMENT_TIMEOUT, connected).await {
             Ok(Ok(_)) => Ok(()),
             _ => Err(EngineError::unavailable(
-                "the database cannot be listened to",
+                "the engine cannot LISTEN on the database",
             )),
         }
     }
@@ -282,8 +287,8 @@ impl Inner {
         tasks.shutdown().await;
         let pools = [&self.pool, &self.notify_pool, &self.listen_pool];
         for pool in pools {
-            // A connection that hangs must not hold up the end of the app.
-            let _ = tokio::time::timeout(PATIENCE, pool.close()).await;
+            // A hanging connection must not delay the end of the app.
+            let _ = tokio::time::timeout(STATEMENT_TIMEOUT, pool.close()).await;
         }
     }
 }
@@ -404,7 +409,7 @@ impl Engine for PostgresEngine {
     fn presence<'a>(&'a self, stream: &'a Stream, max: usize) -> BoxFuture<'a, Result<Present>> {
         let now = (self.0.clock)();
         Box::pin(async move {
-            // At least one row, for the number of all.
+            // Read at least one row, because each row contains the number of all users.
             let query = sqlx::query_as::<_, (String, i64, i64)>(
                 "SELECT member, min(since), count(*) OVER () FROM linchpin_realtime_presence \
                  WHERE stream = $1 AND until > $2 GROUP BY member ORDER BY 2, 1 LIMIT $3",

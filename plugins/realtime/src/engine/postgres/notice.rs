@@ -1,7 +1,7 @@
-//! The texts that nodes send each other with NOTIFY.
+//! The payloads that nodes send to each other with NOTIFY.
 //!
-//! A text has a first line that makes it unique, since the server drops a text that is sent twice
-//! in a transaction. Each further line is one notice.
+//! The first line of a payload makes it unique, because the server drops a payload that is sent
+//! twice in one transaction. Each further line is one notice.
 
 use std::fmt::Write as _;
 
@@ -11,18 +11,19 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::engine::{NodeId, Stream};
 
-/// The maximum length of a text; the server accepts less than 8000 bytes.
-const LONGEST: usize = 7900;
-/// The maximum length of a message within a text; a longer one is a row of a table.
+/// The maximum length of a payload in bytes. The server accepts less than 8000 bytes.
+const MAX_PAYLOAD: usize = 7900;
+/// The maximum length in bytes of a message within a payload. A longer one is stored in a table.
 pub(super) const INLINE: usize = 4096;
 
-/// A stream as notices name it: a hash of its name. A collision costs a needless read.
+/// The hash of a stream's name, which identifies the stream in notices. A collision only causes a
+/// needless read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tag(u64);
 
 impl Tag {
     pub(super) fn of(stream: &Stream) -> Self {
-        // FNV-1a: the same on every node, whatever it was compiled with.
+        // FNV-1a, because its result is equal on every node.
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Self(stream.name().bytes().fold(0xcbf2_9ce4_8422_2325, fold))
     }
@@ -41,7 +42,7 @@ impl Tag {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     Inline(Vec<u8>),
-    /// The row that holds it.
+    /// The id of the row that holds the message.
     Stored(i64),
 }
 
@@ -49,13 +50,14 @@ pub(super) enum Body {
 pub(super) enum Notice {
     /// Frames were appended, or the epoch was replaced.
     Changed(Tag),
-    /// With the whole name of the stream: two streams may have one tag.
+    /// A message to the subscribers of a stream. It has the whole name of the stream, because two
+    /// streams may have the same tag.
     Message(String, Body),
-    /// For one node or for all.
+    /// A control message, for one node or for all nodes.
     Control(Option<NodeId>, Body),
     /// All streams have new epochs.
     Renewed,
-    /// Changes nothing: it shows the listeners that their connection works.
+    /// A notice without content. It shows the listeners that their connection works.
     Alive,
 }
 
@@ -112,13 +114,13 @@ impl Notice {
     }
 }
 
-/// Packs notices into as few texts as possible. `next` numbers the texts of a node.
+/// Packs notices into as few payloads as possible. `next` numbers the payloads of a node.
 pub(super) fn encode(node: NodeId, next: &mut u64, notices: &[Notice]) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for notice in notices {
         let line = notice.encode();
         match texts.last_mut() {
-            Some(text) if text.len() + 1 + line.len() <= LONGEST => {
+            Some(text) if text.len() + 1 + line.len() <= MAX_PAYLOAD => {
                 let _ = write!(text, "\n{line}");
             }
             _ => {
@@ -130,7 +132,7 @@ pub(super) fn encode(node: NodeId, next: &mut u64, notices: &[Notice]) -> Vec<St
     texts
 }
 
-/// The notices of a text. Those of a newer version that this one does not know are left out.
+/// Returns the notices of a payload. Notices that only a newer version knows are skipped.
 pub(super) fn decode(text: &str) -> impl Iterator<Item = Notice> {
     text.lines().skip(1).filter_map(Notice::decode)
 }
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_are_read_as_they_were_written_in_texts_that_the_server_accepts() {
+    fn encoded_notices_decode_unchanged_and_fit_into_payloads() {
         let node = NodeId::random();
         let stream = || "tasks:1 é:live".to_owned();
         let mut notices = vec![
@@ -156,13 +158,13 @@ mod tests {
         let mut next = 0;
         let texts = encode(node, &mut next, &notices);
         assert_eq!(next, texts.len() as u64);
-        assert!(texts.iter().all(|text| text.len() <= LONGEST));
+        assert!(texts.iter().all(|text| text.len() <= MAX_PAYLOAD));
         let read: Vec<Notice> = texts.iter().flat_map(|text| decode(text)).collect();
         assert_eq!(read, notices);
     }
 
     #[test]
-    fn a_notice_of_a_newer_version_is_left_out() {
+    fn notices_of_newer_versions_are_skipped() {
         let read: Vec<Notice> = decode("node 1\nz x y\nf ???\n\nm a\na").collect();
         assert_eq!(read, [Notice::Alive]);
     }

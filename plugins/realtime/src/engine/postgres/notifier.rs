@@ -1,4 +1,4 @@
-//! Sends notices: together, at most every 5 ms, on a connection of its own.
+//! Sends notices in batches, at most every 5 ms, on a separate connection.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,21 +10,22 @@ use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::{Notify, oneshot};
 
-use super::PATIENCE;
+use super::STATEMENT_TIMEOUT;
 use super::notice::{self, Body, INLINE, Notice, Tag};
 use crate::engine::{Clock, EngineError, NodeId, Result};
 
 /// The time between two notifications.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The time after a notification that failed.
+/// The delay after a failed notification.
 const RETRY: Duration = Duration::from_millis(200);
 /// The maximum number of waiting messages; further ones are refused.
-const WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 
-/// A message that waits.
+/// A waiting message.
 struct Outgoing {
     to: To,
     body: Bytes,
+    /// Gets the result after the attempt to send.
     sent: oneshot::Sender<Result<()>>,
 }
 
@@ -61,13 +62,15 @@ impl Notifier {
         }
     }
 
-    /// Notifies all nodes that streams have changed. Repeated until it succeeds.
+    /// Notifies all nodes that streams have changed. The notification is repeated until it
+    /// succeeds.
     pub(super) fn changed(&self, streams: impl IntoIterator<Item = Tag>) {
         self.queue.lock().changed.extend(streams);
         self.wake.notify_one();
     }
 
-    /// Notifies all nodes that all streams have new epochs. Repeated until it succeeds.
+    /// Notifies all nodes that all streams have new epochs. The notification is repeated until it
+    /// succeeds.
     pub(super) fn renewed(&self) {
         self.queue.lock().renewed = true;
         self.wake.notify_one();
@@ -78,25 +81,25 @@ impl Notifier {
         self.wake.notify_one();
     }
 
-    /// Sends a message; returns when the server has taken it.
+    /// Sends a message. Returns when the server has accepted it.
     pub(super) async fn send(&self, to: To, body: Bytes) -> Result<()> {
         let (sent, outcome) = oneshot::channel();
         {
             let mut queue = self.queue.lock();
-            if queue.messages.len() >= WAITING {
+            if queue.messages.len() >= MAX_WAITING {
                 return Err(EngineError::unavailable("too many messages wait"));
             }
             queue.messages.push(Outgoing { to, body, sent });
         }
         self.wake.notify_one();
-        match tokio::time::timeout(PATIENCE, outcome).await {
+        match tokio::time::timeout(STATEMENT_TIMEOUT, outcome).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(EngineError::unavailable("the engine is closed")),
             Err(_) => Err(EngineError::unavailable("the database does not answer")),
         }
     }
 
-    /// Sends what waits, for as long as the engine is open.
+    /// Sends waiting notices while the engine is open.
     pub(super) async fn run(&self, pool: PgPool, channel: String, node: NodeId, clock: Clock) {
         let mut next = 0;
         loop {
@@ -127,13 +130,13 @@ impl Notifier {
                     .await
                     .map(drop)
             };
-            let outcome = match tokio::time::timeout(PATIENCE, sending).await {
+            let outcome = match tokio::time::timeout(STATEMENT_TIMEOUT, sending).await {
                 Ok(outcome) => outcome.map_err(Arc::new),
                 Err(_) => Err(Arc::new(sqlx::Error::PoolTimedOut)),
             };
             for message in messages {
                 let outcome = outcome.clone().map_err(EngineError::unavailable);
-                // Its sender may have stopped waiting.
+                // The sender may have stopped waiting.
                 let _ = message.sent.send(outcome);
             }
             if outcome.is_err() {

@@ -1,4 +1,4 @@
-//! The leases of many streams at once.
+//! Renews the leases of many streams at once.
 
 use std::collections::HashMap;
 
@@ -48,6 +48,6 @@ pub(super) async fn renew(inner: &Inner, all: &[Attendance]) -> Result<Vec<Prese
     for (name, user) in left {
         changes.entry(name).or_default().left.push(user);
     }
-    let mut of = |one: &Attendance| changes.remove(one.stream.name()).unwrap_or_default();
-    Ok(all.iter().map(&mut of).collect())
+    let mut changes_of = |one: &Attendance| changes.remove(one.stream.name()).unwrap_or_default();
+    Ok(all.iter().map(&mut changes_of).collect())
 }

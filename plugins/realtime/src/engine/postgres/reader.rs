@@ -1,4 +1,4 @@
-//! Reads what lies above the places of this node, for many streams at once.
+//! Reads the frames after the places of this node, for many streams at once.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,18 +11,19 @@ use super::{Inner, State, streams};
 use crate::engine::feed::Feeds;
 use crate::engine::{EngineError, Result, Stream};
 
-/// How often all streams are compared with their tops, and nodes show that they are alive.
+/// The interval at which a node compares all its streams with their tops, and sends a notice that
+/// it is alive.
 const SWEEP: Duration = Duration::from_secs(5);
-/// How often outdated rows are removed.
+/// The interval at which outdated rows are removed.
 const CLEAN: Duration = Duration::from_mins(1);
 /// The maximum number of rows that a statement removes.
-const ROWS: u64 = 5_000;
+const MAX_ROWS: u64 = 5_000;
 /// The maximum number of streams in a statement.
-const STREAMS: usize = 500;
+const MAX_STREAMS: usize = 500;
 /// The maximum number of frames of a stream in a statement. If there are more, the subscriptions
 /// read them.
-const FRAMES: i64 = 256;
-/// The time after a read that failed.
+const MAX_FRAMES: i64 = 256;
+/// The delay after a failed read.
 const RETRY: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
@@ -42,7 +43,7 @@ impl Reader {
         }
     }
 
-    /// Forgets a stream, unless it was subscribed to again.
+    /// Removes a stream, unless it has a new subscription.
     pub(super) fn remove(&self, stream: &Stream, feeds: &Feeds) {
         let mut streams = self.streams.lock();
         let tag = Tag::of(stream);
@@ -56,12 +57,12 @@ impl Reader {
         }
     }
 
-    /// The streams of a tag: nearly always one or none.
-    pub(super) fn of(&self, tag: Tag) -> Vec<Stream> {
+    /// Returns the streams of a tag: nearly always one or none.
+    pub(super) fn streams_of(&self, tag: Tag) -> Vec<Stream> {
         self.streams.lock().get(&tag).cloned().unwrap_or_default()
     }
 
-    /// Has streams read soon, if this node serves them.
+    /// Schedules a read of streams, if this node serves them.
     pub(super) fn wake(&self, tags: impl IntoIterator<Item = Tag>) {
         let streams = self.streams.lock();
         let served = tags.into_iter().filter(|tag| streams.contains_key(tag));
@@ -74,13 +75,13 @@ impl Reader {
         self.wake.notify_one();
     }
 
-    /// Reads what is due, for as long as the engine is open.
+    /// Runs the scheduled reads while the engine is open.
     pub(super) async fn run(&self, inner: &Inner) {
         loop {
             self.wake.notified().await;
             let due = std::mem::take(&mut *self.due.lock());
-            let streams: Vec<Stream> = due.iter().flat_map(|tag| self.of(*tag)).collect();
-            for part in streams.chunks(STREAMS) {
+            let streams: Vec<Stream> = due.iter().flat_map(|tag| self.streams_of(*tag)).collect();
+            for part in streams.chunks(MAX_STREAMS) {
                 if let Err(error) = read(inner, part).await {
                     tracing::debug!(error = %error, "frames could not be read");
                     self.due.lock().extend(part.iter().map(Tag::of));
@@ -94,8 +95,8 @@ impl Reader {
     }
 }
 
-/// One statement and one snapshot: the tops, the events at the own places, and the frames above
-/// them. Frames of another epoch are left to the subscriptions.
+/// Reads the tops, the events at the places of this node, and the frames after these places, all in
+/// one snapshot. The subscriptions themselves read frames of another epoch.
 const READ: &str = "SELECT w.name, s.epoch, s.position, s.last, o.event, e.position, e.event, e.at, e.frame \
      FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w(name, epoch, place) \
      LEFT JOIN linchpin_realtime_streams AS s ON s.name = w.name \
@@ -104,6 +105,8 @@ const READ: &str = "SELECT w.name, s.epoch, s.position, s.last, o.event, e.posit
        WHERE f.epoch = s.epoch AND s.epoch = w.epoch AND f.position > w.place ORDER BY f.position LIMIT $4) AS e ON true \
      ORDER BY w.name, e.position";
 
+/// A row of [`READ`]: the name of a stream; its epoch, offset and event at the top; the event at
+/// the place of this node; and the offset, event, time and data of one frame after this place.
 type Row = (
     String,
     Option<String>,
@@ -124,8 +127,8 @@ async fn read(inner: &Inner, streams: &[Stream]) -> Result<()> {
             Some(place) => {
                 places.insert(stream.name(), place);
             }
-            // It is being subscribed to, and may have read its top before the frame.
-            None => feeds.doubt(stream.name()),
+            // The subscription is just starting. It may have read its top before the frame.
+            None => feeds.request_comparison(stream.name()),
         }
     }
     if places.is_empty() {
@@ -141,11 +144,11 @@ async fn read(inner: &Inner, streams: &[Stream]) -> Result<()> {
         .bind(&names)
         .bind(epochs)
         .bind(offsets)
-        .bind(FRAMES);
+        .bind(MAX_FRAMES);
     let rows = inner.run(query.fetch_all(&inner.pool)).await?;
-    for (name, epoch, offset, last, own, at_offset, event, at, data) in rows {
+    for (name, epoch, offset, last, event_at_place, frame_offset, event, at, data) in rows {
         let (Some(epoch), Some(offset)) = (epoch, offset) else {
-            feeds.doubt(&name);
+            feeds.request_comparison(&name);
             continue;
         };
         let Some(place) = places.get(&*name) else {
@@ -153,22 +156,22 @@ async fn read(inner: &Inner, streams: &[Stream]) -> Result<()> {
         };
         let read = || {
             let top = streams::position(&epoch, offset)?;
-            let own = own.as_deref().map(streams::event).transpose()?;
+            let event_at_place = event_at_place.as_deref().map(streams::event).transpose()?;
             let last = last.as_deref().map(streams::event).transpose()?;
-            let frame = streams::frame(top.epoch, (at_offset, event, at, data))?;
-            Ok::<_, EngineError>((top, own, last, frame))
+            let frame = streams::frame(top.epoch, (frame_offset, event, at, data))?;
+            Ok::<_, EngineError>((top, event_at_place, last, frame))
         };
-        // A row that cannot be read concerns its own stream only.
-        let Ok((top, own, last, frame)) = read() else {
-            feeds.doubt(&name);
+        // An unreadable row affects only its own stream.
+        let Ok((top, event_at_place, last, frame)) = read() else {
+            feeds.request_comparison(&name);
             continue;
         };
-        if place.contradicts(own.as_ref()) {
-            feeds.doubt(&name);
+        if place.contradicts(event_at_place.as_ref()) {
+            feeds.request_comparison(&name);
         } else if let Some(frame) = frame {
             feeds.frame(&name, &frame);
         } else {
-            // A place that has moved on since the read is compared with the next one.
+            // If the place has changed since the read, a later read compares it.
             if feeds.place(&name) == Some(*place) {
                 feeds.compare(&name, top, last.as_ref());
             }
@@ -177,8 +180,8 @@ async fn read(inner: &Inner, streams: &[Stream]) -> Result<()> {
     Ok(())
 }
 
-/// Compares all streams with their tops every few seconds, and shows other nodes and itself that it
-/// is connected.
+/// Compares all streams with their tops every 5 seconds, and notifies all nodes, itself included,
+/// that this node is connected.
 pub(super) async fn sweep(inner: &Inner) {
     loop {
         tokio::time::sleep(SWEEP).await;
@@ -198,13 +201,14 @@ pub(super) async fn tidy(inner: &Inner) {
             continue;
         }
         if let Err(error) = clean(inner).await {
-            tracing::warn!(error = %error, "outdated rows of the realtime engine stay");
+            tracing::warn!(%error, "outdated rows of the realtime engine cannot be removed");
         }
     }
 }
 
-/// Rows that nothing reads any more. Nodes that clean at the same time skip each other's rows.
-/// Positions and leases stay for another hour: the clocks of nodes differ.
+/// The statements that remove rows which are no longer read, each with the milliseconds for which
+/// such rows stay. Nodes that clean at the same time skip each other's rows.
+/// Positions and leases stay for another hour, because the clocks of nodes differ.
 const OUTDATED: [(&str, i64); 4] = [
     (
         "DELETE FROM linchpin_realtime_frames WHERE ctid = ANY(ARRAY(SELECT ctid FROM linchpin_realtime_frames \
@@ -228,14 +232,14 @@ const OUTDATED: [(&str, i64); 4] = [
     ),
 ];
 
-/// Removes all of them, in statements of [`ROWS`] each.
+/// Removes all outdated rows. Each statement removes at most [`MAX_ROWS`] of them.
 pub(super) async fn clean(inner: &Inner) -> Result<()> {
     let now = (inner.clock)().millis();
     for (statement, grace) in OUTDATED {
         loop {
             let query = sqlx::query(statement).bind(now - grace);
             let removed = inner.run(query.execute(&inner.pool)).await?.rows_affected();
-            if removed < ROWS {
+            if removed < MAX_ROWS {
                 break;
             }
         }

@@ -4,14 +4,14 @@ use sqlx::{Connection, PgConnection};
 
 use crate::engine::{EngineError, Result};
 
-/// The version of the statements below.
+/// The version of the tables and functions below.
 const VERSION: i32 = 1;
 
 /// Frames belong to an epoch, not to a stream: those of a replaced epoch are never read again.
-/// Rows of streams are updated with every append, so they get room on their page.
+/// Rows of streams are updated with every append, so each page keeps free space for them.
 ///
-/// The functions run their statements one after the other, each with a snapshot of its own: what
-/// another transaction committed while they waited for a lock is visible to them. Names of columns
+/// The functions run their statements one after the other, each with its own snapshot. So they
+/// see all changes that other transactions committed while they waited for a lock. Names of columns
 /// are qualified, because the names of results and parameters are variables.
 const STATEMENTS: &str = r#"
 CREATE TABLE linchpin_realtime_streams (

@@ -1,4 +1,4 @@
-//! Appending and reading.
+//! Appends and reads frames.
 
 use std::collections::HashSet;
 
@@ -12,12 +12,12 @@ use crate::engine::{
     Append, EngineError, Epoch, EventId, Frame, MAX_READ, Position, Result, Stream,
 };
 
-/// How often a statement is repeated that lost a race against another one.
-const RACES: usize = 5;
+/// How often a statement is repeated after a conflict with a concurrent one.
+const MAX_RACES: usize = 5;
 /// The maximum number of frames in a statement.
 const BATCH: usize = 1000;
 /// The maximum number of streams that a statement renews.
-const RENEWED: i64 = 5_000;
+const MAX_RENEWED: i64 = 5_000;
 /// Removes positions after a name, and returns the last name. Locks are taken in the order in which
 /// appends take theirs.
 const RENEW: &str = "WITH part AS MATERIALIZED (SELECT name FROM linchpin_realtime_streams \
@@ -25,7 +25,7 @@ const RENEW: &str = "WITH part AS MATERIALIZED (SELECT name FROM linchpin_realti
      gone AS (DELETE FROM linchpin_realtime_streams AS s USING part WHERE s.name = part.name) \
      SELECT max(name) FROM part";
 
-/// A row of a function that reads: the top, the last event, and a frame.
+/// A row of a reading function: the top, the last event, and a frame.
 pub(super) type Row = (
     String,
     i64,
@@ -37,21 +37,23 @@ pub(super) type Row = (
 );
 
 fn foreign(what: &str) -> EngineError {
-    EngineError::failed(format!("the tables linchpin_realtime_* hold {what}"))
+    EngineError::failed(format!(
+        "unexpected data in the tables linchpin_realtime_*: {what}"
+    ))
 }
 
 pub(super) fn position(epoch: &str, offset: i64) -> Result<Position> {
     Ok(Position {
-        epoch: epoch.parse().map_err(|_| foreign("a foreign epoch"))?,
+        epoch: epoch.parse().map_err(|_| foreign("an invalid epoch"))?,
         offset: u64::try_from(offset).map_err(|_| foreign("a negative offset"))?,
     })
 }
 
 pub(super) fn event(text: &str) -> Result<EventId> {
-    EventId::new(text).ok_or_else(|| foreign("a foreign event id"))
+    EventId::new(text).ok_or_else(|| foreign("an invalid event id"))
 }
 
-/// The frame of a row, if it has one.
+/// Returns the frame of a row, if it has one.
 pub(super) fn frame(
     epoch: Epoch,
     (offset, id, at, data): (Option<i64>, Option<String>, Option<i64>, Option<Vec<u8>>),
@@ -77,7 +79,7 @@ pub(super) async fn append(inner: &Inner, batch: &[Append]) -> Result<Vec<Positi
         let appended = loop {
             match append_part(inner, part).await {
                 // Another node has appended the same event, or a sweep has removed the stream.
-                Err(EngineError::Unavailable(cause)) if races < RACES && is_race(&*cause) => {
+                Err(EngineError::Unavailable(cause)) if races < MAX_RACES && is_race(&*cause) => {
                     races += 1;
                 }
                 outcome => break outcome?,
@@ -100,11 +102,11 @@ fn is_race(cause: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 async fn append_part(inner: &Inner, batch: &[Append]) -> Result<Vec<Position>> {
-    let each = |of: fn(&Append) -> i64| batch.iter().map(of).collect::<Vec<i64>>();
+    let each = |value: fn(&Append) -> i64| batch.iter().map(value).collect::<Vec<i64>>();
     let names: Vec<&str> = batch.iter().map(|one| one.stream.name()).collect();
     let events: Vec<&str> = batch.iter().map(|one| one.event.as_str()).collect();
     let bodies: Vec<&[u8]> = batch.iter().map(|one| &*one.frame).collect();
-    let fresh: Vec<String> = batch.iter().map(|_| Epoch::random().to_string()).collect();
+    let new_epochs: Vec<String> = batch.iter().map(|_| Epoch::random().to_string()).collect();
     let consumers: Vec<Option<&str>> = batch
         .iter()
         .map(|one| one.fence.as_ref().map(|fence| &*fence.consumer))
@@ -122,7 +124,7 @@ async fn append_part(inner: &Inner, batch: &[Append]) -> Result<Vec<Position>> {
     .bind(each(|one| i64::from(one.stream.history.kept_size())))
     .bind(each(|one| millis(one.stream.history.kept_ttl())))
     .bind(each(|one| millis(one.stream.history.position_ttl())))
-    .bind(fresh)
+    .bind(new_epochs)
     .bind(consumers)
     .bind(fences)
     .bind((inner.clock)().millis());
@@ -132,7 +134,9 @@ async fn append_part(inner: &Inner, batch: &[Append]) -> Result<Vec<Position>> {
         .map(|(epoch, offset)| position(epoch, *offset))
         .collect::<Result<_>>()?;
     if positions.len() != batch.len() {
-        return Err(foreign("another function of the same name"));
+        return Err(foreign(
+            "linchpin_realtime_append returned a wrong number of rows",
+        ));
     }
     Ok(positions)
 }
@@ -168,17 +172,17 @@ impl Inner {
     }
 
     /// Removes the positions of all streams: each gets a new epoch at its next use. The frames of
-    /// their former epochs are never read again, and are removed when they are too old: there may
-    /// be too many for one statement.
+    /// their former epochs are never read again, and are removed when they are too old, because
+    /// there may be too many for one statement.
     ///
-    /// Streams that begin meanwhile have a new epoch already, and may be removed or not. No table is
-    /// locked: a backup that reads it would delay every room.
+    /// Streams that begin during the call already have a new epoch, and may be removed or not. No
+    /// table is locked, because a lock would wait for a running backup and delay every room.
     pub(super) async fn renew(&self) -> Result<()> {
         let mut last = String::new();
         loop {
             let query = sqlx::query_scalar::<_, Option<String>>(RENEW)
                 .bind(&last)
-                .bind(RENEWED);
+                .bind(MAX_RENEWED);
             match self.run(query.fetch_one(&self.pool)).await? {
                 Some(next) => last = next,
                 None => break,
@@ -202,8 +206,8 @@ impl Inner {
 
 impl Source for Inner {
     fn listen<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<()>> {
-        // All notifications arrive on one channel. While it is not connected, the first
-        // comparison after the next connection makes up for what was missed.
+        // All notifications arrive on one channel. After a lost connection, the first comparison
+        // over the next one reads all missed frames.
         self.reader.add(stream);
         Box::pin(self.connected())
     }

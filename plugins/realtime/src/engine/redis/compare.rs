@@ -4,18 +4,18 @@
 use futures_util::stream::{self, StreamExt};
 use redis::{RedisResult, Value, from_redis_value};
 
-use super::{Inner, streams, within};
+use super::{Inner, streams, with_timeout};
 use crate::engine::feed::Source;
 use crate::engine::{EventId, Result, Stream};
 
-/// The maximum number of streams that are compared in a round.
-const COMPARED: usize = 500;
+/// The maximum number of streams that one call of [`compare_next`] compares.
+const MAX_COMPARED: usize = 500;
 /// The maximum number of positions of a cluster that are read at once.
 const AT_ONCE: usize = 16;
-/// A position is renewed when so many milliseconds of its life are over.
-pub(super) const RENEWED: i64 = 3_600_000;
+/// The age in milliseconds at which the life of a position is extended.
+pub(super) const RENEWAL_AGE: i64 = 3_600_000;
 
-/// Epoch, offset, last event and instant of expiry, as the server stores them.
+/// Epoch, offset, last event and time of expiry, as the server stores them.
 type Stored = (
     Option<String>,
     Option<String>,
@@ -25,16 +25,20 @@ type Stored = (
 
 /// Compares the next streams. `compared` is the number of streams that this round has compared.
 ///
-/// The positions are read with one message. If the subscriptions of a stream have reached its
-/// position, no further read is needed.
-pub(super) async fn some(inner: &Inner, compared: &mut usize) {
+/// The positions are read with one request; in a cluster, with one request for each stream. If the
+/// subscriptions of a stream have reached its position, no further read is needed.
+pub(super) async fn compare_next(inner: &Inner, compared: &mut usize) {
     let mut open = inner.feeds.open();
     open.sort_by(|a, b| a.name().cmp(b.name()));
     if *compared >= open.len() {
         *compared = 0;
     }
-    let part: Vec<Stream> = open.into_iter().skip(*compared).take(COMPARED).collect();
-    *compared += COMPARED;
+    let part: Vec<Stream> = open
+        .into_iter()
+        .skip(*compared)
+        .take(MAX_COMPARED)
+        .collect();
+    *compared += MAX_COMPARED;
     let Ok(positions) = positions(inner, &part).await else {
         return;
     };
@@ -50,7 +54,7 @@ pub(super) async fn some(inner: &Inner, compared: &mut usize) {
     }
 }
 
-/// The stored positions of streams.
+/// Reads the stored positions of streams.
 async fn positions(inner: &Inner, part: &[Stream]) -> Result<Vec<RedisResult<Value>>> {
     let mut link = inner.link().await?;
     if part.is_empty() {
@@ -65,12 +69,12 @@ async fn positions(inner: &Inner, part: &[Stream]) -> Result<Vec<RedisResult<Val
             .arg(&["epoch", "offset", "last", "expires"]);
         commands.push(command);
     }
-    if link.pipelines() {
+    if link.can_pipeline() {
         let mut pipeline = redis::pipe();
         for command in commands {
             pipeline.add_command(command);
         }
-        return within(link.run_all(&pipeline)).await;
+        return with_timeout(link.run_all(&pipeline)).await;
     }
     let read = |command: redis::Cmd| {
         let mut link = link.clone();
@@ -90,9 +94,9 @@ fn is_as_expected(inner: &Inner, stream: &Stream, stored: Value) -> bool {
         return false;
     };
     let life = streams::millis(stream.history.position_ttl());
-    let lives = expires
+    let needs_no_renewal = expires
         .parse::<i64>()
-        .is_ok_and(|expires| expires >= (inner.clock)().millis() + life - RENEWED);
+        .is_ok_and(|expires| expires >= (inner.clock)().millis() + life - RENEWAL_AGE);
     let last = last.as_deref().and_then(EventId::new);
-    lives && inner.feeds.agree(stream.name(), top, last.as_ref())
+    needs_no_renewal && inner.feeds.agree(stream.name(), top, last.as_ref())
 }

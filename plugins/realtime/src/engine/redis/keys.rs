@@ -2,39 +2,39 @@
 
 use crate::engine::{NodeId, Stream};
 
-/// The keys and the channel of a stream have its name as their hash tag, so that they are in one
-/// slot.
+/// The names of keys and channels. The keys and the channel of a stream have the stream's name as
+/// their hash tag, so that they are all in one slot.
 pub(super) struct Keys {
     prefix: String,
 }
 
 impl Keys {
     pub(super) fn new(prefix: &str) -> Self {
-        // A brace in the prefix would be the hash tag.
+        // A brace in the prefix would begin the hash tag.
         Self {
             prefix: escape(prefix),
         }
     }
 
-    fn of(&self, stream: &str, part: &str) -> String {
+    fn key_of(&self, stream: &str, part: &str) -> String {
         format!("{}{{{}}}{part}", self.prefix, escape(stream))
     }
 
-    /// Position, frames, event ids.
+    /// Returns the keys of the position, the frames and the event ids of a stream.
     pub(super) fn log(&self, stream: &Stream) -> [String; 3] {
-        [":p", ":s", ":i"].map(|part| self.of(stream.name(), part))
+        [":p", ":s", ":i"].map(|part| self.key_of(stream.name(), part))
     }
 
-    /// Leases, ends of leases, arrivals.
+    /// Returns the keys of the leases, the ends of leases and the arrivals of a stream.
     pub(super) fn presence(&self, stream: &Stream) -> [String; 3] {
-        [":l", ":z", ":a"].map(|part| self.of(stream.name(), part))
+        [":l", ":z", ":a"].map(|part| self.key_of(stream.name(), part))
     }
 
     pub(super) fn channel(&self, stream: &str) -> String {
-        self.of(stream, "")
+        self.key_of(stream, "")
     }
 
-    /// A pattern of the keys of all positions, as `SCAN` takes it.
+    /// The pattern of the keys of all positions, for `SCAN`.
     pub(super) fn positions(&self) -> String {
         let mut pattern = String::new();
         for letter in self.prefix.chars() {
@@ -46,9 +46,9 @@ impl Keys {
         pattern + "{*}:p"
     }
 
-    /// The log of the stream whose position has this key, and its channel; `None` for a foreign
-    /// key.
-    pub(super) fn of_position(&self, key: &str) -> Option<([String; 3], String)> {
+    /// Returns the log and the channel of the stream whose position has this key. Returns `None`
+    /// for a key that the engine did not create.
+    pub(super) fn log_of_position(&self, key: &str) -> Option<([String; 3], String)> {
         let tagged = key.strip_suffix(":p")?;
         let name = tagged.strip_prefix(&self.prefix)?;
         let name = name.strip_prefix('{')?.strip_suffix('}')?;
@@ -79,7 +79,8 @@ impl Keys {
     }
 }
 
-/// Without braces: a name that ends the hash tag early would have no slot of its own.
+/// Escapes braces. A brace in a name would end the hash tag early, so the slot would not depend on
+/// the whole name.
 fn escape(text: &str) -> String {
     text.replace('%', "%25")
         .replace('{', "%7B")
@@ -109,7 +110,7 @@ mod tests {
             assert_eq!(tag(&channel), tag(&all[0]));
             assert_eq!(keys.stream(&channel).as_deref(), Some(name));
             let [position, ..] = keys.log(&stream);
-            let found = keys.of_position(&position);
+            let found = keys.log_of_position(&position);
             assert_eq!(found, Some((keys.log(&stream), channel)));
         }
         assert_eq!(keys.positions(), "my%7Bapp%7D:{*}:p");
@@ -120,7 +121,7 @@ mod tests {
             "my%7Bapp%7D:{a}{b}:p",
             "{a}:p",
         ] {
-            assert_eq!(keys.of_position(foreign), None, "{foreign}");
+            assert_eq!(keys.log_of_position(foreign), None, "{foreign}");
         }
         assert_eq!(keys.stream(&keys.all_nodes()), None);
         assert_eq!(keys.stream(&keys.node(&NodeId::random())), None);

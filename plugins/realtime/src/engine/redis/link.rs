@@ -12,10 +12,10 @@ use redis::{
 };
 use tokio::sync::mpsc;
 
-use super::{PATIENCE, RedisEngineOptions, within};
+use super::{REQUEST_TIMEOUT, RedisEngineOptions, with_timeout};
 use crate::engine::{EngineError, Result};
 
-/// Where to connect to.
+/// The addresses of the server or of nodes of a cluster.
 pub(super) struct Address {
     infos: Vec<ConnectionInfo>,
     cluster: bool,
@@ -33,7 +33,7 @@ pub(super) enum Link {
 pub(super) struct Slots(Vec<(u16, u16, String)>);
 
 impl Slots {
-    /// A slot of each master; `None` stands for the single server.
+    /// Returns one slot of each master. The list holds only `None` for a single server.
     pub(super) fn masters(&self) -> Vec<Option<u16>> {
         if self.0.is_empty() {
             return vec![None];
@@ -43,7 +43,8 @@ impl Slots {
         ranges.map(|(start, ..)| Some(*start)).collect()
     }
 
-    /// From the answer of `CLUSTER SLOTS`: for each range its bounds, its master, and its replicas.
+    /// Reads the answer of `CLUSTER SLOTS`, which lists the bounds, master and replicas of each
+    /// range.
     fn read(answer: Value) -> RedisResult<Self> {
         let mut ranges: Vec<(u16, u16, String)> = Vec::new();
         for range in from_redis_value::<Vec<Vec<Value>>>(answer)? {
@@ -68,7 +69,8 @@ impl Address {
                     .as_str()
                     .into_connection_info()
                     .map_err(EngineError::failed)?;
-                // Messages of channels arrive between answers.
+                // RESP3 is needed: it delivers messages of channels between the answers of
+                // commands.
                 let settings = info.redis_settings().clone();
                 Ok(info.set_redis_settings(settings.set_protocol(ProtocolVersion::RESP3)))
             })
@@ -84,7 +86,7 @@ impl Address {
         })
     }
 
-    /// Connects. Messages of channels go to `pushes`.
+    /// Connects. Messages of channels are sent to `pushes`.
     pub(super) async fn connect(
         &self,
         pushes: Option<mpsc::UnboundedSender<PushInfo>>,
@@ -92,8 +94,8 @@ impl Address {
         if self.cluster {
             let mut builder = ClusterClient::builder(self.infos.clone())
                 .use_protocol(ProtocolVersion::RESP3)
-                .connection_timeout(PATIENCE)
-                .response_timeout(PATIENCE);
+                .connection_timeout(REQUEST_TIMEOUT)
+                .response_timeout(REQUEST_TIMEOUT);
             if let Some(pushes) = pushes {
                 builder = builder.push_sender(pushes);
             }
@@ -102,8 +104,8 @@ impl Address {
             ));
         }
         let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
+            .set_connection_timeout(Some(REQUEST_TIMEOUT))
+            .set_response_timeout(Some(REQUEST_TIMEOUT));
         if let Some(pushes) = pushes {
             config = config.set_push_sender(pushes);
         }
@@ -116,8 +118,8 @@ impl Address {
 }
 
 impl Link {
-    /// Whether several commands can be sent at once, whatever their keys are.
-    pub(super) fn pipelines(&self) -> bool {
+    /// Whether several commands can be sent at once, even if their keys are in different slots.
+    pub(super) fn can_pipeline(&self) -> bool {
         matches!(self, Self::Single(_))
     }
 
@@ -138,7 +140,7 @@ impl Link {
         }
     }
 
-    /// Sends commands at once. Only on a link that [pipelines](Self::pipelines).
+    /// Sends commands at once. Call it only if [`can_pipeline`](Self::can_pipeline) returns true.
     pub(super) async fn run_all(
         &mut self,
         pipeline: &redis::Pipeline,
@@ -154,7 +156,7 @@ impl Link {
             .collect())
     }
 
-    /// The slots of the cluster now.
+    /// Reads the current slots of the cluster.
     pub(super) async fn slots(&mut self) -> RedisResult<Slots> {
         let Self::Cluster(connection) = self else {
             return Ok(Slots::default());
@@ -165,8 +167,8 @@ impl Link {
         Slots::read(connection.route_command(command, any).await?)
     }
 
-    /// Some keys of hashes that a pattern matches, and the cursor for the next ones. `master` is a
-    /// slot of the master that is searched.
+    /// Returns some keys of hashes that a pattern matches, and the cursor for the next ones.
+    /// `master` is a slot of the master to search.
     pub(super) async fn scan(
         &mut self,
         master: Option<u16>,
@@ -194,13 +196,13 @@ impl Link {
 
     /// Refuses a server without sharded channels.
     pub(super) async fn check_version(&mut self) -> Result<()> {
-        // A cluster without them refuses the first subscription.
+        // A cluster without sharded channels refuses the first subscription.
         let Self::Single(connection) = self else {
             return Ok(());
         };
         let mut command = redis::cmd("INFO");
         command.arg("server");
-        let info: InfoDict = within(command.query_async(connection)).await?;
+        let info: InfoDict = with_timeout(command.query_async(connection)).await?;
         let version: String = info.get("redis_version").unwrap_or_default();
         let major = version
             .split('.')

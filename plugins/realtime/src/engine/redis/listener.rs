@@ -9,14 +9,15 @@ use redis::{PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use super::link::Link;
-use super::{Inner, PATIENCE, State, compare, within};
+use super::{Inner, REQUEST_TIMEOUT, State, compare, with_timeout};
 use crate::engine::faults::{self, Fault};
 use crate::engine::{EngineError, EventId, Frame, MAX_MESSAGE, Position, Result};
 
-/// The time before the next attempt to connect, at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// The delay before the next attempt to connect. It doubles up to [`MAX_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const MAX_RETRY: Duration = Duration::from_secs(2);
 /// The maximum length of a published frame that is decoded. A longer one is read from its stream.
-const MOST_PUBLISHED: usize = 4 << 20;
+const MAX_PUBLISHED: usize = 4 << 20;
 /// The maximum number of channels in a command.
 const CHANNELS: usize = 500;
 
@@ -26,17 +27,17 @@ pub(super) enum Command {
     Release(String),
 }
 
-/// Listens, for as long as the engine is open. The state follows the connection.
+/// Listens while the engine is open. Updates the engine's state when the connection changes.
 pub(super) async fn run(inner: &Inner, mut commands: mpsc::UnboundedReceiver<Command>) {
-    let mut retry = RETRY.0;
+    let mut retry = FIRST_RETRY;
     loop {
         match Listener::connect(inner).await {
             Ok((listener, link)) => {
-                retry = RETRY.0;
-                set(inner, State::Connected(link));
-                inner.feeds.doubt_all();
+                retry = FIRST_RETRY;
+                set_state(inner, State::Connected(link));
+                inner.feeds.request_all_comparisons();
                 let reason = listener.listen(&mut commands).await;
-                set(inner, State::Apart);
+                set_state(inner, State::Disconnected);
                 tracing::warn!(reason, "the realtime engine has lost its connection");
             }
             Err(error) => {
@@ -50,11 +51,11 @@ pub(super) async fn run(inner: &Inner, mut commands: mpsc::UnboundedReceiver<Com
             }
         }
         tokio::time::sleep(retry).await;
-        retry = (retry * 2).min(RETRY.1);
+        retry = (retry * 2).min(MAX_RETRY);
     }
 }
 
-fn set(inner: &Inner, state: State) {
+fn set_state(inner: &Inner, state: State) {
     inner.state.send_if_modified(|own| {
         let open = !matches!(own, State::Closed);
         if open {
@@ -74,17 +75,17 @@ struct Listener<'a> {
 }
 
 impl<'a> Listener<'a> {
-    /// Opens two connections: one receives messages, and one is for commands, so that their answers
-    /// need not wait after many messages.
+    /// Opens two connections. One receives messages. The other one is for commands, so that many
+    /// messages do not delay their answers.
     async fn connect(inner: &'a Inner) -> Result<(Self, Link)> {
         let (sender, pushes) = mpsc::unbounded_channel();
-        let mut link = within(inner.address.connect(Some(sender))).await?;
-        let commands = within(inner.address.connect(None)).await?;
+        let mut link = with_timeout(inner.address.connect(Some(sender))).await?;
+        let commands = with_timeout(inner.address.connect(None)).await?;
         let open = inner.feeds.open();
         let mut channels = vec![inner.keys.all_nodes(), inner.keys.node(&inner.node)];
         channels.extend(open.iter().map(|stream| inner.keys.channel(stream.name())));
         for part in channels.chunks(CHANNELS) {
-            within(subscribe(&mut link, "SSUBSCRIBE", part)).await?;
+            with_timeout(subscribe(&mut link, "SSUBSCRIBE", part)).await?;
         }
         let listener = Self {
             inner,
@@ -115,7 +116,7 @@ impl<'a> Listener<'a> {
 /// Passes on published messages.
 async fn receive(inner: &Inner, mut pushes: mpsc::UnboundedReceiver<PushInfo>) -> String {
     while let Some(push) = pushes.recv().await {
-        // In a cluster, too: messages of the streams of one node may have been missed.
+        // Stop in a cluster, too: messages from one of its nodes may have been missed.
         if push.kind == PushKind::Disconnection {
             break;
         }
@@ -124,7 +125,7 @@ async fn receive(inner: &Inner, mut pushes: mpsc::UnboundedReceiver<PushInfo>) -
     "it was closed".to_owned()
 }
 
-/// Applies the commands of the engine as they come.
+/// Applies the commands of the engine when they arrive.
 async fn apply_commands(
     inner: &Inner,
     mut link: Link,
@@ -139,7 +140,7 @@ async fn apply_commands(
     "the engine is closed".to_owned()
 }
 
-/// Applies the commands that wait.
+/// Applies the waiting commands.
 async fn apply_waiting(
     inner: &Inner,
     link: &mut Link,
@@ -175,8 +176,8 @@ async fn apply_waiting(
     left.retain(|channel| !channels.contains(channel));
     added.retain(|channel| channels.contains(channel));
     let outcome = async {
-        within(subscribe(link, "SUNSUBSCRIBE", &left)).await?;
-        within(subscribe(link, "SSUBSCRIBE", &added)).await
+        with_timeout(subscribe(link, "SUNSUBSCRIBE", &left)).await?;
+        with_timeout(subscribe(link, "SSUBSCRIBE", &added)).await
     };
     let outcome = outcome.await;
     for done in waiting {
@@ -192,7 +193,7 @@ async fn apply_waiting(
 
 /// Subscribes to channels, or leaves them. Each has its own command; all are sent at once.
 async fn subscribe(link: &mut Link, command: &str, channels: &[String]) -> RedisResult<()> {
-    if !link.pipelines() {
+    if !link.can_pipeline() {
         for channel in channels {
             let mut one = redis::cmd(command);
             one.arg(channel);
@@ -218,14 +219,17 @@ async fn check(inner: &Inner, mut link: Link) -> String {
     let mut compared = 0;
     loop {
         tokio::time::sleep(inner.check).await;
-        if let Err(error) = within(link.ping()).await {
+        if let Err(error) = with_timeout(link.ping()).await {
             return error.to_string();
         }
-        // A comparison that takes longer is stopped. A later round compares the other streams.
-        let _ = tokio::time::timeout(PATIENCE, compare::some(inner, &mut compared)).await;
+        // A comparison that takes longer is canceled. A later round compares the other streams.
+        let _ = tokio::time::timeout(REQUEST_TIMEOUT, compare::compare_next(inner, &mut compared))
+            .await;
     }
 }
 
+/// Passes on a published message. Its first byte is its kind: `f` for a frame, `m` for a message,
+/// and `r` for a new epoch.
 fn forward(inner: &Inner, push: PushInfo) {
     if push.kind != PushKind::SMessage {
         return;
@@ -248,22 +252,22 @@ fn forward(inner: &Inner, push: PushInfo) {
     let feeds = &inner.feeds;
     match (kind, &stream) {
         (b'f', Some(stream)) => {
-            let fault = if rest.len() > MOST_PUBLISHED {
+            let fault = if rest.len() > MAX_PUBLISHED {
                 Fault::FrameTooLarge
             } else if let Some(frame) = frame(&rest) {
                 feeds.frame(stream, &frame);
                 return;
             } else {
-                // A newer version publishes in another form.
+                // A newer version may publish in another form.
                 Fault::FrameUnreadable
             };
             faults::count(fault);
-            feeds.doubt(stream);
+            feeds.request_comparison(stream);
         }
         // Another program may publish a longer message. Engines do not.
         (b'm', _) if rest.len() > MAX_MESSAGE => faults::count(Fault::MessageTooLarge),
         (b'm', Some(stream)) => feeds.message(stream, &rest),
-        (_, Some(stream)) => feeds.doubt(stream),
+        (_, Some(stream)) => feeds.request_comparison(stream),
         (b'm', None) => inner.controls.pass(rest),
         (_, None) => faults::count(Fault::MessageUnreadable),
     }

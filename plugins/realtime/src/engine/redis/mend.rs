@@ -4,7 +4,7 @@
 use redis::RedisError;
 
 use super::link::Link;
-use super::{scripts, within};
+use super::{scripts, with_timeout};
 use crate::engine::Result;
 use crate::engine::faults::{self, Fault};
 
@@ -43,12 +43,16 @@ pub(super) async fn remove_foreign(
     keys: &OwnKeys,
     cause: &RedisError,
 ) -> Result<()> {
-    let mut call = scripts::MENDS.prepare_invoke();
+    let mut call = scripts::MEND_SCRIPT.prepare_invoke();
     call.key(keys.names()).arg(&keys.types());
     call.arg(i32::from(matches!(keys, OwnKeys::Log(_))));
-    let removed: Vec<String> = within(link.invoke(&call)).await?;
+    let removed: Vec<String> = with_timeout(link.invoke(&call)).await?;
     for key in removed {
-        tracing::error!(key, %cause, "a key of the realtime engine held another value");
+        tracing::error!(
+            key,
+            %cause,
+            "removed a key of the realtime engine that another program had overwritten"
+        );
         faults::count(Fault::KeyReplaced);
     }
     Ok(())

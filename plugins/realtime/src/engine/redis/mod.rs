@@ -35,19 +35,19 @@ use super::{
 };
 
 /// The time limit of a command.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a call waits for a connection that is being made anew.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call waits for a new connection after the old one was lost.
 const RECONNECT: Duration = Duration::from_millis(300);
 
 /// The address of the server, and the names of keys.
 #[derive(Clone)]
 pub struct RedisEngineOptions {
-    /// `redis://user:password@host:port/database`, `rediss://` for an encrypted connection. For a
-    /// cluster the addresses of some of its nodes.
+    /// `redis://user:password@host:port/database`, with `rediss://` for an encrypted connection.
+    /// For a cluster, give the addresses of some of its nodes.
     pub urls: Vec<String>,
     /// Whether the addresses are nodes of a cluster.
     pub cluster: bool,
-    /// The prefix of all keys and channels. Apps that share a server need different ones.
+    /// The prefix of all keys and channels. Apps that share a server need different prefixes.
     pub prefix: String,
     /// The interval at which the connection is checked and streams are compared with their tops.
     pub check: Duration,
@@ -66,7 +66,7 @@ impl RedisEngineOptions {
 }
 
 impl fmt::Debug for RedisEngineOptions {
-    // Without the URLs, which contain a password.
+    // The output omits the URLs, because they contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisEngineOptions")
             .field("cluster", &self.cluster)
@@ -92,7 +92,7 @@ struct Inner {
     controls: ControlSender,
     state: watch::Sender<State>,
     commands: mpsc::UnboundedSender<Command>,
-    /// The receiving end, until the start takes it.
+    /// The receiver of commands, until the start takes it.
     waiting: Mutex<Option<mpsc::UnboundedReceiver<Command>>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -100,7 +100,7 @@ struct Inner {
 #[derive(Clone)]
 enum State {
     /// There is no connection.
-    Apart,
+    Disconnected,
     Connected(Link),
     Closed,
 }
@@ -119,10 +119,11 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// An error of the driver. It is a failure only if a retry cannot succeed: a wrong password, a
-/// missing permission, a key of another type, an unknown command, an answer of another form.
+/// Converts an error of the driver. It is `Failed` only if a retry cannot succeed: a wrong
+/// password, a missing permission, a key of another type, an unknown command or an unreadable
+/// answer.
 fn error(error: RedisError) -> EngineError {
-    let hopeless = match error.kind() {
+    let is_permanent = match error.kind() {
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig
         | ErrorKind::RESP3NotSupported
@@ -136,7 +137,7 @@ fn error(error: RedisError) -> EngineError {
         }
         _ => false,
     };
-    if hopeless {
+    if is_permanent {
         EngineError::failed(error)
     } else {
         EngineError::unavailable(error)
@@ -144,7 +145,7 @@ fn error(error: RedisError) -> EngineError {
 }
 
 impl RedisEngine {
-    /// An engine that connects when it is started. It needs a tokio runtime.
+    /// Creates an engine that connects when it is started. It needs a tokio runtime.
     ///
     /// # Errors
     /// [`Failed`](EngineError::Failed) if a URL is not valid; the message contains no password.
@@ -158,7 +159,7 @@ impl RedisEngine {
             check: options.check,
             feeds: Arc::default(),
             controls: ControlSender::default(),
-            state: watch::Sender::new(State::Apart),
+            state: watch::Sender::new(State::Disconnected),
             commands,
             waiting: Mutex::new(Some(waiting)),
             tasks: Mutex::default(),
@@ -167,14 +168,14 @@ impl RedisEngine {
 }
 
 impl Inner {
-    /// The connection; waits a moment for a new one.
+    /// Returns the connection. Waits a short time for a new one.
     async fn link(&self) -> Result<Link> {
         let mut state = self.state.subscribe();
-        let known = state.wait_for(|state| !matches!(state, State::Apart));
+        let known = state.wait_for(|state| !matches!(state, State::Disconnected));
         match tokio::time::timeout(RECONNECT, known).await {
             Ok(Ok(state)) => match &*state {
                 State::Connected(link) => Ok(link.clone()),
-                State::Apart | State::Closed => {
+                State::Disconnected | State::Closed => {
                     Err(EngineError::unavailable("the engine is closed"))
                 }
             },
@@ -195,11 +196,11 @@ impl Inner {
         let mut invocation = script.prepare_invoke();
         invocation.key(keys.names());
         fill(&mut invocation);
-        let outcome = within(async { Ok(link.invoke(&invocation).await) }).await?;
+        let outcome = with_timeout(async { Ok(link.invoke(&invocation).await) }).await?;
         match outcome {
             Err(cause) if mend::is_damage(&cause) => {
                 mend::remove_foreign(&mut link, keys, &cause).await?;
-                within(link.invoke(&invocation)).await
+                with_timeout(link.invoke(&invocation)).await
             }
             outcome => outcome.map_err(error),
         }
@@ -207,7 +208,7 @@ impl Inner {
 
     async fn run<T: FromRedisValue>(&self, command: &redis::Cmd) -> Result<T> {
         let mut link = self.link().await?;
-        within(link.run(command)).await
+        with_timeout(link.run(command)).await
     }
 
     async fn publish(&self, channel: String, kind: u8, message: Bytes) -> Result<()> {
@@ -221,8 +222,8 @@ impl Inner {
     }
 
     async fn start(self: &Arc<Self>) -> Result<()> {
-        // The first connection is tried at once, to report what is wrong.
-        let mut link = within(self.address.connect(None)).await?;
+        // Try to connect once before the listener starts, to report a wrong address or password.
+        let mut link = with_timeout(self.address.connect(None)).await?;
         link.check_version().await?;
         if let Some(commands) = self.waiting.lock().take() {
             let inner = Arc::clone(self);
@@ -232,9 +233,11 @@ impl Inner {
         }
         let mut state = self.state.subscribe();
         let connected = state.wait_for(|state| matches!(state, State::Connected(_)));
-        match tokio::time::timeout(PATIENCE, connected).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, connected).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(EngineError::unavailable("the server cannot be listened to")),
+            _ => Err(EngineError::unavailable(
+                "the engine cannot subscribe to the server",
+            )),
         }
     }
 
@@ -247,8 +250,9 @@ impl Inner {
     }
 }
 
-async fn within<T>(work: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
-    match tokio::time::timeout(PATIENCE, work).await {
+/// Waits for an answer of the server, at most [`REQUEST_TIMEOUT`].
+async fn with_timeout<T>(work: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, work).await {
         Ok(outcome) => outcome.map_err(error),
         Err(_) => Err(EngineError::unavailable("the server does not answer")),
     }
@@ -323,7 +327,7 @@ impl Engine for RedisEngine {
         Box::pin(async move {
             let keys = OwnKeys::Presence(self.0.keys.presence(stream));
             self.0
-                .invoke(&scripts::ENTERS, &keys, |call| {
+                .invoke(&scripts::ENTER_SCRIPT, &keys, |call| {
                     call.arg(self.0.node.as_str())
                         .arg(now)
                         .arg(now + LEASE.as_millis() as i64)
@@ -341,7 +345,7 @@ impl Engine for RedisEngine {
         Box::pin(async move {
             let keys = OwnKeys::Presence(self.0.keys.presence(stream));
             self.0
-                .invoke(&scripts::LEAVES, &keys, |call| {
+                .invoke(&scripts::LEAVE_SCRIPT, &keys, |call| {
                     call.arg(self.0.node.as_str()).arg(users);
                 })
                 .await
@@ -353,7 +357,7 @@ impl Engine for RedisEngine {
         Box::pin(async move {
             let keys = OwnKeys::Presence(self.0.keys.presence(stream));
             self.0
-                .invoke(&scripts::EXPIRES, &keys, |call| {
+                .invoke(&scripts::EXPIRE_SCRIPT, &keys, |call| {
                     call.arg(now);
                 })
                 .await
@@ -366,7 +370,7 @@ impl Engine for RedisEngine {
             let keys = OwnKeys::Presence(self.0.keys.presence(stream));
             let (count, listed): (usize, Vec<(String, i64)>) = self
                 .0
-                .invoke(&scripts::LISTS, &keys, |call| {
+                .invoke(&scripts::PRESENT_SCRIPT, &keys, |call| {
                     call.arg(now).arg(max);
                 })
                 .await?;
@@ -384,7 +388,7 @@ impl Engine for RedisEngine {
     fn ready(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             let mut link = self.0.link().await?;
-            within(link.ping()).await
+            with_timeout(link.ping()).await
         })
     }
 

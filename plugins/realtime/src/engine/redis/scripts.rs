@@ -1,11 +1,11 @@
-//! The functions that run on the server. Each touches the keys of one stream, which are in one
-//! hash slot, and is atomic.
+//! The functions that run on the server. Each one is atomic, and uses only keys of one stream,
+//! which are all in one hash slot.
 
 use std::sync::LazyLock;
 
 use redis::Script;
 
-/// What the functions share.
+/// The code that the functions for frames share.
 ///
 /// - `p` is the position: a hash of `epoch`, `offset`, `last` (event), `expires`, and a
 ///   `fence:<consumer>` for each consumer.
@@ -96,8 +96,9 @@ redis.call('SPUBLISH', channel, 'f' .. epoch .. ' ' .. text(offset) .. ' ' .. AR
 return {epoch, text(offset)}
 ";
 
-/// Keys: p, s, i. Arguments: a new epoch, now, life of the position, after, at most, at most so many
-/// bytes. Returns epoch, offset, last event or nothing, frames, number of foreign entries.
+/// Keys: p, s, i. Arguments: a new epoch, now, life of the position, offset to read after, maximum
+/// number of frames, maximum number of bytes. Returns epoch, offset, last event or nothing, frames,
+/// number of foreign entries.
 const ENTRIES: &str = r"
 local p, s, i = KEYS[1], KEYS[2], KEYS[3]
 local now, life = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -110,7 +111,7 @@ return entries(p, s, epoch, offset, ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]
 ";
 
 /// Keys: p, s, i, channel. Arguments: the lost epoch, a new one, now, life of the position.
-/// Returns as `ENTRIES`.
+/// Returns the same values as `ENTRIES`.
 const REPLACE: &str = r"
 local p, s, i, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local epoch, offset = open(p, s, i, ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]))
@@ -124,7 +125,7 @@ end
 return entries(p, s, epoch, offset, '0', 0, 0)
 ";
 
-/// Keys: p, s, i, channel. Argument: a new epoch. Fences stay.
+/// Keys: p, s, i, channel. Argument: a new epoch. Fences stay. Returns 0 if there is no position.
 const RENEW: &str = r"
 local p, s, i, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 redis.call('DEL', s, i)
@@ -159,7 +160,7 @@ end
 return removed
 ";
 
-/// What the functions of presence share.
+/// The code that the functions of presence share.
 ///
 /// - `l` is a hash: for each user `<node>:<end of lease>`, separated by commas.
 /// - `z` is a sorted set of users by the end of their last lease.
@@ -242,7 +243,8 @@ for _, user in ipairs(gone) do forget(user) end
 return gone
 ";
 
-/// Arguments: now, at most. Returns the number of all, and users and times of arrival in turn.
+/// Arguments: now, maximum number of users. Returns the number of all users, and then each user
+/// followed by the time of arrival.
 const PRESENT: &str = r"
 local now, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local count = redis.call('ZCOUNT', z, '(' .. ARGV[1], '+inf')
@@ -266,13 +268,13 @@ fn script(common: &str, body: &str) -> Script {
     Script::new(&format!("{common}{body}"))
 }
 
-pub(super) static APPEND_TEXT: LazyLock<String> = LazyLock::new(|| format!("{COMMON}{APPEND}"));
-pub(super) static APPENDS: LazyLock<Script> = LazyLock::new(|| Script::new(&APPEND_TEXT));
-pub(super) static READS: LazyLock<Script> = LazyLock::new(|| script(COMMON, ENTRIES));
-pub(super) static REPLACES: LazyLock<Script> = LazyLock::new(|| script(COMMON, REPLACE));
-pub(super) static RENEWS: LazyLock<Script> = LazyLock::new(|| Script::new(RENEW));
-pub(super) static MENDS: LazyLock<Script> = LazyLock::new(|| Script::new(MEND));
-pub(super) static ENTERS: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, ENTER));
-pub(super) static LEAVES: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, LEAVE));
-pub(super) static EXPIRES: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, EXPIRE));
-pub(super) static LISTS: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, PRESENT));
+pub(super) static APPEND_SOURCE: LazyLock<String> = LazyLock::new(|| format!("{COMMON}{APPEND}"));
+pub(super) static APPEND_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(&APPEND_SOURCE));
+pub(super) static READ_SCRIPT: LazyLock<Script> = LazyLock::new(|| script(COMMON, ENTRIES));
+pub(super) static REPLACE_SCRIPT: LazyLock<Script> = LazyLock::new(|| script(COMMON, REPLACE));
+pub(super) static RENEW_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RENEW));
+pub(super) static MEND_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(MEND));
+pub(super) static ENTER_SCRIPT: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, ENTER));
+pub(super) static LEAVE_SCRIPT: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, LEAVE));
+pub(super) static EXPIRE_SCRIPT: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, EXPIRE));
+pub(super) static PRESENT_SCRIPT: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, PRESENT));

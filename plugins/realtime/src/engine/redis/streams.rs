@@ -1,4 +1,4 @@
-//! Appending and reading.
+//! Appends and reads frames.
 
 use bytes::Bytes;
 use linchpin::{BoxFuture, Timestamp};
@@ -7,7 +7,7 @@ use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_valu
 use super::link::Link;
 use super::listener::Command;
 use super::mend::{self, OwnKeys};
-use super::{Inner, scripts, within};
+use super::{Inner, scripts, with_timeout};
 use crate::engine::faults::{self, Fault};
 use crate::engine::feed::{Entries, Source};
 use crate::engine::{
@@ -18,13 +18,15 @@ use crate::engine::{
 const BATCH: usize = 200;
 
 fn foreign(what: &str) -> EngineError {
-    EngineError::failed(format!("the keys of the realtime engine hold {what}"))
+    EngineError::failed(format!(
+        "unexpected data in the keys of the realtime engine: {what}"
+    ))
 }
 
 pub(super) fn position(epoch: &str, offset: &str) -> Result<Position> {
     Ok(Position {
-        epoch: epoch.parse().map_err(|_| foreign("a foreign epoch"))?,
-        offset: offset.parse().map_err(|_| foreign("a foreign offset"))?,
+        epoch: epoch.parse().map_err(|_| foreign("an invalid epoch"))?,
+        offset: offset.parse().map_err(|_| foreign("an invalid offset"))?,
     })
 }
 
@@ -32,16 +34,17 @@ pub(super) fn millis(duration: std::time::Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
-/// The command that appends a frame. `known`: the server is expected to know the function.
-fn command(inner: &Inner, append: &Append, known: bool) -> Cmd {
+/// Returns the command that appends a frame. With `by_hash` it names the function by its hash, and
+/// the server should already have the function. Otherwise the command contains its source.
+fn command(inner: &Inner, append: &Append, by_hash: bool) -> Cmd {
     let (stream, history) = (&append.stream, append.stream.history);
-    let mut command = if known {
+    let mut command = if by_hash {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(scripts::APPENDS.get_hash());
+        command.arg(scripts::APPEND_SCRIPT.get_hash());
         command
     } else {
         let mut command = redis::cmd("EVAL");
-        command.arg(&*scripts::APPEND_TEXT);
+        command.arg(&*scripts::APPEND_SOURCE);
         command
     };
     command
@@ -62,6 +65,7 @@ fn command(inner: &Inner, append: &Append, known: bool) -> Cmd {
     command
 }
 
+/// Reads the answer of the function that appends a frame.
 fn appended((epoch, offset): (String, String)) -> Result<Position> {
     if epoch == "fenced" {
         return Err(EngineError::Fenced {
@@ -71,13 +75,13 @@ fn appended((epoch, offset): (String, String)) -> Result<Position> {
     position(&epoch, &offset)
 }
 
-/// Whether a server does not know the function. It forgets functions when it is restarted.
+/// Whether the server does not have the function. A restart of the server removes all functions.
 fn is_forgotten(value: &RedisResult<Value>) -> bool {
     let error = value.as_ref().err();
     error.is_some_and(|e| e.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
 }
 
-/// Appends frames in their order, one after the other, as a cluster needs it.
+/// Appends frames in their order, each with a separate command. A cluster needs this.
 async fn one_by_one(
     inner: &Inner,
     link: &mut Link,
@@ -85,44 +89,45 @@ async fn one_by_one(
 ) -> Result<Vec<RedisResult<Value>>> {
     let mut values = Vec::with_capacity(part.len());
     for append in part {
-        let known = command(inner, append, true);
-        let mut value = within(async { Ok(link.run(&known).await) }).await?;
-        // The next frame may be of the same stream, so this one comes first.
+        let by_hash = command(inner, append, true);
+        let mut value = with_timeout(async { Ok(link.run(&by_hash).await) }).await?;
+        // Retry this frame before the next one, which may be of the same stream.
         if is_forgotten(&value) {
-            let whole = command(inner, append, false);
-            value = within(async { Ok(link.run(&whole).await) }).await?;
+            let with_source = command(inner, append, false);
+            value = with_timeout(async { Ok(link.run(&with_source).await) }).await?;
         }
         values.push(value);
     }
     Ok(values)
 }
 
-/// Appends frames in their order, with one message to a server.
+/// Appends frames in their order with one pipeline. It works only with a single server.
 async fn at_once(
     inner: &Inner,
     link: &mut Link,
     part: &[Append],
 ) -> Result<Vec<RedisResult<Value>>> {
-    let pipeline = |knows: bool| {
+    let pipeline = |is_loaded: bool| {
         let mut pipeline = redis::pipe();
         for (at, append) in part.iter().enumerate() {
-            // The first of several frames brings the function. Otherwise another process could
-            // bring it between two of them: then the first would fail, and the second succeed.
-            let known = knows && (at > 0 || part.len() == 1);
-            pipeline.add_command(command(inner, append, known));
+            // The first of several commands contains the function's source. Otherwise another
+            // process could load the function between two commands. The first one would then fail
+            // and the second one succeed, in the wrong order.
+            let by_hash = is_loaded && (at > 0 || part.len() == 1);
+            pipeline.add_command(command(inner, append, by_hash));
         }
         pipeline
     };
-    let values = within(link.run_all(&pipeline(true))).await?;
+    let values = with_timeout(link.run_all(&pipeline(true))).await?;
     // A frame that was appended is not appended again, because its event id is known.
     if values.iter().any(is_forgotten) {
-        return within(link.run_all(&pipeline(false))).await;
+        return with_timeout(link.run_all(&pipeline(false))).await;
     }
     Ok(values)
 }
 
 async fn send(inner: &Inner, link: &mut Link, part: &[Append]) -> Result<Vec<RedisResult<Value>>> {
-    if link.pipelines() {
+    if link.can_pipeline() {
         at_once(inner, link, part).await
     } else {
         one_by_one(inner, link, part).await
@@ -169,11 +174,11 @@ pub(super) async fn append(inner: &Inner, batch: &[Append]) -> Result<Vec<Positi
     Ok(positions)
 }
 
-/// Epoch, offset, last event, the frames with their ids and fields, and the number of entries of
-/// another form.
+/// The answer of the functions that read: epoch, offset, last event, the frames with their ids and
+/// fields, and the number of entries of another form.
 type Read = (String, String, String, Vec<(String, Vec<Vec<u8>>)>, u64);
 
-/// `None` for an entry that this version of the app cannot read.
+/// Returns the frame of an entry, or `None` if this version of the app cannot read it.
 fn frame(epoch: Epoch, id: &str, fields: Vec<Vec<u8>>) -> Option<Frame> {
     let offset = id.strip_suffix("-0")?.parse().ok()?;
     let [_, event, _, at, _, data] = <[Vec<u8>; 6]>::try_from(fields).ok()?;
@@ -200,7 +205,7 @@ impl Inner {
         let now = (self.clock)();
         let keys = OwnKeys::Log(self.keys.log(stream));
         let (epoch, offset, last, found, mut foreign): Read = self
-            .invoke(&scripts::READS, &keys, |call| {
+            .invoke(&scripts::READ_SCRIPT, &keys, |call| {
                 call.arg(Epoch::random().as_str())
                     .arg(now.millis())
                     .arg(millis(stream.history.position_ttl()))
@@ -230,7 +235,7 @@ impl Inner {
     async fn replace(&self, stream: &Stream, lost: Epoch) -> Result<Position> {
         let keys = OwnKeys::Log(self.keys.log(stream));
         let (epoch, offset, ..): Read = self
-            .invoke(&scripts::REPLACES, &keys, |call| {
+            .invoke(&scripts::REPLACE_SCRIPT, &keys, |call| {
                 call.key(self.keys.channel(stream.name()))
                     .arg(lost.as_str())
                     .arg(Epoch::random().as_str())
@@ -251,8 +256,8 @@ impl Source for Inner {
             let command = Command::Listen(stream.name().to_owned(), done);
             let closed = || EngineError::unavailable("the engine is closed");
             self.commands.send(command).map_err(|_| closed())?;
-            match tokio::time::timeout(super::PATIENCE, listening).await {
-                // The connection has ended: the next one listens to all open streams.
+            match tokio::time::timeout(super::REQUEST_TIMEOUT, listening).await {
+                // The connection has ended. The next one listens to all open streams.
                 Ok(outcome) => {
                     outcome.map_err(|_| EngineError::unavailable("the server is not connected"))?
                 }
@@ -262,7 +267,7 @@ impl Source for Inner {
     }
 
     fn released(&self, stream: &Stream) {
-        // After the end, nothing receives it.
+        // After the engine is closed, no task receives the command.
         let _ = self
             .commands
             .send(Command::Release(stream.name().to_owned()));

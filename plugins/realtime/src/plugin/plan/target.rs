@@ -1,4 +1,4 @@
-//! The rooms of one declaration, and the frames that an event becomes in them.
+//! The rooms of one declaration, and the frames that they get for an event.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use crate::channel::{On, Payload, RoomKey, RoomScope};
 use crate::engine::Stream;
 use crate::rooms::{About, Carrier, Origin, StoredEvent, StoredFrame, stream_name};
 
-/// The rooms of one channel, or the streams of one SSE endpoint, that some events of an entity reach.
+/// The rooms of one channel, or the streams of one SSE endpoint, that some events of an entity
+/// reach.
 pub(super) struct Target {
-    /// The routes whose events it takes; `None` for every route. Then clients get no event, only
-    /// what follows from a change of who sees the record.
+    /// The routes whose events it takes; `None` for a quiet target, which takes events of every
+    /// route. Clients then get no event, only a notice if the record is no longer visible to them.
     pub(super) routes: Option<Vec<&'static str>>,
     pub(super) carrier: Carrier,
     pub(super) payload: Payload,
@@ -30,16 +31,16 @@ pub(super) struct Target {
 }
 
 /// The rooms of the record of an event.
-pub(super) struct Places<'e> {
+pub(super) struct RecordRooms<'e> {
     record: &'e str,
-    /// After the event, or before a deletion.
+    /// The state after the event, or before a deletion.
     state: &'e Map<String, Value>,
-    /// Before an update.
+    /// The state before an update.
     before: Option<&'e Map<String, Value>>,
     deleted: bool,
-    /// The room that it belongs to.
+    /// The stream of the room that the record belongs to.
     pub(super) new: Option<Stream>,
-    /// The room that it has left, and its state there.
+    /// The stream of the room that the record has left, and its state there.
     old: Option<(&'e Map<String, Value>, Stream)>,
 }
 
@@ -48,9 +49,9 @@ impl Target {
         self.routes.is_none()
     }
 
-    /// The rooms of the record of an event; `None` if none of them gets a frame.
-    pub(super) fn places<'e>(&self, event: &'e EntityEvent) -> Option<Places<'e>> {
-        // Nobody saw a new record before, and an update has `before` if a condition may change.
+    /// Returns the rooms of the record of an event; `None` if none of them gets a frame.
+    pub(super) fn rooms_of<'e>(&self, event: &'e EntityEvent) -> Option<RecordRooms<'e>> {
+        // A new record was not visible before. An update has `before` if a condition may change.
         if self.is_quiet() && event.after.is_some() && event.before.is_none() {
             return None;
         }
@@ -64,18 +65,23 @@ impl Target {
             Some(_) => event.before.as_ref().and_then(|before| before.as_object()),
             None => None,
         };
-        // Who saw the record before its deletion hears of it, also if the record stays in the store.
+        // Callers who could see the record before its deletion are notified, even if the deletion
+        // only marks it as deleted.
         let marked = before.filter(|before| self.marks_deleted(before, state));
         let deleted = event.after.is_none() || marked.is_some();
         let (state, before) = match marked {
             Some(before) => (before, None),
             None => (state, before),
         };
-        let stream = |of| self.holds(of).then(|| self.stream(record, of)).flatten();
+        let stream = |state| {
+            self.satisfies_condition(state)
+                .then(|| self.stream(record, state))
+                .flatten()
+        };
         let new = stream(state);
         let old = before.and_then(|before| Some((before, stream(before)?)));
         let old = old.filter(|(_, old)| new.as_ref().is_none_or(|new| new.name() != old.name()));
-        Some(Places {
+        Some(RecordRooms {
             record,
             state,
             before,
@@ -85,19 +91,19 @@ impl Target {
         })
     }
 
-    /// The records of an event as frames carry them: for the room that its record belongs to, and for the room that the
-    /// record has left.
+    /// Returns the record of an event as frames carry it: for the room that the record belongs to,
+    /// and for the room that it has left.
     pub(super) fn abouts<'p>(
         &self,
         event: &EntityEvent,
-        places: &'p Places<'_>,
+        places: &'p RecordRooms<'_>,
     ) -> impl Iterator<Item = (&'p Stream, About)> {
         let (state, before) = (places.state, places.before);
         let about = |before, left| About {
             left,
             ..self.about(event, places.record, (state, before), places.deleted)
         };
-        let is_sent = !self.is_quiet() || self.changes_sight(state, before, places.deleted);
+        let is_sent = !self.is_quiet() || self.may_change_visibility(state, before, places.deleted);
         let new = places.new.as_ref().filter(|_| is_sent);
         let new = new.map(|stream| (stream, about(before, false)));
         let old = places.old.as_ref();
@@ -125,7 +131,7 @@ impl Target {
     }
 
     /// Whether the record satisfies the condition of the declaration.
-    fn holds(&self, record: &Map<String, Value>) -> bool {
+    fn satisfies_condition(&self, record: &Map<String, Value>) -> bool {
         let holds = |(filter, fields): &(Filter, FieldSet)| {
             EventState::read(self.on.entity, *fields, record)
                 .is_some_and(|state| state.satisfies(filter))
@@ -133,9 +139,9 @@ impl Target {
         self.when.is_empty() || self.when.iter().any(holds)
     }
 
-    /// Whether members of the room may see the record no longer, or see it anew: an update changed
-    /// a field that the guard reads, or the room's own record is gone.
-    fn changes_sight(
+    /// Whether the record may have become visible or invisible to members of the room: an update
+    /// changed a field that the guard reads, or the room's own record was deleted.
+    fn may_change_visibility(
         &self,
         state: &Map<String, Value>,
         before: Option<&Map<String, Value>>,
@@ -153,7 +159,7 @@ impl Target {
         (deleted && is_own && self.on.by.is_none()) || before.is_some_and(differs)
     }
 
-    /// The key of the record whose room an event belongs to.
+    /// Returns the key of the record whose room an event belongs to.
     fn key(&self, record: &str, state: &Map<String, Value>) -> Option<String> {
         let Some(by) = self.on.by else {
             return Some(record.to_owned());
@@ -161,7 +167,7 @@ impl Target {
         EventState::read(self.on.entity, FieldSet::NONE.with(by), state)?.key(by)
     }
 
-    /// The stream of the room of a record in this state; `None` if it belongs to no room.
+    /// Returns the stream of the room of a record in this state; `None` if it belongs to no room.
     fn stream(&self, record: &str, state: &Map<String, Value>) -> Option<Stream> {
         let (key, owners) = match self.carrier.scope() {
             RoomScope::Record => (RoomKey::Record(self.key(record, state)?), Vec::new()),
@@ -171,7 +177,7 @@ impl Target {
             }
         };
         let room = match self.carrier {
-            // Nobody can join a room whose name is too long.
+            // A room with a name that is too long has no members, because no client can join it.
             Carrier::Channel(channel) => key.name(channel).ok()?,
             Carrier::Endpoint(endpoint) => endpoint.path.to_owned(),
         };
@@ -179,7 +185,7 @@ impl Target {
         Some(Stream::new(name, self.carrier.history()))
     }
 
-    /// The record of an event, as the checks of subscribers need it.
+    /// Returns the record of an event in the form that the checks of subscribers need.
     fn about(
         &self,
         event: &EntityEvent,
@@ -203,7 +209,7 @@ impl Target {
         }
     }
 
-    /// The bytes of an event for the engine.
+    /// Encodes an event for the engine.
     pub(super) fn frame(&self, event: &EntityEvent, about: About) -> Result<Bytes> {
         let payload = if about.left || about.quiet {
             "null".to_owned()
@@ -234,7 +240,7 @@ impl Target {
         }
     }
 
-    /// The payload as clients get it.
+    /// Returns the payload that clients get.
     fn payload(&self, event: &EntityEvent) -> String {
         match self.payload {
             Payload::Record => event.payload.text().into_owned(),

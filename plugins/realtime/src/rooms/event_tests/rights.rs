@@ -1,9 +1,9 @@
-//! Filters, policies and records out of sight.
+//! Tests of filters, policies, and records that are no longer visible.
 
 use super::*;
 
 #[tokio::test]
-async fn a_record_out_of_sight_is_hidden_and_its_later_events_only_move_the_position() {
+async fn after_a_hidden_event_later_events_of_the_record_are_skipped() {
     let node = node().await;
     let mut alice = node.open(&BOARDS, "alice", Resume::Top).await.unwrap();
     let mut bob = node.open(&BOARDS, "bob", Resume::Top).await.unwrap();
@@ -28,12 +28,12 @@ async fn a_record_out_of_sight_is_hidden_and_its_later_events_only_move_the_posi
         let expected = format!("event: boards.{number}|id: {epoch}-{number}|");
         assert_eq!(head(&alice.text().await), expected);
     }
-    // The store of the app is not used any more.
+    // The rest of the test does not use the store of the app, so the time can be paused.
     tokio::time::pause();
     assert_eq!(bob.text().await, format!(": keep-alive\nid: {epoch}-3\n\n"));
     assert_eq!(bob.text().await, ": keep-alive\n\n");
     assert_eq!(alice.text().await, ": keep-alive\n\n");
-    // One who comes back is not shown what was withdrawn, and does not see it again.
+    // A client that resumes gets a notice for the hidden record instead of its events.
     let after = Resume::After(Position::new(Arc::clone(&epoch), 0));
     let mut back = node.open(&BOARDS, "bob", after).await.unwrap();
     assert!(back.text().await.ends_with(&format!("id: {epoch}-0\n\n")));
@@ -45,7 +45,7 @@ async fn a_record_out_of_sight_is_hidden_and_its_later_events_only_move_the_posi
 }
 
 #[tokio::test]
-async fn a_filter_narrows_and_its_panic_withholds_one_event() {
+async fn a_panic_in_a_stream_filter_skips_one_event() {
     let node = node().await;
     let mut alice = node.open(&BOARDS, "alice", Resume::Top).await.unwrap();
     let mut bob = node.open(&BOARDS, "bob", Resume::Top).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_filter_narrows_and_its_panic_withholds_one_event() {
         assert!(open.is_quiet());
         assert_eq!(open.meter.read().filter_failures, 1);
     }
-    // The same on a replay.
+    // A replay has the same result.
     let epoch = node.top(&stream_of(&BOARDS, &[])).await.epoch;
     let after = Resume::After(Position::new(epoch, 0));
     let mut back = node.open(&BOARDS, "bob", after).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_filter_narrows_and_its_panic_withholds_one_event() {
 }
 
 #[tokio::test]
-async fn a_filter_sees_listed_events_as_they_are_documented() {
+async fn a_filter_gets_the_payload_of_a_listed_event_or_a_reference() {
     let node = node().await;
     let mut bob = node.open(&BOARDS, "bob", Resume::Top).await.unwrap();
     bob.text().await;
@@ -90,7 +90,8 @@ async fn a_filter_sees_listed_events_as_they_are_documented() {
         left: false,
         quiet: false,
     };
-    // The endpoint lists neither event, so they have no payload. They hide the record from bob.
+    // Neither event has a payload: the endpoint does not list the first one, and the record leaves
+    // the stream with the second one. Both hide the record from bob.
     for quiet in [true, false] {
         let unlisted = About {
             before: Some(about("b9", true).state),
@@ -98,12 +99,16 @@ async fn a_filter_sees_listed_events_as_they_are_documented() {
             left: !quiet,
             ..about("b9", false)
         };
-        node.stores(&stream, unlisted, &Value::Null, false).await;
-        assert!(bob.text().await.contains("linchpin:hidden"), "{quiet}");
+        node.append_about(&stream, unlisted, &Value::Null, false)
+            .await;
+        assert!(
+            bob.text().await.contains("linchpin:hidden"),
+            "quiet: {quiet}"
+        );
     }
     // The payload of a listed event is too large: the event has a reference to the record.
     for id in ["muted", "large"] {
-        node.stores(&stream, about(id, true), &Value::Null, true)
+        node.append_about(&stream, about(id, true), &Value::Null, true)
             .await;
     }
     let text = bob.text().await;
@@ -143,7 +148,7 @@ async fn a_policy_refuses_at_the_start_and_ends_the_stream_later() {
 }
 
 #[tokio::test]
-async fn a_check_that_fails_ends_the_stream_after_a_reset() {
+async fn a_failed_session_check_ends_the_stream_after_a_reset() {
     let node = node().await;
     let mut alice = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
     alice.text().await;

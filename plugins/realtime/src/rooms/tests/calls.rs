@@ -1,4 +1,4 @@
-//! Events from clients.
+//! Tests of events from clients.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn call(event: &str, more: &Value) -> Box<crate::protocol::EventCall> {
     }
 }
 
-/// An event that could not be repeated without a second effect.
+/// Without an idempotent operation, a repeated event would have a second effect despite its key.
 #[tokio::test]
 async fn a_key_without_an_idempotent_operation_is_refused() {
     let node = node().await;
@@ -45,7 +45,7 @@ async fn a_key_without_an_idempotent_operation_is_refused() {
         let done = node.hub.event(&alice, &plain).await.unwrap();
         assert!(!done.replayed);
     }
-    // The refused one was not relayed.
+    // The refused event was not relayed.
     assert_eq!(event_soon(&bob).await, "typing alice");
     assert_eq!(next_event(&bob), "");
     node.app.stop().await.unwrap();
@@ -54,7 +54,7 @@ async fn a_key_without_an_idempotent_operation_is_refused() {
 #[tokio::test]
 async fn a_relayed_frame_reaches_the_other_members() {
     let node = node().await;
-    // The limit of relayed frames refills with the time.
+    // The limit of relayed frames refills over time.
     tokio::time::pause();
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     let room = "boards:b1:live";
@@ -93,7 +93,7 @@ async fn a_relayed_frame_reaches_the_other_members() {
     assert_eq!(failed.unwrap_err().code().as_str(), "rate_limited");
     let failed = node.hub.event(&alice, &call("unknown", "null")).await;
     assert_eq!(failed.unwrap_err().code().as_str(), "unknown_event");
-    // An operation on a record of another room, or of none.
+    // An operation on a record of another room or of no room is refused.
     let failed = node
         .hub
         .event(&alice, &call("publish", r#"{"id":"c1"}"#))

@@ -1,9 +1,9 @@
-//! Events that reach the members of a room.
+//! Tests of the delivery of events to the members of a room.
 
 use super::*;
 
 #[tokio::test]
-async fn an_event_reaches_only_who_may_read_its_record() {
+async fn an_event_reaches_only_members_who_may_read_its_record() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     for connection in [&alice, &bob] {
@@ -18,11 +18,11 @@ async fn an_event_reaches_only_who_may_read_its_record() {
     assert_eq!(event_soon(&alice).await, format!("created {open}"));
     assert_eq!(event_soon(&bob).await, format!("created {open}"));
     assert_eq!(next_event(&bob), "");
-    // A card that leaves the sight of others.
+    // A card becomes invisible to other members.
     let state = json!({ "id": "c2", "boardId": "b1", "authorId": "alice", "published": false });
     let before = json!({ "id": "c2", "boardId": "b1", "authorId": "alice", "published": true });
     let offset = node
-        .happens("boards:b1:live", "updated", state, Some(before))
+        .append_event("boards:b1:live", "updated", state, Some(before))
         .await;
     assert_eq!(event_soon(&alice).await, format!("updated {offset}"));
     let hidden = loop {
@@ -42,7 +42,7 @@ async fn an_event_reaches_only_who_may_read_its_record() {
 }
 
 #[tokio::test]
-async fn a_room_whose_record_leaves_sight_or_is_deleted_ends() {
+async fn a_room_whose_record_becomes_invisible_or_is_deleted_ends() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     for connection in [&alice, &bob] {
@@ -52,11 +52,11 @@ async fn a_room_whose_record_leaves_sight_or_is_deleted_ends() {
     assert_eq!(event_soon(&alice).await, "presence_join bob");
     assert_eq!(next_event(&bob), "subscribed 0");
     let board = |open| json!({ "id": "b1", "open": open, "ownerId": "alice" });
-    node.happens("boards:b1:live", "updated", board(false), Some(board(true)))
+    node.append_event("boards:b1:live", "updated", board(false), Some(board(true)))
         .await;
     assert_eq!(event_soon(&bob).await, "unsubscribed not_found");
     assert_eq!(event_soon(&alice).await, "updated 1");
-    node.happens("boards:b1:live", "deleted", board(false), None)
+    node.append_event("boards:b1:live", "deleted", board(false), None)
         .await;
     assert_eq!(event_soon(&alice).await, "deleted 2");
     assert_eq!(event_soon(&alice).await, "unsubscribed not_found");
@@ -69,7 +69,7 @@ async fn a_room_whose_record_leaves_sight_or_is_deleted_ends() {
 }
 
 #[tokio::test]
-async fn a_frame_that_nobody_can_read_is_withheld() {
+async fn a_malformed_frame_is_not_delivered() {
     let node = node().await;
     let alice = connect(&node, "1", "alice");
     let room = "boards:b1:live";

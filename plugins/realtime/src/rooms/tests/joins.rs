@@ -1,9 +1,9 @@
-//! Joins of rooms, and clients that resume.
+//! Tests of joins, and of clients that resume.
 
 use super::*;
 
 #[tokio::test]
-async fn a_hidden_room_and_a_missing_one_are_refused_alike() {
+async fn hidden_and_missing_rooms_have_the_same_refusal() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     assert_eq!(node.join(&alice, "boards:b2:live").await, "Fresh");
@@ -20,13 +20,13 @@ async fn a_hidden_room_and_a_missing_one_are_refused_alike() {
     ] {
         assert_eq!(node.join(&bob, room).await, "invalid_room");
     }
-    // A refused join keeps nothing alive.
+    // A refused join leaves no live room.
     assert_eq!(node.hub.live_rooms().len(), 1);
     node.app.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_client_continues_where_it_was_or_starts_at_the_top() {
+async fn a_client_resumes_after_its_position_or_starts_at_the_top() {
     let node = node().await;
     let alice = connect(&node, "1", "alice");
     let room = "boards:b1:live";
@@ -68,12 +68,12 @@ async fn a_client_continues_where_it_was_or_starts_at_the_top() {
         node.hub.unsubscribe(&alice, room).await;
     }
     assert_eq!(next_event(&alice), "");
-    // What was published and withdrawn is not disclosed afterwards.
+    // A record that was published and hidden again is not disclosed later.
     let bob = connect(&node, "2", "bob");
     let card = |published| json!({ "id": "c8", "boardId": "b1", "authorId": "alice", "published": published });
-    node.happens(room, "updated", card(true), Some(card(false)))
+    node.append_event(room, "updated", card(true), Some(card(false)))
         .await;
-    node.happens(room, "updated", card(false), Some(card(true)))
+    node.append_event(room, "updated", card(false), Some(card(true)))
         .await;
     assert_eq!(
         node.join_from(&bob, room, Some(at(7))).await,
@@ -104,7 +104,7 @@ async fn a_collection_has_one_stream_for_each_partition() {
 }
 
 #[tokio::test]
-async fn frames_that_were_replayed_do_not_come_again_from_a_late_subscription() {
+async fn a_late_subscription_does_not_repeat_replayed_frames() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     let room = "boards:b1:live";
@@ -114,7 +114,7 @@ async fn frames_that_were_replayed_do_not_come_again_from_a_late_subscription() 
         .engine
         .top(&Stream::new(room, History::default()))
         .await;
-    // The node does not receive these; a reader of the stream finds them.
+    // The node does not receive these frames, but a read of the stream returns them.
     node.engine.cut();
     node.card("c1", "alice", true).await;
     node.card("c2", "alice", true).await;
@@ -140,7 +140,7 @@ async fn frames_that_were_replayed_do_not_come_again_from_a_late_subscription() 
 }
 
 #[tokio::test]
-async fn a_change_that_comes_with_a_join_is_checked_again() {
+async fn a_change_during_a_join_is_checked_again() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     let room = "boards:b1:live";
@@ -148,9 +148,9 @@ async fn a_change_that_comes_with_a_join_is_checked_again() {
     assert!(next_event(&alice).starts_with("subscribed"));
     node.engine.cut();
     let state = |open: bool| json!({ "id": "b1", "open": open, "ownerId": "alice" });
-    node.happens(room, "updated", state(false), Some(state(true)))
+    node.append_event(room, "updated", state(false), Some(state(true)))
         .await;
-    // The event is in the stream; the read of the join still sees the open board.
+    // The event is in the stream, but the check of the join still sees the open board.
     assert_eq!(node.join(&bob, room).await, "Fresh");
     assert!(next_event(&bob).starts_with("subscribed"));
     let boards = node.app.adapter::<Board>().unwrap();

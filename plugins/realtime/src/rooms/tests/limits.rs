@@ -1,9 +1,9 @@
-//! Limits of connections, rooms and joins.
+//! Tests of the limits of connections, rooms and joins.
 
 use super::*;
 
 #[tokio::test]
-async fn limits_of_rooms_and_of_connections_hold() {
+async fn rooms_per_connection_and_connections_per_user_are_limited() {
     let node = node().await;
     let alice = connect(&node, "1", "alice");
     for room in ["boards:b1:live", "boards:b2:live", "chores:live"] {
@@ -24,12 +24,12 @@ async fn limits_of_rooms_and_of_connections_hold() {
 }
 
 #[tokio::test]
-async fn joins_of_a_channel_have_the_limit_of_its_declaration() {
+async fn joins_of_a_channel_have_its_declared_limit() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     for _ in 0..3 {
         assert_eq!(node.join(&alice, "chores:live").await, "Fresh");
-        // A room that is joined already is not counted.
+        // A second join of the same room is not counted.
         assert_eq!(node.join(&alice, "chores:live").await, "Fresh");
         node.hub.unsubscribe(&alice, "chores:live").await;
     }

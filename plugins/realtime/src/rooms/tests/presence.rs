@@ -1,4 +1,4 @@
-//! The users who are present, and the renewal of their leases.
+//! Tests of presence, and of the renewal of leases.
 
 use std::sync::atomic::AtomicI64;
 
@@ -7,7 +7,7 @@ use crate::engine::RENEWAL;
 
 const ROOM: &str = "boards:b1:live";
 
-/// The engine's clock, which a test moves on.
+/// Returns a clock for the engine, and the time that a test sets.
 fn clock() -> (Arc<AtomicI64>, Arc<dyn Fn() -> Timestamp + Send + Sync>) {
     let millis = Arc::new(AtomicI64::new(Timestamp::system_now().millis()));
     let own = Arc::clone(&millis);
@@ -15,7 +15,7 @@ fn clock() -> (Arc<AtomicI64>, Arc<dyn Fn() -> Timestamp + Send + Sync>) {
     (millis, Arc::new(clock))
 }
 
-/// Moves on by the time between two renewals, and renews.
+/// Moves the clock forward by the time between two renewals, and renews.
 async fn renew(node: &Node, clock: &AtomicI64) {
     let by = i64::try_from(RENEWAL.as_millis()).unwrap();
     clock.fetch_add(by, Ordering::SeqCst);
@@ -32,7 +32,7 @@ async fn present(node: &Node) -> Vec<String> {
 async fn users_of_this_node_stay_present_and_those_of_an_ended_node_leave() {
     let (millis, clock) = clock();
     let node = node_at(clock).await;
-    // Another node of the app, which ends without a word.
+    // Another node of the app stops without leaving the room.
     let stream = Stream::new(ROOM, History::default());
     let ended = node.engine.another_node();
     ended.presence_enter(&stream, &["bob"]).await.unwrap();
@@ -46,7 +46,7 @@ async fn users_of_this_node_stay_present_and_those_of_an_ended_node_leave() {
     }
     renew(&node, &millis).await;
     assert_eq!(event_soon(&alice).await, "presence_leave bob");
-    // An engine that is down ends nothing: the next renewal repeats it.
+    // An unavailable engine removes no user: the next renewal is a retry.
     node.engine.fail();
     renew(&node, &millis).await;
     node.engine.recover();
@@ -58,7 +58,7 @@ async fn users_of_this_node_stay_present_and_those_of_an_ended_node_leave() {
 }
 
 #[tokio::test]
-async fn users_whom_the_engine_has_lost_arrive_again() {
+async fn users_that_the_engine_has_lost_arrive_again() {
     let (millis, clock) = clock();
     let node = node_at(clock).await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
@@ -73,7 +73,7 @@ async fn users_whom_the_engine_has_lost_arrive_again() {
     renew(&node, &millis).await;
     assert_eq!(present(&node).await, ["alice", "bob"]);
     assert_eq!(event_soon(&alice).await, "presence_join bob");
-    // Although its snapshot named the user.
+    // bob gets the arrival, although his snapshot already contained alice.
     assert_eq!(event_soon(&bob).await, "presence_join alice");
     assert_eq!(
         (next_event(&alice), next_event(&bob)),
@@ -83,7 +83,7 @@ async fn users_whom_the_engine_has_lost_arrive_again() {
 }
 
 #[tokio::test]
-async fn presence_follows_users_and_not_their_connections() {
+async fn presence_is_per_user_and_not_per_connection() {
     let node = node().await;
     let bob = connect(&node, "0", "bob");
     let room = "boards:b1:live";
@@ -101,7 +101,7 @@ async fn presence_follows_users_and_not_their_connections() {
     node.hub.ended(&one);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(next_event(&bob), "", "alice has another connection");
-    // Away and back within the grace.
+    // alice leaves and returns within the grace period.
     node.hub.unsubscribe(&two, room).await;
     tokio::time::sleep(Duration::from_secs(4)).await;
     node.join(&two, room).await;

@@ -1,25 +1,26 @@
-//! The sessions of the tests: a user is named by a header.
+//! A test double of sessions: the header `x-user` names the user.
 
 use super::*;
 
-/// Users by the name in `x-user`. Users in `ended` have no session any more.
+/// Sessions by the name in `x-user`. Users in `ended` no longer have a session.
 #[derive(Clone, Default)]
 pub(in crate::rooms) struct Sessions {
     pub(in crate::rooms) ended: Arc<Mutex<Vec<String>>>,
-    /// Users the checks of whose sessions have no end.
+    /// Users whose session checks never end.
     pub(in crate::rooms) stuck: Arc<Mutex<Vec<&'static str>>>,
-    /// A user whose sessions are of another one now.
+    /// A user, and the other user to whom its sessions now belong.
     pub(in crate::rooms) acting: Arc<Mutex<Option<(&'static str, &'static str)>>>,
-    /// The next answer is given as late as this is notified.
+    /// If set, the next answer waits until this is notified.
     pub(in crate::rooms) late: Arc<Mutex<Option<Arc<Notify>>>>,
-    /// The checks of sessions that have begun.
+    /// The number of started session checks.
     pub(super) checks: Arc<AtomicUsize>,
     pub(in crate::rooms) feed: CredentialFeed,
+    /// The route caller and the adapters of the app, known after its start.
     pub(super) found: Arc<OnceLock<(RouteCaller, Adapters)>>,
 }
 
 impl Sessions {
-    /// The number of checks of sessions so far.
+    /// Returns the number of session checks so far.
     pub(in crate::rooms) fn checks(&self) -> usize {
         self.checks.load(Ordering::Relaxed)
     }
@@ -67,7 +68,7 @@ impl Credentials for Sessions {
     ) -> BoxFuture<'a, Result<Option<Credential>>> {
         self.checks.fetch_add(1, Ordering::Relaxed);
         let user = earlier.actor.id.clone().unwrap_or_default();
-        let stands = !self.ended.lock().contains(&user);
+        let has_session = !self.ended.lock().contains(&user);
         let stuck = self.stuck.lock().contains(&user.as_str());
         let acting = *self.acting.lock();
         let late = self.late.lock().take();
@@ -78,7 +79,7 @@ impl Credentials for Sessions {
             if stuck {
                 std::future::pending::<()>().await;
             }
-            Ok(stands.then(|| match acting {
+            Ok(has_session.then(|| match acting {
                 Some((who, other)) if who == user => credential(other),
                 _ => earlier.clone(),
             }))

@@ -1,4 +1,4 @@
-//! Changes of who sees a record, by routes that the channel does not list.
+//! Tests of changes of visibility by routes that the channel does not list.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn card(published: bool) -> Value {
 }
 
 #[tokio::test]
-async fn a_record_leaves_sight_without_an_event_that_the_channel_lists() {
+async fn a_record_that_becomes_invisible_through_an_unlisted_event_is_hidden() {
     let node = node().await;
     let room = "boards:b1:live";
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
@@ -17,16 +17,16 @@ async fn a_record_leaves_sight_without_an_event_that_the_channel_lists() {
     assert_eq!(next_event(&alice), "subscribed 0");
     assert_eq!(event_soon(&alice).await, "presence_join bob");
     assert_eq!(next_event(&bob), "subscribed 0");
-    node.happens(room, "created", card(true), None).await;
+    node.append_event(room, "created", card(true), None).await;
     assert_eq!(event_soon(&bob).await, "created 1");
-    node.happens(room, "quiet", card(false), Some(card(true)))
+    node.append_event(room, "quiet", card(false), Some(card(true)))
         .await;
     assert_eq!(event_soon(&bob).await, "hidden 2");
-    // The next frame shows that the author gets nothing of the change.
+    // The next frame of the author is the next event: the author gets no frame of the change.
     node.card("c2", "alice", true).await;
     assert_eq!(event_soon(&alice).await, "created 1");
     assert_eq!(event_soon(&alice).await, "created 3");
-    // A replay does not show what was withdrawn.
+    // A replay does not contain the hidden record.
     let carol = connect(&node, "3", "carol");
     let stream = Stream::new(room, History::default());
     let top = node.engine.top(&stream).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_record_leaves_sight_without_an_event_that_the_channel_lists() {
 }
 
 #[tokio::test]
-async fn a_room_ends_when_access_is_taken_by_a_route_that_it_does_not_list() {
+async fn a_room_ends_when_an_unlisted_route_revokes_access() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     for connection in [&alice, &bob] {
@@ -49,7 +49,7 @@ async fn a_room_ends_when_access_is_taken_by_a_route_that_it_does_not_list() {
     assert_eq!(event_soon(&alice).await, "presence_join bob");
     assert_eq!(next_event(&bob), "subscribed 0");
     let board = |open| json!({ "id": "b1", "open": open, "ownerId": "alice" });
-    node.happens("boards:b1:live", "quiet", board(false), Some(board(true)))
+    node.append_event("boards:b1:live", "quiet", board(false), Some(board(true)))
         .await;
     assert_eq!(event_soon(&bob).await, "unsubscribed not_found");
     node.card("c1", "alice", true).await;
@@ -66,7 +66,7 @@ async fn another_record_of_the_same_entity_does_not_end_the_room() {
     node.join(&bob, "boards:b1:live").await;
     assert_eq!(next_event(&bob), "subscribed 0");
     let other = |open| json!({ "id": "b9", "open": open, "ownerId": "bob" });
-    node.happens("boards:b1:live", "deleted", other(true), None)
+    node.append_event("boards:b1:live", "deleted", other(true), None)
         .await;
     assert_eq!(event_soon(&bob).await, "deleted 1");
     node.card("c1", "alice", true).await;

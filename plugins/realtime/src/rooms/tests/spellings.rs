@@ -1,4 +1,4 @@
-//! Rooms of records whose keys have several spellings.
+//! Tests of rooms whose record keys have several spellings.
 
 use super::*;
 
@@ -11,7 +11,7 @@ pub struct Lane {
     pub name: String,
 }
 
-/// A ticket with a uuid as its key. Routes take it in upper case, too.
+/// A ticket with a uuid as its key. Routes also accept the key in upper case.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Ticket {
@@ -57,7 +57,7 @@ impl Channel for TicketLive {
 const TICKET: &str = "0f8c2f0e-6a3c-4df5-9a63-0d3c8c2f11aa";
 
 #[tokio::test]
-async fn a_record_has_one_room_whatever_the_spelling_of_its_key_is() {
+async fn all_spellings_of_a_key_lead_to_one_room() {
     let node = node().await;
     let cx = Cx::system("a test");
     let lane = LaneCreate {

@@ -1,9 +1,9 @@
-//! The checks and the limits of users, one beside the other.
+//! Tests that users have separate checks and limits.
 
 use super::*;
 
 #[tokio::test]
-async fn a_check_without_an_end_delays_no_other_one() {
+async fn a_check_that_never_ends_does_not_delay_other_checks() {
     let node = node().await;
     let alice = connect(&node, "1", "alice");
     let bob = connect(&node, "2", "bob");
@@ -28,7 +28,7 @@ async fn a_check_without_an_end_delays_no_other_one() {
 }
 
 #[tokio::test]
-async fn users_of_other_tenants_and_programs_have_limits_of_their_own() {
+async fn users_of_different_tenants_and_programs_have_separate_limits() {
     let node = node().await;
     let tenant = |tenant: &str| Actor {
         tenant_id: Some(tenant.to_owned()),
@@ -51,8 +51,11 @@ async fn users_of_other_tenants_and_programs_have_limits_of_their_own() {
     let replaced = |connection: &Arc<Connection>| connection.closing().is_some();
     let replaced: Vec<bool> = all.iter().map(replaced).collect();
     assert_eq!(replaced.iter().filter(|replaced| **replaced).count(), 1);
-    assert!(replaced[2], "the oldest of its tenant");
-    // A change of a user concerns all of them.
+    assert!(
+        replaced[2],
+        "the oldest connection of the tenant's user ends"
+    );
+    // A change of the user `alice` affects all connections with this id, of any tenant and kind.
     node.sessions.ended.lock().push("alice".to_owned());
     let entries = node.hub.entries.lock().users.entries_of("alice");
     assert_eq!(entries.len(), 9);
@@ -60,7 +63,7 @@ async fn users_of_other_tenants_and_programs_have_limits_of_their_own() {
 }
 
 #[tokio::test]
-async fn another_connection_begins_with_what_is_left_of_the_limits() {
+async fn connections_of_a_user_share_its_limits() {
     let node = node().await;
     tokio::time::pause();
     let most = node.hub.settings.limits.subscribes_per_minute;
@@ -81,7 +84,7 @@ async fn another_connection_begins_with_what_is_left_of_the_limits() {
 }
 
 #[tokio::test]
-async fn requests_for_presence_are_counted_for_each_user_and_room() {
+async fn presence_requests_are_limited_per_user_and_room() {
     let node = node().await;
     tokio::time::pause();
     let (first, second) = (connect(&node, "1", "alice"), connect(&node, "2", "alice"));
@@ -132,7 +135,7 @@ async fn users_who_leave_at_once_need_one_task() {
         node.hub.ended(member);
     }
     assert_eq!(tasks(), before + 1);
-    // One of them comes back within the grace period.
+    // One of them returns within the grace period.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let back = connect(&node, "back", "user 7");
     node.join(&back, room).await;
@@ -155,12 +158,12 @@ async fn users_who_leave_at_once_need_one_task() {
 }
 
 #[tokio::test]
-async fn a_session_that_ends_ends_its_connections_at_once() {
+async fn the_end_of_a_session_ends_its_connections_at_once() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     let watch = tokio::spawn(Arc::clone(&node.hub).watch());
     node.join(&alice, "boards:b1:live").await;
-    // The task listens once it has run.
+    // The task listens after its first run.
     tokio::task::yield_now().await;
     node.sessions.ended.lock().push("alice".to_owned());
     for _ in 0..200 {

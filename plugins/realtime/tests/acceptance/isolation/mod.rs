@@ -1,23 +1,25 @@
-//! No caller receives data of a record that it may not read: every channel and every SSE path of an
-//! app, for users of two tenants, an anonymous visitor and an ended session.
+//! Checks that no caller receives data of a record that it may not read. The test covers every
+//! channel and every SSE path of an app, with users of two tenants, an anonymous caller and a user
+//! whose session ends.
 //!
-//! The REST route `get` decides whether a caller may read a record. A record that it may not read
-//! must not occur in anything that the caller receives: no frame, no replay, no presence, no count.
+//! The REST route `get` decides whether a caller may read a record. The id of a record that it may
+//! not read must not occur in any frame, replay, presence list or count that the caller receives.
 
-mod bed;
-mod listen;
+mod listener;
+mod test_app;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use linchpin_realtime::channel::RoomScope;
 use serde_json::{Value as Json, json};
 
-use self::bed::{Bed, Caller, ENDPOINTS, declared};
-use self::listen::{Listener, check, check_frame, open, rooms, stream, until};
+use self::listener::{Listener, check, check_frame, open, open_stream, rooms, until};
+use self::test_app::{Caller, ENDPOINTS, TestApp, declared};
 use crate::events_client::Events;
 
-/// The position of the caller whose session ends, and the number of callers with an account.
+/// The position of the caller whose session ends.
 const DORA: usize = 3;
+/// The number of callers with an account.
 const USERS: usize = 4;
 
 /// A record with its owner, as a position among the callers. Every caller may see notices.
@@ -27,7 +29,7 @@ struct Record {
     owner: usize,
 }
 
-/// Creates a record of each form for a caller.
+/// Creates records for a caller: one of each entity, access and status.
 async fn create(callers: &[Caller], owner: usize, records: &mut Vec<Record>) {
     let caller = &callers[owner];
     let user = caller.id.as_deref().unwrap();
@@ -52,12 +54,12 @@ async fn create(callers: &[Caller], owner: usize, records: &mut Vec<Record>) {
     );
 }
 
-/// The ids of the records that a caller may not read.
-async fn refused(caller: &Caller, records: &[Record]) -> BTreeSet<String> {
+/// Returns the ids of the records that a caller may not read.
+async fn unreadable(caller: &Caller, records: &[Record]) -> BTreeSet<String> {
     let mut ids = BTreeSet::new();
     for record in records {
         let status = caller
-            .reads(&format!("/{}/{}", record.entity, record.id))
+            .read_status(&format!("/{}/{}", record.entity, record.id))
             .await;
         if status != 200 {
             assert!([401, 403, 404].contains(&status), "{status}");
@@ -68,7 +70,7 @@ async fn refused(caller: &Caller, records: &[Record]) -> BTreeSet<String> {
 }
 
 /// An open stream of a caller.
-struct Flow {
+struct OpenStream {
     caller: usize,
     path: &'static str,
     events: Events,
@@ -77,25 +79,25 @@ struct Flow {
 }
 
 /// All callers, with their open sockets and streams.
-struct Sweep {
-    bed: Bed,
+struct Scenario {
+    test_app: TestApp,
     callers: Vec<Caller>,
     records: Vec<Record>,
     listeners: Vec<Listener>,
-    flows: Vec<Flow>,
+    streams: Vec<OpenStream>,
     /// The epoch of each room.
     epochs: BTreeMap<String, Json>,
 }
 
-impl Sweep {
+impl Scenario {
     async fn new() -> Self {
-        let bed = Bed::start().await;
+        let test_app = TestApp::start().await;
         let callers = vec![
-            bed.user("ada", "one").await,
-            bed.user("bob", "one").await,
-            bed.user("cid", "two").await,
-            bed.user("dora", "one").await,
-            bed.visitor(),
+            test_app.user("ada", "one").await,
+            test_app.user("bob", "one").await,
+            test_app.user("cid", "two").await,
+            test_app.user("dora", "one").await,
+            test_app.anonymous(),
         ];
         let mut records = Vec::new();
         for owner in 0..USERS {
@@ -108,16 +110,17 @@ impl Sweep {
             owner: 0,
         });
         Self {
-            bed,
+            test_app,
             callers,
             records,
             listeners: Vec::new(),
-            flows: Vec::new(),
+            streams: Vec::new(),
             epochs: BTreeMap::new(),
         }
     }
 
-    /// Every caller tries to join every room. Exactly the callers that may read its record succeed.
+    /// Every caller tries to join every room. Exactly the callers that may read the record of the
+    /// room succeed.
     async fn join(&mut self) {
         for caller in 0..self.callers.len() {
             for endpoint in ENDPOINTS {
@@ -128,8 +131,8 @@ impl Sweep {
 
     async fn join_all(&mut self, at: usize, endpoint: &'static str) {
         let caller = &self.callers[at];
-        let refused = refused(caller, &self.records).await;
-        let mut listener = Listener::open(&self.bed, &self.callers, at, endpoint).await;
+        let unreadable = unreadable(caller, &self.records).await;
+        let mut listener = Listener::open(&self.test_app, &self.callers, at, endpoint).await;
         let declared = declared();
         for channel in declared.channels() {
             if channel.endpoint != endpoint {
@@ -139,11 +142,16 @@ impl Sweep {
                 let join = json!({ "action": "subscribe", "room": room });
                 let answer = listener.ask(join).await;
                 let joined = answer["event"] == "subscribed";
-                let may = match record {
-                    Some(id) => !refused.contains(id),
-                    None => caller.reads(&format!("/{}", channel.of.storage_name)).await == 200,
+                let is_readable = match record {
+                    Some(id) => !unreadable.contains(id),
+                    None => {
+                        caller
+                            .read_status(&format!("/{}", channel.of.storage_name))
+                            .await
+                            == 200
+                    }
                 };
-                assert_eq!(joined, may, "{} in {room}: {answer}", caller.name);
+                assert_eq!(joined, is_readable, "{} in {room}: {answer}", caller.name);
                 if joined {
                     listener.joined.insert(room.clone());
                     self.epochs.insert(room, answer["epoch"].clone());
@@ -156,20 +164,21 @@ impl Sweep {
             }
         }
         for frame in &listener.frames {
-            check_frame(caller, &refused, frame);
+            check_frame(caller, &unreadable, frame);
         }
-        // A connection in no room waits for a token, and ends if none comes.
+        // A connection without a room waits for a token, and ends if none arrives.
         if !listener.joined.is_empty() {
             self.listeners.push(listener);
         }
     }
 
-    /// Every caller opens every stream. A refusal has the status that the route `list` returns.
-    async fn flow(&mut self) {
+    /// Every caller opens every stream. A refused stream has the status that the route `list`
+    /// returns to the caller.
+    async fn open_streams(&mut self) {
         for (at, caller) in self.callers.iter().enumerate() {
             for endpoint in declared().endpoints() {
-                match stream(&self.bed, caller, endpoint.path, None).await {
-                    Ok((events, start)) => self.flows.push(Flow {
+                match open_stream(&self.test_app, caller, endpoint.path, None).await {
+                    Ok((events, start)) => self.streams.push(OpenStream {
                         caller: at,
                         path: endpoint.path,
                         events,
@@ -179,7 +188,7 @@ impl Sweep {
                         let mut lists = Vec::new();
                         for source in endpoint.sources {
                             let path = format!("/{}", source.entity.storage_name);
-                            lists.push(caller.reads(&path).await);
+                            lists.push(caller.read_status(&path).await);
                         }
                         let name = caller.name;
                         assert!(
@@ -193,26 +202,26 @@ impl Sweep {
         }
     }
 
-    /// Ends a session: its connections end before the next change, and it can open no new one.
+    /// Ends a session. Its connections end before the next change, and new ones are refused.
     async fn end_session(&mut self) {
         let dora = &self.callers[DORA];
         let id = dora.id.as_ref().unwrap();
-        self.bed.auth.revoke_sessions(id).await.unwrap();
+        self.test_app.auth.revoke_sessions(id).await.unwrap();
         for mut listener in self.listeners.extract_if(.., |one| one.caller == DORA) {
             let ended = (4401, "session_ended".to_owned());
             assert_eq!(listener.socket.closed().await, ended);
         }
-        for mut flow in self.flows.extract_if(.., |one| one.caller == DORA) {
-            while let Some(fired) = flow.events.event().await {
+        for mut stream in self.streams.extract_if(.., |one| one.caller == DORA) {
+            while let Some(fired) = stream.events.event().await {
                 assert_eq!(fired.event, "linchpin:close");
             }
         }
         for endpoint in ENDPOINTS {
-            let refused = open(&self.bed, dora, endpoint).await.err().unwrap();
+            let refused = open(&self.test_app, dora, endpoint).await.err().unwrap();
             assert_eq!((refused.status, &*refused.code), (401, "unauthorized"));
         }
         for endpoint in declared().endpoints() {
-            let opened = stream(&self.bed, dora, endpoint.path, None).await;
+            let opened = open_stream(&self.test_app, dora, endpoint.path, None).await;
             assert_eq!(opened.err(), Some(401));
         }
     }
@@ -231,85 +240,97 @@ impl Sweep {
     }
 
     /// Returns, for each caller, the ids of the records that it may not read.
-    async fn refusals(&self) -> Vec<BTreeSet<String>> {
+    async fn unreadable_ids(&self) -> Vec<BTreeSet<String>> {
         let mut all = Vec::new();
         for caller in &self.callers {
-            all.push(refused(caller, &self.records).await);
+            all.push(unreadable(caller, &self.records).await);
         }
         all
     }
 
-    /// The changed records of an entity that a caller may read.
-    fn shown(&self, refused: &BTreeSet<String>, entity: &str) -> BTreeSet<String> {
-        let of = |record: &&Record| record.entity == entity && record.owner != DORA;
-        let all = self.records.iter().filter(of).map(|record| &record.id);
-        all.filter(|id| !refused.contains(*id)).cloned().collect()
+    /// Returns the changed records of an entity that a caller may read.
+    fn readable(&self, unreadable: &BTreeSet<String>, entity: &str) -> BTreeSet<String> {
+        let is_changed = |record: &&Record| record.entity == entity && record.owner != DORA;
+        let all = self
+            .records
+            .iter()
+            .filter(is_changed)
+            .map(|record| &record.id);
+        all.filter(|id| !unreadable.contains(*id))
+            .cloned()
+            .collect()
     }
 
-    /// Every member of a room gets its last change, and nothing that it may not read.
-    async fn hear(&mut self, refusals: &[BTreeSet<String>]) {
+    /// Checks that every member of a room receives its last change, and no record that it may not
+    /// read.
+    async fn check_received(&mut self, unreadable_ids: &[BTreeSet<String>]) {
         let declared = declared();
-        let mut heard = BTreeSet::new();
+        let mut received = BTreeSet::new();
         let mut listeners = std::mem::take(&mut self.listeners);
         for listener in &mut listeners {
-            let refused = &refusals[listener.caller];
+            let unreadable = &unreadable_ids[listener.caller];
             for channel in declared.channels() {
-                let shown = self.shown(refused, channel.of.storage_name);
+                let readable = self.readable(unreadable, channel.of.storage_name);
                 for (room, record) in rooms(channel, &self.records) {
                     let about = match record {
-                        Some(id) if shown.contains(id) => BTreeSet::from([id.to_owned()]),
+                        Some(id) if readable.contains(id) => BTreeSet::from([id.to_owned()]),
                         Some(_) => continue,
-                        None => shown.clone(),
+                        None => readable.clone(),
                     };
                     if listener.joined.contains(&room) {
                         listener.until_end(&room, &about).await;
-                        heard.insert(channel.ident);
+                        received.insert(channel.ident);
                     }
                 }
             }
             listener.frames.extend(listener.socket.pending().await);
             for room in listener.joined.clone() {
-                // A member may know the other members of its room. The answer names no record.
+                // A member may know the other members of its room. The answer contains no record
+                // id.
                 let ask = json!({ "action": "presence", "room": room });
                 listener.ask(ask).await;
             }
             for frame in &listener.frames {
-                check_frame(&self.callers[listener.caller], refused, frame);
-                let told = frame["event"] == "subscribe_denied";
+                check_frame(&self.callers[listener.caller], unreadable, frame);
+                let denial = frame["event"] == "subscribe_denied";
                 let room = frame["room"].as_str();
-                let own = room.is_none_or(|room| listener.joined.contains(room));
-                assert!(told || own, "a frame of another room: {frame}");
+                let joined = room.is_none_or(|room| listener.joined.contains(room));
+                assert!(
+                    denial || joined,
+                    "frame of a room that was not joined: {frame}"
+                );
             }
         }
         let all: BTreeSet<&str> = declared.channels().iter().map(|one| one.ident).collect();
-        assert_eq!(heard, all, "a channel of which nobody heard anything");
-        let mut flowed = BTreeSet::new();
-        let mut flows = std::mem::take(&mut self.flows);
-        let starts: Vec<(&str, String)> = flows
+        assert_eq!(received, all, "every channel sends a frame");
+        let mut sent = BTreeSet::new();
+        let mut streams = std::mem::take(&mut self.streams);
+        let starts: Vec<(&str, String)> = streams
             .iter()
-            .map(|flow| (flow.path, flow.start.clone()))
+            .map(|stream| (stream.path, stream.start.clone()))
             .collect();
-        for flow in &mut flows {
-            let (caller, refused) = (&self.callers[flow.caller], &refusals[flow.caller]);
+        for stream in &mut streams {
+            let (caller, unreadable) =
+                (&self.callers[stream.caller], &unreadable_ids[stream.caller]);
             let endpoint = declared
                 .endpoints()
                 .iter()
-                .find(|one| one.path == flow.path);
+                .find(|one| one.path == stream.path);
             let entity = endpoint.unwrap().sources[0].entity.storage_name;
-            let shown = self.shown(refused, entity);
-            until(&mut flow.events, "end", &shown, |data| {
-                check(caller, refused, data);
+            let readable = self.readable(unreadable, entity);
+            until(&mut stream.events, "end", &readable, |data| {
+                check(caller, unreadable, data);
             })
             .await;
-            flowed.insert(flow.path);
-            // Resume from the start of every stream of the path, also from one of another tenant.
-            for (_, start) in starts.iter().filter(|(path, _)| *path == flow.path) {
-                self.resume(caller, flow.path, start, (refused, &shown))
+            sent.insert(stream.path);
+            // Resume from the start of every stream of the path, even from one of another tenant.
+            for (_, start) in starts.iter().filter(|(path, _)| *path == stream.path) {
+                self.resume(caller, stream.path, start, (unreadable, &readable))
                     .await;
             }
         }
         let all: BTreeSet<&str> = declared.endpoints().iter().map(|one| one.path).collect();
-        assert_eq!(flowed, all, "a path on which nobody heard anything");
+        assert_eq!(sent, all, "every path sends an event");
     }
 
     /// A stream from another caller's position shows only records that its own caller may read.
@@ -318,30 +339,31 @@ impl Sweep {
         caller: &Caller,
         path: &str,
         start: &str,
-        (refused, shown): (&BTreeSet<String>, &BTreeSet<String>),
+        (unreadable, readable): (&BTreeSet<String>, &BTreeSet<String>),
     ) {
-        let opened = stream(&self.bed, caller, path, Some(start)).await;
+        let opened = open_stream(&self.test_app, caller, path, Some(start)).await;
         let (mut events, _) = opened.unwrap();
-        let of = |record: &&Record| shown.contains(&record.id);
-        let last = self.records.iter().rfind(of).unwrap();
+        let is_readable = |record: &&Record| readable.contains(&record.id);
+        let last = self.records.iter().rfind(is_readable).unwrap();
         let owner = &self.callers[last.owner];
         let title = format!("after {start} for {}", caller.name);
         owner.retitle(last.entity, &last.id, &title).await;
-        until(&mut events, &title, shown, |data| {
-            check(caller, refused, data);
+        until(&mut events, &title, readable, |data| {
+            check(caller, unreadable, data);
         })
         .await;
     }
 
     /// Another caller's position grants no access: a replay shows only records that the caller may
-    /// read. The room of another record is refused like a room that does not exist.
-    async fn replay(&self, refusals: &[BTreeSet<String>]) {
+    /// read. The room of an unreadable record is refused like a room that does not exist.
+    async fn replay(&self, unreadable_ids: &[BTreeSet<String>]) {
         let declared = declared();
         for at in (0..self.callers.len()).filter(|at| *at != DORA) {
-            let (caller, refused) = (&self.callers[at], &refusals[at]);
+            let (caller, unreadable) = (&self.callers[at], &unreadable_ids[at]);
             let mut replayed = 0;
             for endpoint in ENDPOINTS {
-                let mut listener = Listener::open(&self.bed, &self.callers, at, endpoint).await;
+                let mut listener =
+                    Listener::open(&self.test_app, &self.callers, at, endpoint).await;
                 for channel in declared.channels() {
                     if channel.endpoint != endpoint {
                         continue;
@@ -361,7 +383,7 @@ impl Sweep {
                         });
                         let answer = listener.ask(join).await;
                         replayed += answer["replayed"].as_u64().unwrap_or_default();
-                        if record.is_some_and(|id| refused.contains(id)) {
+                        if record.is_some_and(|id| unreadable.contains(id)) {
                             let mut expected = missing.clone();
                             if answer.get("room").is_some() {
                                 expected["room"] = answer["room"].clone();
@@ -374,22 +396,22 @@ impl Sweep {
                     listener.frames.extend(listener.socket.pending().await);
                 }
                 for frame in &listener.frames {
-                    check_frame(caller, refused, frame);
+                    check_frame(caller, unreadable, frame);
                 }
             }
-            assert!(replayed > 0, "{} replays nothing", caller.name);
+            assert!(replayed > 0, "{} received no replayed frame", caller.name);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_hears_of_a_record_that_a_read_refuses() {
-    let mut sweep = Sweep::new().await;
-    sweep.join().await;
-    sweep.flow().await;
-    sweep.end_session().await;
-    sweep.change().await;
-    let refusals = sweep.refusals().await;
-    sweep.hear(&refusals).await;
-    sweep.replay(&refusals).await;
+async fn no_frame_or_event_contains_a_record_that_the_caller_may_not_read() {
+    let mut scenario = Scenario::new().await;
+    scenario.join().await;
+    scenario.open_streams().await;
+    scenario.end_session().await;
+    scenario.change().await;
+    let unreadable_ids = scenario.unreadable_ids().await;
+    scenario.check_received(&unreadable_ids).await;
+    scenario.replay(&unreadable_ids).await;
 }

@@ -1,15 +1,16 @@
-//! Clusters of servers, each of which stores each message.
+//! Tests with clusters in which every server stores every message.
 
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::nats_server::{free_port, with_settings};
+use crate::nats_server::with_settings;
+use crate::ports::free_port;
 
 /// Three servers.
 pub(super) struct Cluster(pub(super) [Nats; 3]);
 
 impl Cluster {
-    /// `settings` are further settings of each server.
+    /// Starts the servers. `settings` are further settings of each server.
     pub(super) fn start(settings: &str) -> Self {
         let ports: [u16; 3] = std::array::from_fn(|_| free_port());
         let routes = ports.map(|port| format!("nats://127.0.0.1:{port}"));
@@ -23,7 +24,7 @@ impl Cluster {
         }))
     }
 
-    /// A node, once the servers have chosen a leader.
+    /// Starts a node after the servers have elected a leader.
     pub(super) async fn node(&self, options: &NatsEngineOptions) -> NatsEngine {
         let until = Instant::now() + Duration::from_mins(1);
         loop {
@@ -49,15 +50,25 @@ impl Cluster {
         self.node(&options).await
     }
 
-    /// The server that decides about the messages of frames.
+    /// Returns the server that leads the stream of frames. After a start of a server it can take
+    /// seconds until the servers have elected one.
     async fn leader(&self) -> &Nats {
-        let info = self.0[0].ask("INFO.linchpin_frames", json!({})).await;
-        let leader = info["cluster"]["leader"].as_str().unwrap();
-        self.0.iter().find(|nats| nats.name() == leader).unwrap()
+        let until = Instant::now() + Duration::from_mins(1);
+        loop {
+            for server in &self.0 {
+                let info = server.try_ask("INFO.linchpin_frames", json!({})).await;
+                let leader = info.as_ref().and_then(|i| i["cluster"]["leader"].as_str());
+                if let Some(nats) = self.0.iter().find(|nats| Some(&*nats.name()) == leader) {
+                    return nats;
+                }
+            }
+            assert!(Instant::now() < until, "no leader");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 }
 
-/// A server that still copies a message refuses another one of the same room.
+/// A server that is still copying a message refuses another message of the same room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_append_to_a_replicated_stream_at_once_wait_for_each_other() {
     let cluster = Cluster::start("");
@@ -92,7 +103,7 @@ async fn nodes_that_append_to_a_replicated_stream_at_once_wait_for_each_other() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_a_server_of_a_cluster_loses_and_doubles_no_frame() {
+async fn the_loss_of_one_server_loses_and_duplicates_no_frame() {
     let cluster = Cluster::start("");
     let (a, b) = (cluster.replicated().await, cluster.replicated().await);
     let stream = Stream::new("tasks:1:live", History::default());

@@ -1,4 +1,4 @@
-//! Messages that another program has published, and data that was lost or restored.
+//! Tests of messages that another program has published, and of lost or restored data.
 
 use std::path::Path;
 
@@ -62,11 +62,11 @@ async fn a_foreign_message_on_the_subject_of_a_stream_is_replaced() {
             "{late:?}"
         );
     }
-    assert!(faults.of("key_replaced") >= 6);
+    assert!(faults.count("key_replaced") >= 6);
     // The leases of a stream.
     let stream = Stream::new("tasks:1:live", History::default());
     engine.presence_enter(&stream, &["ada"]).await.unwrap();
-    let before = faults.of("key_replaced");
+    let before = faults.count("key_replaced");
     let users = "linchpin.users.tasks:1:live";
     let foreign = "of another program ".repeat(220_000);
     client.request(users, foreign.into()).await.unwrap();
@@ -75,11 +75,11 @@ async fn a_foreign_message_on_the_subject_of_a_stream_is_replaced() {
         ["ada"]
     );
     assert_eq!(engine.presence(&stream, 9).await.unwrap().count, 1);
-    assert_eq!(faults.of("key_replaced"), before + 1);
+    assert_eq!(faults.count("key_replaced"), before + 1);
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
+async fn a_too_long_or_unreadable_message_does_not_end_the_subscription() {
     let (nats, faults) = (single(), Faults::default());
     let _counted = set_default_local_recorder(&faults);
     let engine = nats.node(TestClock::default().clock()).await;
@@ -110,13 +110,13 @@ async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
     assert!(matches!(next(&mut live).await, Delivery::Frame(_)));
     engine.control(To::All, "own".into()).await.unwrap();
     assert_eq!(controls.next().await.unwrap(), "own");
-    assert_eq!(faults.of("message_too_large"), 2);
-    assert_eq!(faults.of("message_unreadable"), 1);
-    assert_eq!(faults.of("frame_unreadable"), 3);
+    assert_eq!(faults.count("message_too_large"), 2);
+    assert_eq!(faults.count("message_unreadable"), 1);
+    assert_eq!(faults.count("frame_unreadable"), 3);
 }
 
 #[tokio::test]
-async fn a_name_cannot_reach_other_streams() {
+async fn a_stream_name_cannot_address_other_streams() {
     let nats = single();
     let engine = nats.node(TestClock::default().clock()).await;
     let long = ["ü".repeat(512), "ü".repeat(511) + "u"];
@@ -155,7 +155,7 @@ async fn a_name_cannot_reach_other_streams() {
     }
 }
 
-/// A stream that was removed, and nobody appends: the check finds it.
+/// A stream is removed and no node appends. The check at an interval detects it.
 #[tokio::test]
 async fn lost_data_is_found_without_an_append() {
     let (nats, clock) = (single(), TestClock::default());
@@ -177,9 +177,10 @@ async fn lost_data_is_found_without_an_append() {
     }
 }
 
-/// A node remembers the last message of a stream. After a loss, another node appends as many.
+/// A node remembers the last message of a stream. After a loss of data, another node appends the
+/// same number of messages.
 #[tokio::test]
-async fn a_remembered_state_is_not_taken_for_one_of_a_stream_that_was_created_again() {
+async fn a_cached_state_is_not_used_for_a_recreated_stream() {
     let (nats, clock) = (single(), TestClock::default());
     let (a, b) = (
         nats.node(clock.clock()).await,
@@ -202,7 +203,7 @@ async fn a_remembered_state_is_not_taken_for_one_of_a_stream_that_was_created_ag
     }
 }
 
-/// A server that is paused answers nothing, and keeps its connections.
+/// A paused server does not answer, but keeps its connections open.
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_unavailable_in_time() {
     let nats = single();
@@ -211,7 +212,7 @@ async fn a_server_that_does_not_answer_is_unavailable_in_time() {
     engine.append(&[append(&stream, "1", None)]).await.unwrap();
     nats.signal("STOP");
     tokio::time::pause();
-    // The signal takes a moment.
+    // The signal takes effect after a short time.
     while engine.ready().await.is_ok() {}
     let begin = tokio::time::Instant::now();
     // Calls of a stream wait for each other.

@@ -1,4 +1,4 @@
-//! Encrypted connections.
+//! Tests of encrypted connections.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::nats_server::with_settings;
 /// The variable with the folder of the certificate.
 const FOLDER: &str = "LINCHPIN_TEST_CERTIFICATE";
 
-/// Writes a certificate for the loopback address, and that of our own authority.
+/// Writes a certificate for the loopback address, and the certificate of its own authority.
 fn write_certificate(folder: &std::path::Path) {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
     let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
@@ -31,9 +31,9 @@ fn write_certificate(folder: &std::path::Path) {
     }
 }
 
-/// The variable that names the authority is one of the process.
+/// The variable `SSL_CERT_FILE` applies to a whole process, so the test runs in a separate one.
 #[test]
-fn a_connection_is_encrypted_as_the_url_says() {
+fn the_scheme_of_the_url_selects_encryption() {
     let folder = tempfile::tempdir().unwrap();
     write_certificate(folder.path());
     let output = Command::new(std::env::current_exe().unwrap())
@@ -55,7 +55,7 @@ fn a_connection_is_encrypted_as_the_url_says() {
     );
 }
 
-/// A server that does not encrypt; the first bytes that each client sends.
+/// Starts a server without encryption. Returns its port, and the first bytes of each client.
 fn plain_server() -> (u16, mpsc::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -80,7 +80,7 @@ fn plain_server() -> (u16, mpsc::Receiver<Vec<u8>>) {
     (port, received)
 }
 
-/// Not a test of its own: the other one runs it.
+/// This is not a separate test. The other test runs it in a process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "another test starts it"]
 async fn with_an_own_authority() {
@@ -104,12 +104,12 @@ async fn with_an_own_authority() {
     // The certificate has another name.
     let wrong = start(url(nats.port).replace("127.0.0.1", "localhost")).await;
     assert!(wrong.is_err());
-    // A server that does not encrypt gets no credentials.
+    // A server without encryption gets no credentials.
     let (plain, received) = plain_server();
     assert!(start(url(plain)).await.is_err());
     let sent = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     assert!(!sent(received.recv().unwrap()).contains("secret"));
-    // Nor does one that a server has named.
+    // A server without encryption that another server has announced gets none either.
     let settings = format!("{settings}\nclient_advertise: '127.0.0.1:{plain}'");
     let cluster = Cluster::start(&settings);
     let engine = cluster
@@ -119,6 +119,6 @@ async fn with_an_own_authority() {
     for nats in &cluster.0 {
         nats.down();
     }
-    let first = received.recv_timeout(Duration::from_secs(30)).unwrap();
+    let first = received.recv_timeout(Duration::from_mins(1)).unwrap();
     assert!(!sent(first).contains("secret"));
 }

@@ -1,33 +1,33 @@
-//! Limits of a server.
+//! Tests of the limits of a server.
 
 use linchpin_realtime::engine::{Attendance, EngineError};
 
 use super::*;
 use crate::nats_server::with_settings;
 
-/// A server with its default limit for a message, which is 1 MiB.
+/// The settings of a server with the default maximum length of a message: 1 MiB.
 const DEFAULT: &str = "jetstream { store_dir: 'store' }";
 
-/// A message that is too long would end the connection of the node.
+/// If the engine sent a message that is too long, the server would end the node's connection.
 #[tokio::test]
-async fn a_frame_that_is_too_long_for_the_server_is_refused_and_ends_nothing() {
+async fn a_frame_that_is_too_long_for_the_server_is_refused_and_the_connection_stays() {
     let nats = with_settings(DEFAULT);
     let engine = nats.node(TestClock::default().clock()).await;
     let stream = Stream::new("tasks:1:live", History::default());
     let mut live = engine.subscribe(&stream).await.unwrap();
     let mut taken = 0;
-    for back in (0..1000).step_by(50).chain([200_000]) {
-        let name = format!("long-{back}");
+    for shorter_by in (0..1000).step_by(50).chain([200_000]) {
+        let name = format!("long-{shorter_by}");
         let long = Append {
-            frame: vec![b'x'; (1 << 20) - back].into(),
+            frame: vec![b'x'; (1 << 20) - shorter_by].into(),
             ..append(&stream, &name, None)
         };
         match engine.append(&[long]).await {
             Ok(_) => taken += 1,
             Err(EngineError::TooLarge { bytes, max }) => assert!(bytes > max - 200),
-            Err(other) => panic!("{back}: {other:?}"),
+            Err(other) => panic!("{shorter_by}: {other:?}"),
         }
-        let next_one = format!("short-{back}");
+        let next_one = format!("short-{shorter_by}");
         engine
             .append(&[append(&stream, &next_one, None)])
             .await
@@ -45,10 +45,10 @@ async fn a_frame_that_is_too_long_for_the_server_is_refused_and_ends_nothing() {
     assert!(!slice.gap);
 }
 
-/// So many users do not fit into one message. Those who are there stay, and others take the places
-/// of those who leave.
+/// Too many users do not fit into one message. Present users stay, and new ones are added when
+/// others leave.
 #[tokio::test]
-async fn a_room_with_too_many_users_keeps_those_who_came_first() {
+async fn a_room_with_too_many_users_keeps_the_first_ones() {
     let (nats, clock) = (with_settings(DEFAULT), TestClock::default());
     let (a, b) = (
         nats.node(clock.clock()).await,
@@ -73,7 +73,7 @@ async fn a_room_with_too_many_users_keeps_those_who_came_first() {
     for _ in 0..4 {
         clock.advance(Duration::from_secs(15));
         let changes = a.presence_renew(&attendance).await.unwrap();
-        // The length of users is estimated, so a few more may find a place.
+        // The length of users is estimated, so a few more may fit.
         count += changes[0].arrived.len();
         assert!(changes[0].left.is_empty());
         assert_eq!(b.presence(&stream, 9).await.unwrap().count, count);
@@ -85,7 +85,7 @@ async fn a_room_with_too_many_users_keeps_those_who_came_first() {
     assert!((50..=100).contains(&taken.len()), "{}", taken.len());
 }
 
-/// The operator must make room. Then all goes on.
+/// Appends fail until the operator frees space. Then they succeed again.
 #[tokio::test]
 async fn a_server_without_space_is_reported_and_loses_nothing() {
     let nats = with_settings("jetstream { store_dir: 'store', max_file: 4MB }");

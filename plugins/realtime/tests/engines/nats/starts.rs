@@ -1,12 +1,12 @@
-//! Servers that the engine cannot use, and what it says about them.
+//! Tests of servers that the engine cannot use, and of the reported errors.
 
 use linchpin_realtime::engine::EngineError;
 
 use super::*;
-use crate::nats_double::server_of;
+use crate::nats_double::server_with_version;
 use crate::nats_server::with_settings;
 
-/// Settings of a server with one user, and what that user may publish and subscribe to.
+/// Returns settings of a server with one user, and with the permissions of this user.
 macro_rules! user {
     ($publish:literal, $subscribe:literal) => {
         concat!(
@@ -31,7 +31,7 @@ async fn refused(options: &NatsEngineOptions) -> EngineError {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_used_is_named_without_secrets() {
+async fn the_error_for_an_unusable_server_contains_no_secret() {
     const PASSWORD: &str =
         "jetstream { store_dir: 'store' }\nauthorization { user: app, password: 'rig ht' }";
     const TOKEN: &str = "jetstream { store_dir: 'store' }\nauthorization { token: 'right' }";
@@ -123,7 +123,7 @@ async fn a_server_that_cannot_be_used_is_named_without_secrets() {
 }
 
 #[tokio::test]
-async fn a_stream_with_other_settings_is_refused_and_other_limits_are_not() {
+async fn a_stream_with_other_settings_is_refused_but_other_limits_are_accepted() {
     let nats = single();
     let options = NatsEngineOptions::new(format!("nats://127.0.0.1:{}", nats.port));
     let settings = json!({ "name": STREAMS[0], "subjects": ["linchpin.frames.>"] });
@@ -144,20 +144,23 @@ async fn a_stream_with_other_settings_is_refused_and_other_limits_are_not() {
     nats.node(TestClock::default().clock()).await;
 }
 
-/// Another node has created the stream, and has ended before it skipped the first number.
+/// Some versions of NATS lose all messages at their next start if a message has exactly the
+/// configured `first_seq`, so each node skips this number. Here another node created the stream and
+/// stopped before it skipped the number.
 #[tokio::test]
-async fn no_message_gets_the_first_number_that_a_stream_was_created_with() {
+async fn the_configured_first_sequence_number_is_never_used() {
     let nats = single();
     nats.node(TestClock::default().clock()).await;
     let info = format!("INFO.{}", STREAMS[0]);
     let mut settings = nats.ask(&info, json!({})).await["config"].clone();
     settings["first_seq"] = 1000.into();
-    let of = |request: &str| format!("{request}.{}", STREAMS[0]);
-    nats.ask(&of("PURGE"), json!({})).await;
-    nats.ask(&of("DELETE"), json!({})).await;
-    let created = nats.ask(&of("CREATE"), settings).await;
+    let stream_request = |request: &str| format!("{request}.{}", STREAMS[0]);
+    nats.ask(&stream_request("PURGE"), json!({})).await;
+    nats.ask(&stream_request("DELETE"), json!({})).await;
+    let created = nats.ask(&stream_request("CREATE"), settings).await;
     assert_eq!(created["error"], Value::Null);
-    // Both nodes skip it; the second one removes no message of the first.
+    // Both nodes skip the number. When the second node starts, it does not remove the message of
+    // the first.
     let stream = Stream::new("tasks:1:live", History::default());
     for event in ["1", "2"] {
         let engine = nats.node(TestClock::default().clock()).await;
@@ -176,7 +179,7 @@ async fn no_message_gets_the_first_number_that_a_stream_was_created_with() {
 #[tokio::test]
 async fn a_server_that_is_too_old_is_refused() {
     for version in ["2.9.10", "2.9.99", "1.4.1"] {
-        let port = server_of(version).await;
+        let port = server_with_version(version).await;
         let error = refused(&NatsEngineOptions::new(format!("nats://127.0.0.1:{port}"))).await;
         let expected = format!("the server is NATS {version}, and the engine needs 2.10 or newer");
         assert!(
@@ -186,9 +189,9 @@ async fn a_server_that_is_too_old_is_refused() {
     }
 }
 
-/// The start-up error names the missing permission. Each case lacks one permission.
+/// Each case lacks one permission.
 #[tokio::test]
-async fn a_start_without_a_permission_names_it() {
+async fn the_start_up_error_names_the_missing_permission() {
     for (settings, expected) in [
         (
             user!("'linchpin.>'", "'linchpin.>', '_INBOX.>'"),
@@ -240,7 +243,7 @@ async fn a_start_without_a_permission_names_it() {
             "{text}"
         );
     }
-    // And no other is needed.
+    // No other permission is needed.
     let nats = with_settings(user!(
         "'$JS.API.>', 'linchpin.>'",
         "'linchpin.>', '_INBOX.>'"
@@ -258,7 +261,7 @@ async fn a_start_without_a_permission_names_it() {
 }
 
 #[tokio::test]
-async fn a_missing_permission_is_told_apart_from_a_server_that_is_down() {
+async fn a_missing_permission_is_not_reported_as_unavailable() {
     const LIMITED: &str = "jetstream { store_dir: 'store' }
         authorization { users = [{ user: app, password: 'secret', permissions: {
             publish: { allow: '>', deny: 'linchpin.frames.tasks:1:live' } } }] }";

@@ -1,4 +1,4 @@
-//! Keys and messages that another program has written.
+//! Tests of keys and messages that another program has written.
 
 use linchpin_realtime::engine::{
     Delivery, EngineError, Fence, MAX_MESSAGE, Position, Subscription,
@@ -25,7 +25,7 @@ async fn next(live: &mut Subscription) -> Delivery {
 }
 
 #[tokio::test]
-async fn a_fence_that_is_no_number_is_replaced() {
+async fn a_malformed_fence_is_replaced() {
     let (redis, faults) = (single(), Faults::default());
     let _counted = set_default_local_recorder(&faults);
     let engine = redis.node(TestClock::default().clock()).await;
@@ -47,7 +47,7 @@ async fn a_fence_that_is_no_number_is_replaced() {
             matches!(refused, Err(EngineError::Fenced { seen: 7 })),
             "{refused:?}"
         );
-        assert_eq!(faults.of("key_replaced"), n as u64 + 1, "{value}");
+        assert_eq!(faults.count("key_replaced"), n as u64 + 1, "{value}");
     }
 }
 
@@ -74,7 +74,7 @@ async fn a_key_of_another_type_is_replaced() {
         let positions = engine.append(&batch).await.unwrap();
         assert_eq!(positions[2].offset, positions[0].offset + 1, "{part}");
         assert_eq!(positions[1].offset, 1, "{part}");
-        assert_eq!(faults.of("key_replaced"), n as u64 + 1, "{part}");
+        assert_eq!(faults.count("key_replaced"), n as u64 + 1, "{part}");
         loop {
             // The epoch is lost with the position.
             match next(&mut live).await {
@@ -85,7 +85,7 @@ async fn a_key_of_another_type_is_replaced() {
             }
         }
     }
-    // A damaged key at a read, and each damaged key of presence.
+    // The same for a damaged key at a read, and for each damaged key of presence.
     let stream = Stream::new("tasks:read:live", History::default());
     redis.cli(&["SET", &key(stream.name(), "p"), "of another program"]);
     assert_eq!(engine.top(&stream).await.unwrap().offset, 0);
@@ -98,7 +98,7 @@ async fn a_key_of_another_type_is_replaced() {
         engine.presence_enter(&stream, &["ada"]).await.unwrap();
         engine.presence_enter(&stream, &["ada"]).await.unwrap();
     }
-    assert_eq!(faults.of("key_replaced"), 8);
+    assert_eq!(faults.count("key_replaced"), 8);
 }
 
 /// Another program adds entries between the frames. Frames before and after them are delivered.
@@ -110,31 +110,31 @@ async fn an_entry_that_cannot_be_read_is_skipped() {
     let stream = Stream::new("tasks:1:live", History::default());
     let entries = key(stream.name(), "s");
     engine.append(&[append(&stream, "1", None)]).await.unwrap();
-    // More than a read takes at once.
+    // More entries than one read returns.
     for n in 1..=40 {
         let id = format!("1-{n}");
         redis.cli(&["XADD", &entries, &id, "of", "another program"]);
     }
-    // With the fields of a frame, and under the number of one.
+    // This entry has the fields of a frame, and its id begins with the offset of one.
     redis.cli(&["XADD", &entries, "1-41", "e", "x", "a", "1", "f", "{}"]);
     engine.append(&[append(&stream, "2", None)]).await.unwrap();
     let slice = engine.read(&stream, 0, 2).await.unwrap();
     let events: Vec<_> = slice.frames.iter().map(|one| one.event.as_str()).collect();
     assert_eq!((events, slice.gap), (vec!["1", "2"], false));
-    assert_eq!(faults.of("entry_unreadable"), 41);
-    // A frame of a later version, in the place of one of this version.
+    assert_eq!(faults.count("entry_unreadable"), 41);
+    // A later version has written the frame with offset 3, and this version cannot read it.
     redis.cli(&["XADD", &entries, "3-0", "e", "3", "a", "soon", "f", "{}"]);
     redis.cli(&["HSET", &key(stream.name(), "p"), "offset", "3"]);
     engine.append(&[append(&stream, "4", None)]).await.unwrap();
     let slice = engine.read(&stream, 2, 9).await.unwrap();
     let events: Vec<_> = slice.frames.iter().map(|one| one.event.as_str()).collect();
     assert_eq!((events, slice.gap), (vec!["4"], true));
-    assert_eq!(faults.of("entry_unreadable"), 42);
-    assert_eq!(faults.of("key_replaced"), 0);
+    assert_eq!(faults.count("entry_unreadable"), 42);
+    assert_eq!(faults.count("key_replaced"), 0);
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
+async fn a_too_long_or_unreadable_message_does_not_end_the_subscription() {
     let (redis, faults) = (single(), Faults::default());
     let _counted = set_default_local_recorder(&faults);
     let engine = redis.node(TestClock::default().clock()).await;
@@ -144,7 +144,7 @@ async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
         redis.cli(&["SPUBLISH", channel, message]);
     };
     let channel = format!("linchpin:{{{}}}", stream.name());
-    // A command line cannot hold so long an argument, so a script creates it.
+    // The argument is too long for a command line, so a script creates it.
     let long = |letter: &str, length: usize| {
         let script = format!(
             "return redis.call('SPUBLISH', KEYS[1], '{letter}' .. string.rep('x', {length}))"
@@ -170,6 +170,6 @@ async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
         "frame_unreadable",
         "message_unreadable",
     ] {
-        assert_eq!(faults.of(reason), 1, "{reason}");
+        assert_eq!(faults.count(reason), 1, "{reason}");
     }
 }

@@ -1,4 +1,4 @@
-//! The engine passes on published messages while it waits for the server.
+//! Tests that the engine delivers published messages while it waits for the server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// The number that no connection of a proxy has.
-const NONE: usize = usize::MAX;
+/// A number that no connection of a proxy has.
+const NO_CONNECTION: usize = usize::MAX;
 
 /// A proxy that can hold back the data that clients send on one of its connections.
 struct Proxy {
@@ -19,29 +19,30 @@ struct Proxy {
     /// The number of the connection that is held back.
     held: Arc<AtomicUsize>,
     /// Whether data was held back.
-    holds: watch::Receiver<bool>,
+    has_held: watch::Receiver<bool>,
 }
 
 impl Proxy {
     async fn start(redis: &Redis) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (held, server) = (Arc::new(AtomicUsize::new(NONE)), redis.port);
-        let (holding, holds) = watch::channel(false);
-        let held_by = Arc::clone(&held);
+        let (held, server) = (Arc::new(AtomicUsize::new(NO_CONNECTION)), redis.port);
+        let (has_held_sender, has_held) = watch::channel(false);
+        let shared_held = Arc::clone(&held);
         tokio::spawn(async move {
             let mut number = 0;
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
                 let (mut from, mut to) = client.into_split();
                 let (mut answers, mut requests) = server.into_split();
-                let (held, holding, own) = (Arc::clone(&held_by), holding.clone(), number);
+                let (held, has_held_sender, own) =
+                    (Arc::clone(&shared_held), has_held_sender.clone(), number);
                 tokio::spawn(async move { tokio::io::copy(&mut answers, &mut to).await });
                 tokio::spawn(async move {
                     let mut part = [0; 4096];
                     while let Ok(length @ 1..) = from.read(&mut part).await {
                         if held.load(Ordering::SeqCst) == own {
-                            holding.send_replace(true);
+                            has_held_sender.send_replace(true);
                             std::future::pending::<()>().await;
                         }
                         if requests.write_all(&part[..length]).await.is_err() {
@@ -52,11 +53,15 @@ impl Proxy {
                 number += 1;
             }
         });
-        Self { port, held, holds }
+        Self {
+            port,
+            held,
+            has_held,
+        }
     }
 
-    /// A node that connects through it. Its first connection checks the server, the second listens,
-    /// and the third is for commands.
+    /// Starts a node that connects through the proxy. Its first connection checks the server, the
+    /// second listens, and the third is for commands.
     async fn node(&self, check: Duration) -> RedisEngine {
         let options = RedisEngineOptions {
             check,
@@ -67,13 +72,14 @@ impl Proxy {
         engine
     }
 
-    /// Holds back the data that is sent on a connection from now on, and waits until there is some.
+    /// Holds back data that is sent on a connection from now on, and waits until some was held
+    /// back.
     async fn hold(&self, connection: usize, cause: impl Future<Output = ()>) {
         self.held.store(connection, Ordering::SeqCst);
-        let mut holds = self.holds.clone();
+        let mut has_held = self.has_held.clone();
         tokio::select! {
-            held = holds.wait_for(|holds| *holds) => drop(held.unwrap()),
-            () = cause => panic!("nothing was sent"),
+            held = has_held.wait_for(|has_held| *has_held) => drop(held.unwrap()),
+            () = cause => panic!("the cause ended, and no data was held back"),
         }
     }
 }
@@ -90,7 +96,7 @@ fn append(stream: &Stream, event: &str) -> Append {
     }
 }
 
-/// A waiting engine has a time limit of 5 seconds. A frame must arrive before it is over.
+/// An engine waits at most 5 seconds for the server. A frame must arrive before this time is over.
 #[tokio::test]
 async fn a_frame_is_passed_on_while_the_engine_subscribes_or_compares() {
     let redis = single();
@@ -128,7 +134,7 @@ async fn a_frame_is_passed_on_while_the_engine_subscribes_or_compares() {
     }
 }
 
-/// For a stream without changes, a check costs a part of one message, and no function call.
+/// For a stream without changes, a check costs a part of one request, and no function call.
 #[tokio::test]
 async fn a_check_reads_whole_positions_of_changed_streams_only() {
     let redis = single();
@@ -149,11 +155,11 @@ async fn a_check_reads_whole_positions_of_changed_streams_only() {
     }
     let calls = |command: &str| -> u64 {
         let stats = redis.cli(&["INFO", "commandstats"]);
-        let of = format!("cmdstat_{command}:calls=");
-        let found = stats.lines().find_map(|line| line.strip_prefix(&of));
+        let prefix = format!("cmdstat_{command}:calls=");
+        let found = stats.lines().find_map(|line| line.strip_prefix(&prefix));
         found.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
     };
-    // Waits for so many further checks.
+    // Waits for this number of further checks.
     let checks = async |count: u64| {
         let until = calls("ping") + count;
         while calls("ping") < until {
@@ -165,11 +171,11 @@ async fn a_check_reads_whole_positions_of_changed_streams_only() {
     checks(3).await;
     assert_eq!(calls("evalsha"), before.0);
     assert!(calls("hmget") >= before.1 + 20);
-    // Lost data is still detected, in its stream.
+    // Lost data of a stream is still detected.
     let (stream, live) = &mut all[7];
     redis.cli(&["DEL", &key(stream.name(), "p")]);
     assert!(matches!(live.next().await, Some(Delivery::Reset { .. })));
-    // And a position is renewed before it expires.
+    // A position is renewed before it expires.
     let (stream, _) = &all[8];
     let expires = || -> i64 {
         let text = redis.cli(&["HGET", &key(stream.name(), "p"), "expires"]);

@@ -1,4 +1,4 @@
-// An EventSource as browsers have it. Arguments: the URL, a token, and the names of events.
+// A client with the EventSource API of browsers. Arguments: the URL, a token, and event names.
 // It writes one line of JSON for each of its events, and one for each request that it sends.
 import { EventSource } from "eventsource";
 

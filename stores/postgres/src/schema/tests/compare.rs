@@ -1,4 +1,4 @@
-//! Each change of a table by other means is one difference of the right kind.
+//! Each manual change of a table is reported as one difference of the right kind.
 
 use linchpin_core::schema::{
     Action, Check, CheckRule, Column, ColumnKind, Dialect, Difference, DifferenceCode, Index,
@@ -289,7 +289,7 @@ async fn every_default_is_recognized() {
     let mut tables = Tables::new();
     create(&mut session, &table, &mut tables).await;
     assert_eq!(facts(&compare(&mut session, &tables).await), []);
-    // The server stores the value that the default says.
+    // The server stores the value of the default.
     run(&mut session, "INSERT INTO defaults VALUES ('k')").await;
     let kinds: Vec<ColumnKind> = defaults.iter().map(|(kind, _)| kind.clone()).collect();
     let names: Vec<String> = (0..defaults.len()).map(|n| format!("c{n}")).collect();
@@ -304,7 +304,7 @@ async fn every_default_is_recognized() {
             _ => assert_eq!(read, value),
         }
     }
-    // The same default as a new one of an existing column.
+    // The same default, set on an existing column.
     for (n, (_, value)) in defaults.iter().enumerate() {
         for default in [None, Some(value.clone())] {
             let action = Action::SetDefault {
@@ -322,12 +322,13 @@ async fn every_default_is_recognized() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_without_a_name_is_renamed() {
+async fn an_automatically_named_check_is_renamed() {
     let store = store();
     let mut session = session(&store).await;
     let mut tables = Tables::new();
     create(&mut session, &tasks(), &mut tables).await;
-    // As the previous release created it: in the order of declaration, named by the server.
+    // The previous release created the check without a name, with the values in the order of
+    // declaration.
     run(
         &mut session,
         "ALTER TABLE tasks DROP CONSTRAINT ck_tasks_status, ADD CHECK (status IN ('open', 'done'))",
@@ -412,7 +413,7 @@ async fn the_checks_of_a_migration_are_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_on_a_column_that_becomes_optional_is_created_anew() {
+async fn an_index_on_a_column_that_becomes_optional_is_recreated() {
     let store = store();
     let mut session = session(&store).await;
     let mut tables = Tables::new();

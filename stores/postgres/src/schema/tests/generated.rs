@@ -1,5 +1,5 @@
-//! Generated pairs of tables, with names that need quotes: actions change the database as they
-//! change the model, and the comparison sees every difference.
+//! Tests with generated pairs of tables, whose names need quotes: an action changes the database
+//! like the model, and the comparison finds every difference.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::{compare, create, perform, session, store};
 use crate::schema::session::Session;
 
-/// Names that are hard to quote, some of them of the greatest length.
+/// Names that are hard to quote, some of them with the maximum length.
 const NAMES: [&str; 14] = [
     "plain",
     "CamelCase",
@@ -85,7 +85,7 @@ fn column(name: String) -> impl Strategy<Value = Column> {
     })
 }
 
-/// Indexes of some columns; at most one with each set of keys.
+/// Indexes of some columns; at most one with each name.
 fn indexes(columns: &[Column]) -> impl Strategy<Value = Vec<Index>> + use<> {
     let all: Vec<Column> = columns.to_vec();
     let count = all.len();
@@ -111,7 +111,8 @@ fn indexes(columns: &[Column]) -> impl Strategy<Value = Vec<Index>> + use<> {
                     }
                 });
                 Index {
-                    // A name of the greatest length stays one.
+                    // The replacement never makes a name longer, so it stays within the maximum
+                    // length.
                     name: name.replacen(['p', 'e', 'é'], "X", 1),
                     unique,
                     keys: keys
@@ -163,7 +164,7 @@ fn pair() -> impl Strategy<Value = (Table, Table)> {
         .prop_flat_map(|kind| (table(FROM, kind.clone()), table(TO, kind)))
 }
 
-/// The table without orders that have no meaning.
+/// The table with sorted columns and indexes, because their order has no meaning.
 fn sorted(table: &Table) -> Table {
     let mut table = table.clone();
     table.columns.sort_by(|a, b| a.name.cmp(&b.name));
@@ -189,11 +190,11 @@ fn actions(from: &Table, to: &Table) -> Vec<Action> {
             index: index.name.clone(),
         });
     }
-    let other =
+    let kinds_differ =
         |a: &ColumnKind, b: &ColumnKind| std::mem::discriminant(a) != std::mem::discriminant(b);
     for column in &from.columns {
         let kept = to.column(&column.name);
-        if kept.is_none_or(|to| other(&to.kind, &column.kind)) {
+        if kept.is_none_or(|to| kinds_differ(&to.kind, &column.kind)) {
             all.push(Action::DropColumn {
                 table: table(),
                 column: column.name.clone(),
@@ -202,7 +203,7 @@ fn actions(from: &Table, to: &Table) -> Vec<Action> {
     }
     for (n, column) in to.columns.iter().enumerate() {
         let before = from.column(&column.name);
-        let Some(before) = before.filter(|before| !other(&before.kind, &column.kind)) else {
+        let Some(before) = before.filter(|before| !kinds_differ(&before.kind, &column.kind)) else {
             all.push(Action::AddColumn {
                 table: table(),
                 column: column.clone(),
@@ -236,7 +237,7 @@ fn actions(from: &Table, to: &Table) -> Vec<Action> {
 fn alter(table: &str, n: usize, before: &Column, after: &Column) -> Vec<Action> {
     let (table, column) = (|| table.to_owned(), || after.name.clone());
     let mut all = Vec::new();
-    let checked = |rule, actions: &mut Vec<Action>| {
+    let add_check = |rule, actions: &mut Vec<Action>| {
         let name = format!("lp \"{n}\"");
         actions.push(Action::AddCheck {
             table: table(),
@@ -256,7 +257,7 @@ fn alter(table: &str, n: usize, before: &Column, after: &Column) -> Vec<Action> 
     if let ColumnKind::Enum(values) = &after.kind
         && before.kind != after.kind
     {
-        let check = checked(CheckRule::Values(values.clone()), &mut all);
+        let check = add_check(CheckRule::Values(values.clone()), &mut all);
         all.push(Action::ReplaceCheck {
             table: table(),
             column: column(),
@@ -276,7 +277,7 @@ fn alter(table: &str, n: usize, before: &Column, after: &Column) -> Vec<Action> 
             column: column(),
         }),
         (true, false) => {
-            let check = checked(CheckRule::NotNull, &mut all);
+            let check = add_check(CheckRule::NotNull, &mut all);
             all.push(Action::SetNotNull {
                 table: table(),
                 column: column(),
@@ -317,7 +318,7 @@ async fn check(session: &mut Session, from: &Table, to: &Table) {
     }
     assert_eq!(sorted(&tables[&to.name]), sorted(to));
     assert_eq!(session.compare(&[to]).await.expect("compared"), []);
-    // The way back by renames.
+    // Renames every column, and compares again.
     for column in &to.columns {
         let action = Action::RenameColumn {
             table: to.name.clone(),
@@ -344,7 +345,7 @@ async fn check(session: &mut Session, from: &Table, to: &Table) {
 }
 
 #[test]
-fn actions_change_the_database_as_they_change_the_model() {
+fn actions_change_the_database_like_the_model() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -1,4 +1,4 @@
-//! Waiting for other sessions, index builds, and the lock of a runner.
+//! Tests of waits for other sessions, of index builds, and of the lock of migrations.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::PostgresDialect;
 use crate::schema::store::backend;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_waits_briefly_for_another_session() {
+async fn a_statement_that_waits_for_another_session_times_out() {
     let store = store();
     let mut own = session(&store).await;
     let mut tables = Tables::new();
@@ -29,9 +29,9 @@ async fn a_statement_waits_briefly_for_another_session() {
             ..column("note", ColumnKind::String)
         },
     };
-    for within in [false, true] {
+    for in_transaction in [false, true] {
         own.set_lock_timeout(Duration::from_millis(300));
-        if within {
+        if in_transaction {
             own.begin(TransactionMode::Write).await.expect("begun");
         }
         let begun = Instant::now();
@@ -55,9 +55,9 @@ async fn a_statement_waits_briefly_for_another_session() {
     store.close().await;
 }
 
-/// The verification of the check is not within the transaction that adds the column.
+/// The check is not verified within the transaction that adds the column.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_enum_is_added_under_a_brief_lock() {
+async fn an_enum_column_is_added_with_a_short_lock() {
     let store = store();
     let mut own = session(&store).await;
     let mut tables = Tables::new();
@@ -102,7 +102,7 @@ async fn an_enum_is_added_under_a_brief_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_over_duplicates_leaves_no_index() {
+async fn a_failed_unique_build_leaves_no_index() {
     let store = store();
     let mut own = session(&store).await;
     let mut tables = Tables::new();
@@ -129,7 +129,7 @@ async fn a_build_over_duplicates_leaves_no_index() {
             .expect("a state"),
         IndexState::Absent
     );
-    // As a crash during a build leaves it.
+    // The state after a crash during a build.
     sqlx::raw_sql("CREATE UNIQUE INDEX CONCURRENTLY ux_tasks_title ON tasks (title)")
         .execute(&mut own.connection)
         .await
@@ -144,7 +144,8 @@ async fn a_build_over_duplicates_leaves_no_index() {
     let before = tables.clone();
     perform(&mut own, &build, &mut tables).await.expect("built");
     assert_eq!(compare(&mut own, &tables).await, []);
-    // A build that was done before a crash is not repeated. Another index of that name is refused.
+    // A build that was finished before a crash is not repeated. An index with this name and another
+    // definition is refused.
     own.perform(&build, &before).await.expect("built already");
     let other = Action::CreateIndex {
         table: "tasks".to_owned(),
@@ -153,7 +154,7 @@ async fn a_build_over_duplicates_leaves_no_index() {
     };
     let error = own.perform(&other, &before).await.expect_err("another one");
     assert!(error.message.contains("another definition"), "{error}");
-    // The lock timeout holds again afterwards.
+    // After the build, the lock timeout applies again.
     own.set_lock_timeout(Duration::from_millis(200));
     let mut other = reader(&store, "tasks").await;
     let error = own
@@ -181,7 +182,7 @@ async fn a_build_over_duplicates_leaves_no_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_waits_for_a_transaction_ends_and_names_it() {
+async fn an_index_build_blocked_by_a_transaction_times_out_and_names_it() {
     let store = store_apart();
     let mut own = session(&store).await;
     let mut tables = Tables::new();
@@ -197,7 +198,7 @@ async fn a_build_that_waits_for_a_transaction_ends_and_names_it() {
     };
     // A transaction that has read another table keeps a snapshot only. One that has read this table
     // also prevents the removal of the index.
-    for (table, left) in [
+    for (table, state_after) in [
         ("elsewhere", IndexState::Absent),
         ("tasks", IndexState::Invalid),
     ] {
@@ -216,7 +217,7 @@ async fn a_build_that_waits_for_a_transaction_ends_and_names_it() {
         let state = SchemaSession::index_state(&mut own, &ix)
             .await
             .expect("a state");
-        assert_eq!(state, left, "{error}");
+        assert_eq!(state, state_after, "{error}");
         other.rollback().await;
     }
     perform(&mut own, &build, &mut tables).await.expect("built");
@@ -225,7 +226,7 @@ async fn a_build_that_waits_for_a_transaction_ends_and_names_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_one_runner_has_the_lock() {
+async fn only_one_process_has_the_lock_of_migrations() {
     let store = store_apart();
     let Locking::Taken(mut lock) = store.schema.try_lock().await.expect("an answer") else {
         panic!("the lock is taken")
@@ -240,11 +241,11 @@ async fn only_one_runner_has_the_lock() {
         "{holder}"
     );
     drop(lock);
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_mins(1);
     loop {
         match store.schema.try_lock().await.expect("an answer") {
             Locking::Taken(mut lock) => {
-                // The end of its session is noticed.
+                // The lock is reported as lost after its session has ended.
                 let mut own = session(&store).await;
                 run(
                     &mut own,

@@ -1,4 +1,4 @@
-//! The schema on a real server.
+//! Tests of the schema on a real server.
 
 mod compare;
 mod generated;

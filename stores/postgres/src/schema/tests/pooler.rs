@@ -1,6 +1,5 @@
 //! A pooler between the store and the server.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use linchpin_core::store::{Plan, Rows, Store, create_tables};
 use super::server;
 use crate::{PostgresOptions, PostgresStore};
 
-/// `PgBouncer` before a server; it ends when this is dropped.
+/// `PgBouncer` in front of a server. It is stopped on drop.
 struct Pooler {
     process: Child,
     port: u16,
@@ -23,10 +22,7 @@ struct Pooler {
 impl Pooler {
     /// `mode` is `transaction` or `session`.
     fn start(server: &url::Url, mode: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port();
+        let port = server::ports::free_port();
         let folder = tempfile::tempdir().expect("a folder");
         let users = folder.path().join("users");
         std::fs::write(&users, format!("\"{}\" \"\"\n", server.username())).expect("written");
@@ -45,7 +41,7 @@ impl Pooler {
             .expect("PgBouncer is not installed: `apt-get install pgbouncer`");
         let mut command = Command::new(program);
         if server::programs::is_root() {
-            // It refuses to run as root.
+            // PgBouncer refuses to run as root.
             command.args(["-u", "nobody"]);
             give_away(&[folder.path(), &users, &settings]);
         }
@@ -77,6 +73,7 @@ impl Drop for Pooler {
     }
 }
 
+/// Makes the user of `PgBouncer` the owner of its files.
 fn give_away(files: &[&Path]) {
     let done = Command::new("chown")
         .arg(server::programs::NOBODY)
@@ -109,7 +106,7 @@ async fn a_pooler_in_transaction_mode_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_app_starts_behind_a_pooler_in_session_mode_only() {
+async fn an_app_starts_with_a_pooler_only_in_session_mode() {
     let server = url::Url::parse(&server::fresh_database()).expect("a URL");
     for (mode, refused) in [("transaction", true), ("session", false)] {
         let pooler = Pooler::start(&server, mode);
@@ -120,7 +117,7 @@ async fn an_app_starts_behind_a_pooler_in_session_mode_only() {
         match (connected, refused) {
             (Err(error), true) => {
                 assert_eq!(error.fault, SchemaFault::Pooler, "{error}");
-                // The setting to change.
+                // The error names the setting to change.
                 let setting = "`pool_mode = session`";
                 assert!(error.message.contains(setting), "{error}");
             }

@@ -1,4 +1,4 @@
-//! Sessions: transactions, faults, rights, counts.
+//! Tests of sessions: transactions, errors, privileges, counts.
 
 use linchpin_core::Value;
 use linchpin_core::schema::{
@@ -34,7 +34,7 @@ async fn a_failed_transaction_does_not_commit() {
         .await
         .expect_err("a duplicate");
     assert_eq!(error.fault, SchemaFault::Violation);
-    // The value is in the detail of the server's message only.
+    // The server puts the value only into the detail of its message.
     assert!(!error.message.contains("(1)"), "{error}");
     session.commit().await.expect_err("it has failed");
     assert_eq!(session.tables().await.expect("names"), Vec::<String>::new());
@@ -56,7 +56,7 @@ async fn a_failed_transaction_does_not_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn faults_have_kinds() {
+async fn errors_of_the_database_are_converted_to_schema_faults() {
     let store = store();
     let mut session = session(&store).await;
     run(
@@ -71,7 +71,7 @@ async fn faults_have_kinds() {
         .expect_err("read-only");
     assert_eq!(error.fault, SchemaFault::Forbidden);
     session.rollback().await;
-    // Nothing is removed with what needs it, and the message names that.
+    // An object with dependent objects is not removed, and the message names them.
     let action = Action::DropColumn {
         table: "a".to_owned(),
         column: "n".to_owned(),
@@ -82,7 +82,7 @@ async fn faults_have_kinds() {
         .expect_err("a view needs it");
     assert_eq!(error.fault, SchemaFault::Violation);
     assert!(error.message.contains("view v depends on"), "{error}");
-    // Values of records do not get into messages.
+    // Messages contain no values of records.
     let error = session
         .execute(
             "SELECT $1::bigint",
@@ -94,14 +94,15 @@ async fn faults_have_kinds() {
     assert!(!error.message.contains("secret"), "{error}");
     store.close().await;
 
-    let closed = PostgresStore::open(PostgresOptions::new("postgres://u:secret@127.0.0.1:1/d"))
-        .expect("opened");
-    let schema = linchpin_core::store::Store::schema(&closed).expect("a schema");
+    let unreachable =
+        PostgresStore::open(PostgresOptions::new("postgres://u:secret@127.0.0.1:1/d"))
+            .expect("opened");
+    let schema = linchpin_core::store::Store::schema(&unreachable).expect("a schema");
     assert_eq!(schema.database(), "d");
     let error = schema.connect().await.map(drop).expect_err("no server");
     assert_eq!(error.fault, SchemaFault::Unreachable);
     assert!(!error.message.contains("secret"), "{error}");
-    closed.close().await;
+    unreachable.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -247,7 +248,7 @@ async fn values_of_each_kind_are_bound_and_read() {
         .await
         .expect("read");
     assert!(rows[0].iter().all(Value::is_null), "{rows:?}");
-    // Sums have a type of their own.
+    // Sums have another type than integers.
     for n in [0, 1, -1, 9_999, 10_000, -20_000_000, 9_007_199_254_740_991] {
         let sql = format!("SELECT sum(n) FROM (VALUES ({n}::bigint)) AS all_of_them(n)");
         let rows = SchemaSession::query(&mut session, &sql, &[], &[ColumnKind::Integer])

@@ -1,4 +1,5 @@
-//! Actions on generated tables: the database then has the tables of the model, and the rows stay.
+//! Tests of actions on generated tables: afterwards the database has the tables of the model, and
+//! the same rows.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ use crate::schema::SqliteSchema;
 use crate::schema::dialect::literal;
 use crate::schema::session::Session;
 
-/// Names that a careless statement would break on.
+/// Names that break a statement without correct quoting.
 const NAMES: [&str; 20] = [
     "plain",
     "Upper",
@@ -64,7 +65,7 @@ fn seed() -> impl Strategy<Value = Seed> {
 }
 
 /// Returns a name that is not taken.
-fn fresh(seed: usize, taken: impl Fn(&str) -> bool) -> String {
+fn unused_name(seed: usize, taken: impl Fn(&str) -> bool) -> String {
     let base = NAMES[seed % NAMES.len()];
     let numbered = (2..).map(|n| format!("{base}{n}"));
     let mut names = std::iter::once(base.to_owned()).chain(numbered);
@@ -102,16 +103,16 @@ fn sample(kind: &ColumnKind, seed: usize) -> Value {
 }
 
 /// The model and the database.
-struct World {
+struct Fixture {
     session: Session,
     tables: Tables,
     name: String,
 }
 
-impl World {
+impl Fixture {
     async fn new(path: PathBuf, seed: Seed) -> Self {
-        let name = fresh(seed.name, |_| false);
-        let primary = fresh(seed.object, |_| false);
+        let name = unused_name(seed.name, |_| false);
+        let primary = unused_name(seed.object, |_| false);
         let table = Table {
             name: name.clone(),
             primary: primary.clone(),
@@ -128,12 +129,12 @@ impl World {
             indexes: Vec::new(),
             checks: Vec::new(),
         };
-        let mut world = Self {
-            session: SqliteSchema::alone(path).session(),
+        let mut fixture = Self {
+            session: SqliteSchema::unshared(path).session(),
             tables: Tables::new(),
             name: name.clone(),
         };
-        world.perform(Action::CreateTable { table }).await;
+        fixture.perform(Action::CreateTable { table }).await;
         for i in 1..=ROWS {
             let key = if seed.flag {
                 i.to_string()
@@ -141,11 +142,11 @@ impl World {
                 format!("'{i}'")
             };
             let (table, primary) = (quote(&name), quote(&primary));
-            world
+            fixture
                 .write(&format!("INSERT INTO {table} ({primary}) VALUES ({key})"))
                 .await;
         }
-        world
+        fixture
     }
 
     fn table(&self) -> &Table {
@@ -166,7 +167,7 @@ impl World {
         assert_eq!(found, [], "{when}");
     }
 
-    /// Performs an action: once rolled back, then committed.
+    /// Performs an action twice: first it is rolled back, then committed.
     async fn perform(&mut self, action: Action) {
         let before = self.tables.clone();
         for commit in [false, true] {
@@ -196,16 +197,16 @@ impl World {
         self.write(&sql).await;
     }
 
-    fn fresh_column(&self, seed: usize) -> String {
+    fn unused_column_name(&self, seed: usize) -> String {
         let columns = &self.table().columns;
-        fresh(seed, |name| {
+        unused_name(seed, |name| {
             columns.iter().any(|c| c.name.eq_ignore_ascii_case(name))
         })
     }
 
-    fn fresh_index(&self, seed: usize) -> String {
+    fn unused_index_name(&self, seed: usize) -> String {
         let (table, indexes) = (self.table(), &self.table().indexes);
-        fresh(seed, |name| {
+        unused_name(seed, |name| {
             table.name.eq_ignore_ascii_case(name)
                 || indexes.iter().any(|i| i.name.eq_ignore_ascii_case(name))
         })
@@ -242,7 +243,7 @@ impl World {
         let is_primary = column.name == self.table().primary;
         match seed.action % 12 {
             0 | 1 => {
-                let name = self.fresh_column(seed.name);
+                let name = self.unused_column_name(seed.name);
                 self.add_column(name, kind(seed.kind), seed.flag).await;
             }
             2 if !is_primary => {
@@ -255,7 +256,7 @@ impl World {
                 let to = if seed.flag && other_case != column.name {
                     other_case
                 } else {
-                    self.fresh_column(seed.name)
+                    self.unused_column_name(seed.name)
                 };
                 let from = column.name;
                 self.perform(Action::RenameColumn { table, from, to }).await;
@@ -265,7 +266,7 @@ impl World {
                 let to = if seed.flag && other_case != table {
                     other_case
                 } else {
-                    self.fresh_index(seed.name)
+                    self.unused_index_name(seed.name)
                 };
                 self.perform(Action::RenameTable { from: table, to }).await;
             }
@@ -322,7 +323,7 @@ impl World {
             _ => Vec::new(),
         };
         let index = Index {
-            name: self.fresh_index(seed.name),
+            name: self.unused_index_name(seed.name),
             unique: seed.flag,
             keys,
             only,
@@ -344,7 +345,7 @@ impl World {
         let action = if seed.flag {
             Action::DropIndex { table, index: from }
         } else {
-            let to = self.fresh_index(seed.name);
+            let to = self.unused_index_name(seed.name);
             Action::RenameIndex { table, from, to }
         };
         self.perform(action).await;
@@ -370,11 +371,14 @@ impl World {
             valid: true,
         };
         let replaces = matches!(check.rule, CheckRule::Values(_));
-        let (of, check_of) = (table.clone(), name.clone());
-        self.perform(Action::AddCheck { table: of, check }).await;
+        self.perform(Action::AddCheck {
+            table: table.clone(),
+            check,
+        })
+        .await;
         self.perform(Action::ValidateCheck {
             table: table.clone(),
-            check: check_of,
+            check: name.clone(),
         })
         .await;
         if replaces && seed.flag {
@@ -398,10 +402,10 @@ impl World {
 
     async fn swap(&mut self, column: &Column, seed: Seed) {
         self.drop_indexes_on(&column.name).await;
-        let next = self.fresh_column(seed.name);
+        let next = self.unused_column_name(seed.name);
         self.add_column(next.clone(), kind(seed.kind), seed.flag)
             .await;
-        let source = self.fresh_column(seed.name + 1);
+        let source = self.unused_column_name(seed.name + 1);
         self.add_column(source.clone(), column.kind.clone(), false)
             .await;
         self.perform(Action::SwapColumn {
@@ -418,7 +422,7 @@ impl World {
     async fn rebuild(&mut self, seed: Seed) {
         let from = self.table().clone();
         let old = from.columns[seed.object % from.columns.len()].name.clone();
-        let new = self.fresh_column(seed.name);
+        let new = self.unused_column_name(seed.name);
         let mut after = Tables::from([(from.name.clone(), from.clone())]);
         let table = from.name.clone();
         Action::RenameColumn {
@@ -440,7 +444,7 @@ impl World {
         let columns = columns.map(|c| (c.name.clone(), source(&c.name))).collect();
         let taken = |name: &str| to.columns.iter().any(|c| c.name.eq_ignore_ascii_case(name));
         let added = Column {
-            name: fresh(seed.name + 7, taken),
+            name: unused_name(seed.name + 7, taken),
             kind: kind(seed.kind),
             optional: seed.flag,
             default: (!seed.flag).then(|| sample(&kind(seed.kind), 5)),
@@ -461,13 +465,13 @@ proptest! {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("test.db");
         let run = async {
-            let mut world = World::new(path, first).await;
+            let mut fixture = Fixture::new(path, first).await;
             for seed in seeds {
-                world.step(seed).await;
+                fixture.step(seed).await;
             }
-            let key = quote(&world.table().primary);
-            let query = format!("SELECT CAST({key} AS TEXT) FROM {} ORDER BY 1", quote(&world.name));
-            let rows = world.session.query(&query, &[], &[ColumnKind::String]).await;
+            let key = quote(&fixture.table().primary);
+            let query = format!("SELECT CAST({key} AS TEXT) FROM {} ORDER BY 1", quote(&fixture.name));
+            let rows = fixture.session.query(&query, &[], &[ColumnKind::String]).await;
             let keys: Vec<_> = rows.expect("the rows").concat();
             let expected: Vec<_> = (1..=ROWS).map(|i| Value::Text(i.to_string())).collect();
             assert_eq!(keys, expected);

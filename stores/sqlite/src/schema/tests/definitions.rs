@@ -1,4 +1,4 @@
-//! Defaults, checks and the order of columns in the comparison.
+//! Tests of defaults, checks and the order of columns in the comparison.
 
 use linchpin_core::Value;
 use linchpin_core::schema::{Check, CheckRule, Column, ColumnKind, DifferenceCode as Code, Table};
@@ -119,7 +119,7 @@ fn each_default_and_check_is_compared() {
 }
 
 #[test]
-fn the_order_of_columns_and_of_enum_values_has_no_meaning() {
+fn the_order_of_columns_and_of_enum_values_does_not_matter() {
     let mut table = thing();
     let all = statements(&table);
     table.columns.reverse();
@@ -129,7 +129,7 @@ fn the_order_of_columns_and_of_enum_values_has_no_meaning() {
         }
     }
     assert_eq!(differences(&table, &all), []);
-    let of_values = |n: usize| {
+    let with_values = |n: usize| {
         let mut table = thing();
         for column in &mut table.columns {
             if let ColumnKind::Enum(values) = &mut column.kind {
@@ -138,16 +138,16 @@ fn the_order_of_columns_and_of_enum_values_has_no_meaning() {
         }
         table
     };
-    // Many values are checked in another form.
-    let many = statements(&of_values(100));
+    // A check of more than 64 values uses `IN`.
+    let many = statements(&with_values(100));
     assert!(
         many[0].contains("\"status\" IN ('v000', 'v001'"),
         "{}",
         many[0]
     );
-    assert_eq!(differences(&of_values(100), &many), []);
+    assert_eq!(differences(&with_values(100), &many), []);
     assert_eq!(
-        differences(&of_values(99), &many)[0].code,
+        differences(&with_values(99), &many)[0].code,
         Code::CheckDiffers
     );
 }

@@ -1,9 +1,9 @@
-//! The comparison reports each difference of a file, with its code.
+//! Tests that the comparison reports each difference of a file, with its code.
 
 use linchpin_core::schema::{Difference, DifferenceCode as Code, Table};
 use rusqlite::Connection;
 
-use super::{and, ddl, thing, with};
+use super::{ddl, ddl_and, ddl_with, thing};
 use crate::schema::compare::compare;
 use crate::schema::sql;
 
@@ -23,17 +23,17 @@ type Expected = (Code, Option<&'static str>, &'static str, &'static str);
 
 fn assert_reported(case: &str, found: &[Difference], expected: &[Expected]) {
     assert_eq!(found.len(), expected.len(), "{case}: {found:#?}");
-    for (code, object, wanted, present) in expected {
-        let there = |d: &&Difference| {
+    for (code, object, expected_part, found_part) in expected {
+        let is_expected = |d: &&Difference| {
             d.code == *code
                 && d.object.as_deref() == *object
-                && d.expected.contains(wanted)
-                && d.found.contains(present)
-                && d.expected.is_empty() == wanted.is_empty()
-                && d.found.is_empty() == present.is_empty()
+                && d.expected.contains(expected_part)
+                && d.found.contains(found_part)
+                && d.expected.is_empty() == expected_part.is_empty()
+                && d.found.is_empty() == found_part.is_empty()
         };
         assert!(
-            found.iter().any(|d| there(&d)),
+            found.iter().any(|d| is_expected(&d)),
             "{case}: {code:?} {object:?} in {found:#?}"
         );
     }
@@ -44,12 +44,12 @@ fn every_difference_has_its_code() {
     let cases: Vec<(&str, Vec<String>, Vec<Expected>)> = vec![
         (
             "type",
-            with("\"rank\" INTEGER", "\"rank\" TEXT"),
+            ddl_with("\"rank\" INTEGER", "\"rank\" TEXT"),
             vec![(Code::TypeDiffers, Some("rank"), "INTEGER", "TEXT")],
         ),
         (
             "column missing",
-            with(",\n  \"due_at\" INTEGER", ""),
+            ddl_with(",\n  \"due_at\" INTEGER", ""),
             vec![(
                 Code::MissingColumn,
                 Some("due_at"),
@@ -59,17 +59,17 @@ fn every_difference_has_its_code() {
         ),
         (
             "extra column",
-            and("ALTER TABLE conformance_things ADD COLUMN note TEXT"),
+            ddl_and("ALTER TABLE conformance_things ADD COLUMN note TEXT"),
             vec![(Code::ExtraColumn, Some("note"), "", "note TEXT")],
         ),
         (
             "extra column with a default",
-            and("ALTER TABLE conformance_things ADD COLUMN note TEXT NOT NULL DEFAULT ''"),
+            ddl_and("ALTER TABLE conformance_things ADD COLUMN note TEXT NOT NULL DEFAULT ''"),
             vec![(Code::ExtraColumn, Some("note"), "", "DEFAULT ''")],
         ),
         (
             "extra required column",
-            with(",\n  \"due_at\"", ",\n note TEXT NOT NULL,\n  \"due_at\""),
+            ddl_with(",\n  \"due_at\"", ",\n note TEXT NOT NULL,\n  \"due_at\""),
             vec![(
                 Code::ExtraRequiredColumn,
                 Some("note"),
@@ -79,7 +79,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "extra unique column",
-            with(",\n  \"due_at\"", ",\n note TEXT UNIQUE,\n  \"due_at\""),
+            ddl_with(",\n  \"due_at\"", ",\n note TEXT UNIQUE,\n  \"due_at\""),
             vec![
                 (Code::ExtraColumn, Some("note"), "", "note TEXT UNIQUE"),
                 (Code::ExtraConstraint, Some("note"), "", "UNIQUE"),
@@ -87,27 +87,27 @@ fn every_difference_has_its_code() {
         ),
         (
             "not null added",
-            with("\"slug\" TEXT", "\"slug\" TEXT NOT NULL"),
+            ddl_with("\"slug\" TEXT", "\"slug\" TEXT NOT NULL"),
             vec![(Code::NullabilityDiffers, Some("slug"), "NULL", "NOT NULL")],
         ),
         (
-            "not null gone",
-            with("\"status\" TEXT NOT NULL", "\"status\" TEXT"),
+            "not null removed",
+            ddl_with("\"status\" TEXT NOT NULL", "\"status\" TEXT"),
             vec![(Code::NullabilityDiffers, Some("status"), "NOT NULL", "NULL")],
         ),
         (
             "default",
-            with("\"slug\" TEXT", "\"slug\" TEXT DEFAULT 'x'"),
+            ddl_with("\"slug\" TEXT", "\"slug\" TEXT DEFAULT 'x'"),
             vec![(Code::DefaultDiffers, Some("slug"), "", "'x'")],
         ),
         (
             "collation",
-            with("\"slug\" TEXT", "\"slug\" TEXT COLLATE NOCASE"),
+            ddl_with("\"slug\" TEXT", "\"slug\" TEXT COLLATE NOCASE"),
             vec![(Code::CollationDiffers, Some("slug"), "BINARY", "NOCASE")],
         ),
         (
             "check of an enum",
-            with("'gone'", "'Gone'"),
+            ddl_with("'gone'", "'Gone'"),
             vec![(
                 Code::CheckDiffers,
                 Some("ck_conformance_things_status"),
@@ -117,7 +117,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "name of a check",
-            with("CONSTRAINT \"ck_conformance_things_status\" ", ""),
+            ddl_with("CONSTRAINT \"ck_conformance_things_status\" ", ""),
             vec![(
                 Code::CheckDiffers,
                 Some("ck_conformance_things_status"),
@@ -127,7 +127,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "other name of a check",
-            with("\"ck_conformance_things_status\"", "theirs"),
+            ddl_with("\"ck_conformance_things_status\"", "theirs"),
             vec![(
                 Code::CheckDiffers,
                 Some("ck_conformance_things_status"),
@@ -136,8 +136,8 @@ fn every_difference_has_its_code() {
             )],
         ),
         (
-            "check gone",
-            with(
+            "check removed",
+            ddl_with(
                 " CONSTRAINT \"ck_conformance_things_meta\" CHECK (\"meta\" IS NULL OR json_valid(\"meta\"))",
                 "",
             ),
@@ -150,17 +150,17 @@ fn every_difference_has_its_code() {
         ),
         (
             "second check",
-            with("\"rank\" INTEGER", "\"rank\" INTEGER CHECK (rank > 0)"),
+            ddl_with("\"rank\" INTEGER", "\"rank\" INTEGER CHECK (rank > 0)"),
             vec![(Code::ExtraConstraint, Some("rank"), "", "CHECK (rank > 0)")],
         ),
         (
-            "primary key gone",
-            with(" NOT NULL PRIMARY KEY", " NOT NULL"),
+            "primary key removed",
+            ddl_with(" NOT NULL PRIMARY KEY", " NOT NULL"),
             vec![(Code::MissingCheck, Some("id"), "PRIMARY KEY", "")],
         ),
         (
             "primary key that replaces",
-            with("PRIMARY KEY", "PRIMARY KEY ON CONFLICT REPLACE"),
+            ddl_with("PRIMARY KEY", "PRIMARY KEY ON CONFLICT REPLACE"),
             vec![(
                 Code::CheckDiffers,
                 Some("id"),
@@ -170,7 +170,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "null that is ignored",
-            with("TEXT NOT NULL", "TEXT NOT NULL ON CONFLICT IGNORE"),
+            ddl_with("TEXT NOT NULL", "TEXT NOT NULL ON CONFLICT IGNORE"),
             vec![
                 (Code::ExtraConstraint, Some("id"), "", "ON CONFLICT IGNORE"),
                 (
@@ -183,12 +183,12 @@ fn every_difference_has_its_code() {
         ),
         (
             "unique column",
-            with("\"rank\" INTEGER", "\"rank\" INTEGER UNIQUE"),
+            ddl_with("\"rank\" INTEGER", "\"rank\" INTEGER UNIQUE"),
             vec![(Code::ExtraConstraint, Some("rank"), "", "UNIQUE")],
         ),
         (
             "foreign key of a column",
-            with("\"rank\" INTEGER", "\"rank\" INTEGER REFERENCES other (id)"),
+            ddl_with("\"rank\" INTEGER", "\"rank\" INTEGER REFERENCES other (id)"),
             vec![(
                 Code::ExtraConstraint,
                 Some("rank"),
@@ -198,7 +198,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "constraint",
-            with(
+            ddl_with(
                 "\n) STRICT",
                 ",\n CONSTRAINT positive CHECK (rank > 0)) STRICT",
             ),
@@ -211,7 +211,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "foreign key",
-            with(
+            ddl_with(
                 "\n) STRICT",
                 ",\n FOREIGN KEY (slug) REFERENCES conformance_things (id)) STRICT",
             ),
@@ -219,12 +219,12 @@ fn every_difference_has_its_code() {
         ),
         (
             "not strict",
-            with(") STRICT", ")"),
+            ddl_with(") STRICT", ")"),
             vec![(Code::TypeDiffers, None, "STRICT", "")],
         ),
         (
             "without rowid",
-            with(") STRICT", ") STRICT, WITHOUT ROWID"),
+            ddl_with(") STRICT", ") STRICT, WITHOUT ROWID"),
             vec![(Code::TypeDiffers, None, "STRICT", "STRICT, WITHOUT ROWID")],
         ),
         (
@@ -242,7 +242,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "case of a column",
-            with("\"slug\"", "\"Slug\""),
+            ddl_with("\"slug\"", "\"Slug\""),
             vec![(
                 Code::MissingColumn,
                 Some("slug"),
@@ -262,7 +262,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "index with other columns",
-            with("\"rank\" DESC, \"order\"", "\"rank\" DESC, \"slug\""),
+            ddl_with("\"rank\" DESC, \"order\"", "\"rank\" DESC, \"slug\""),
             vec![(
                 Code::IndexDiffers,
                 Some("ix_conformance_things_rank_order"),
@@ -272,7 +272,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "index in another direction",
-            with("\"rank\" DESC", "\"rank\""),
+            ddl_with("\"rank\" DESC", "\"rank\""),
             vec![(
                 Code::IndexDiffers,
                 Some("ix_conformance_things_rank_order"),
@@ -282,7 +282,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "case of an index",
-            with("ux_conformance_things_slug", "UX_conformance_things_slug"),
+            ddl_with("ux_conformance_things_slug", "UX_conformance_things_slug"),
             vec![(
                 Code::IndexDiffers,
                 Some("ux_conformance_things_slug"),
@@ -292,7 +292,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "unique as an index",
-            with(
+            ddl_with(
                 "CREATE UNIQUE INDEX \"ux_conformance_things_slug\"",
                 "CREATE INDEX ux_conformance_things_slug",
             ),
@@ -305,7 +305,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "partial unique",
-            with("(\"slug\")", "(\"slug\") WHERE rank > 0"),
+            ddl_with("(\"slug\")", "(\"slug\") WHERE rank > 0"),
             vec![(
                 Code::IndexDiffers,
                 Some("ux_conformance_things_slug"),
@@ -315,7 +315,7 @@ fn every_difference_has_its_code() {
         ),
         (
             "extra unique",
-            and("CREATE UNIQUE INDEX more ON conformance_things (\"order\")"),
+            ddl_and("CREATE UNIQUE INDEX more ON conformance_things (\"order\")"),
             vec![(
                 Code::ExtraUnique,
                 Some("more"),
@@ -325,12 +325,12 @@ fn every_difference_has_its_code() {
         ),
         (
             "extra index",
-            and("CREATE INDEX fast ON conformance_things (lower(slug)) WHERE rank > 3"),
+            ddl_and("CREATE INDEX fast ON conformance_things (lower(slug)) WHERE rank > 3"),
             vec![(Code::ExtraIndex, Some("fast"), "", "CREATE INDEX fast")],
         ),
         (
             "trigger",
-            and("CREATE TRIGGER t AFTER INSERT ON conformance_things BEGIN SELECT 1; END"),
+            ddl_and("CREATE TRIGGER t AFTER INSERT ON conformance_things BEGIN SELECT 1; END"),
             vec![(
                 Code::ExtraTrigger,
                 Some("t"),
@@ -350,7 +350,7 @@ fn every_difference_has_its_code() {
                 Code::MissingTable,
                 None,
                 "table conformance_things",
-                "a view of that name",
+                "a view with this name",
             )],
         ),
         (
@@ -402,8 +402,8 @@ fn every_difference_has_its_code() {
 }
 
 #[test]
-fn all_differences_are_reported_at_once() {
-    let mut statements = with("\"rank\" INTEGER", "\"rank\" TEXT NOT NULL DEFAULT 'x'");
+fn all_differences_are_reported_together() {
+    let mut statements = ddl_with("\"rank\" INTEGER", "\"rank\" TEXT NOT NULL DEFAULT 'x'");
     statements[0] = statements[0].replace(") STRICT", ")");
     statements.pop();
     statements
@@ -425,7 +425,7 @@ fn all_differences_are_reported_at_once() {
 }
 
 #[test]
-fn tokens_are_told_apart() {
+fn tokens_of_different_kinds_are_distinguished() {
     let same = |a: &str, b: &str| {
         sql::same_index(
             &format!("CREATE INDEX a ON t ({a})"),
@@ -439,7 +439,7 @@ fn tokens_are_told_apart() {
             && !same("'it''s'", "'its'")
             && !same("x", "x COLLATE NOCASE")
     );
-    // Parsing ends for any text in the file.
+    // The parser ends for any text in the file.
     for odd in [
         "",
         "CREATE",

@@ -1,4 +1,4 @@
-//! The schema of a file: creation, comparison, changes.
+//! Tests of the schema of a file: creation, comparison, changes.
 
 mod actions;
 mod definitions;
@@ -41,7 +41,8 @@ fn statements(table: &Table) -> Vec<String> {
         .collect()
 }
 
-fn make(path: &Path, statements: &[String]) {
+/// Runs statements on a file, which is created if it does not exist.
+fn execute_on_file(path: &Path, statements: &[String]) {
     let connection = Connection::open(path).expect("a file");
     for sql in statements {
         connection
@@ -54,21 +55,22 @@ fn file(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("test.db")
 }
 
-/// The differences of a file made by these statements, one per line; the file must not change.
+/// The differences of a file that these statements create, one per line. The comparison must not
+/// change the file.
 async fn differences(entity: &'static EntityDesc, statements: &[String]) -> String {
     let folder = tempfile::tempdir().expect("a folder");
-    make(&file(&folder), statements);
+    execute_on_file(&file(&folder), statements);
     let before = std::fs::read(file(&folder)).expect("bytes");
     let store = SqliteStore::open(SqliteOptions::new(file(&folder))).expect("it is a database");
-    let found = compared(&store, entity).await;
+    let found = grave_differences(&store, entity).await;
     store.close().await;
     let after = std::fs::read(file(&folder)).expect("bytes");
     assert!(before == after, "the file was changed");
     found
 }
 
-/// The differences that keep a server from serving, one per line.
-async fn compared(store: &SqliteStore, entity: &'static EntityDesc) -> String {
+/// The differences that prevent a server from starting, one per line.
+async fn grave_differences(store: &SqliteStore, entity: &'static EntityDesc) -> String {
     let tables = Snapshot::of([entity]).tables();
     let expected: Vec<&Table> = tables.values().collect();
     let schema = store.schema().expect("a schema");
@@ -79,8 +81,8 @@ async fn compared(store: &SqliteStore, entity: &'static EntityDesc) -> String {
     lines.join("\n")
 }
 
-/// `ddl()` with a text replaced, which must exist.
-fn with(from: &str, to: &str) -> Vec<String> {
+/// The statements of a valid file with a text replaced, which must exist.
+fn ddl_with(from: &str, to: &str) -> Vec<String> {
     let all = ddl();
     assert!(
         all.iter().any(|sql| sql.contains(from)),
@@ -89,13 +91,14 @@ fn with(from: &str, to: &str) -> Vec<String> {
     all.into_iter().map(|sql| sql.replace(from, to)).collect()
 }
 
-fn and(sql: &str) -> Vec<String> {
+/// The statements of a valid file, and one more.
+fn ddl_and(sql: &str) -> Vec<String> {
     ddl().into_iter().chain([sql.to_owned()]).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_differences_are_listed_at_once() {
-    let mut statements = with("\"rank\" INTEGER", "\"rank\" TEXT");
+async fn all_differences_are_listed_together() {
+    let mut statements = ddl_with("\"rank\" INTEGER", "\"rank\" TEXT");
     statements[0] = statements[0].replace(") STRICT", ")");
     statements.pop();
     statements
@@ -114,7 +117,7 @@ async fn all_differences_are_listed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_says_the_same_fits() {
+async fn equivalent_sql_matches_the_schema() {
     let tidy = |sql: String| {
         sql.replace("\"order\"", "[order]")
             .replace('"', "")
@@ -130,9 +133,9 @@ async fn what_says_the_same_fits() {
         .push("CREATE INDEX fast ON conformance_things (lower(slug)) WHERE rank > 3".to_owned());
     statements.push("CREATE TABLE notes (a, b UNIQUE)".to_owned());
     statements.push("CREATE TRIGGER t AFTER INSERT ON notes BEGIN SELECT 1; END".to_owned());
-    make(&file(&folder), &statements);
+    execute_on_file(&file(&folder), &statements);
     let store = SqliteStore::open(SqliteOptions::new(file(&folder))).expect("it is a database");
-    assert_eq!(compared(&store, &THING).await, "");
+    assert_eq!(grave_differences(&store, &THING).await, "");
     store.close().await;
 }
 
@@ -143,7 +146,7 @@ async fn a_comparison_needs_no_lock() {
     create_tables(&store, &[&THING]).await.expect("created");
     let other = Connection::open(file(&folder)).expect("the file");
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
-    assert_eq!(compared(&store, &THING).await, "");
+    assert_eq!(grave_differences(&store, &THING).await, "");
     drop(other);
     store.close().await;
 }
@@ -151,7 +154,7 @@ async fn a_comparison_needs_no_lock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_would_refuse_every_write_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    make(&file(&folder), &ddl());
+    execute_on_file(&file(&folder), &ddl());
     let connection = Connection::open(file(&folder)).expect("the file");
     let flags = rusqlite::functions::FunctionFlags::SQLITE_UTF8
         | rusqlite::functions::FunctionFlags::SQLITE_DETERMINISTIC;
@@ -163,7 +166,7 @@ async fn an_index_that_would_refuse_every_write_is_refused() {
         .expect("an index");
     drop(connection);
     let store = SqliteStore::open(SqliteOptions::new(file(&folder))).expect("it is a database");
-    let text = compared(&store, &THING).await;
+    let text = grave_differences(&store, &THING).await;
     store.close().await;
     assert!(
         text.contains("records cannot be written") && text.contains("theirs"),

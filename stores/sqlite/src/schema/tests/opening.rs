@@ -1,10 +1,10 @@
-//! Files that cannot serve as a database.
+//! Tests of files that cannot be used as a database.
 
 use std::path::Path;
 
 use linchpin_core::store::Store;
 
-use super::{ddl, file, make};
+use super::{ddl, execute_on_file, file};
 use crate::{SqliteOptions, SqliteStore};
 
 fn open_error(path: &Path) -> String {
@@ -15,48 +15,48 @@ fn open_error(path: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_database_is_refused() {
+async fn a_file_that_is_not_a_database_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notes.txt");
     let text = "not a database, but long enough to be looked at ".repeat(40);
     std::fs::write(&path, &text).expect("written");
-    let said = open_error(&path);
+    let error = open_error(&path);
     assert!(
-        said.contains("notes.txt: it is not a SQLite database"),
-        "{said}"
+        error.contains("notes.txt: it is not a SQLite database"),
+        "{error}"
     );
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), text);
 
-    let said = open_error(&folder.path().join("no/such/test.db"));
+    let error = open_error(&folder.path().join("no/such/test.db"));
     assert!(
-        said.contains("there is no folder") && said.contains("no/such"),
-        "{said}"
+        error.contains("there is no folder") && error.contains("no/such"),
+        "{error}"
     );
     assert!(!folder.path().join("no").exists());
-    let said = open_error(folder.path());
-    assert!(said.contains("it is a folder"), "{said}");
+    let error = open_error(folder.path());
+    assert!(error.contains("it is a folder"), "{error}");
     for name in ["", ":memory:", "file:test.db?mode=ro"] {
-        let said = open_error(Path::new(name));
-        assert!(said.contains("it must be the name of a file"), "{said}");
+        let error = open_error(Path::new(name));
+        assert!(error.contains("it must be the name of a file"), "{error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newer_format_is_refused() {
+async fn a_file_in_a_newer_format_is_refused() {
     // Bytes 18 and 19 of the header: the versions needed for writes and reads. Byte 47: the format
     // of the schema.
     for (at, value, expected) in [
-        (18, 3, "newer format that may only be read"),
-        (19, 3, "one of a newer format"),
+        (18, 3, "newer format that this version can only read"),
+        (19, 3, "or it has a newer format"),
         (47, 9, "unsupported"),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
-        make(&file(&folder), &ddl());
+        execute_on_file(&file(&folder), &ddl());
         let mut bytes = std::fs::read(file(&folder)).expect("bytes");
         bytes[at] = value;
         std::fs::write(file(&folder), &bytes).expect("written");
-        let said = open_error(&file(&folder));
-        assert!(said.contains(expected), "byte {at}: {said}");
+        let error = open_error(&file(&folder));
+        assert!(error.contains(expected), "byte {at}: {error}");
         assert!(
             std::fs::read(file(&folder)).expect("bytes") == bytes,
             "the file was changed"
@@ -67,13 +67,13 @@ async fn a_newer_format_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_file_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    make(&file(&folder), &ddl());
+    execute_on_file(&file(&folder), &ddl());
     let mut permissions = std::fs::metadata(file(&folder))
         .expect("metadata")
         .permissions();
     permissions.set_readonly(true);
     std::fs::set_permissions(file(&folder), permissions).expect("set");
-    // The root user can write to a read-only file; then there is nothing to refuse.
+    // The root user can write to a read-only file, so it is not refused.
     if std::fs::OpenOptions::new()
         .append(true)
         .open(file(&folder))
@@ -84,7 +84,7 @@ async fn a_read_only_file_is_refused() {
             .close()
             .await;
     } else {
-        let said = open_error(&file(&folder));
-        assert!(said.contains("it is read-only"), "{said}");
+        let error = open_error(&file(&folder));
+        assert!(error.contains("it is read-only"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! A rebuild keeps rows and the objects of others, or changes nothing.
+//! Tests of rebuilds: a rebuild keeps the rows and the objects of other applications, or changes
+//! nothing.
 
 use linchpin_core::Value;
 use linchpin_core::schema::{
@@ -7,7 +8,7 @@ use linchpin_core::schema::{
 };
 use rusqlite::Connection;
 
-use super::{file, make, statements, thing};
+use super::{execute_on_file, file, statements, thing};
 use crate::schema::SqliteSchema;
 use crate::schema::session::Session;
 
@@ -29,8 +30,8 @@ fn prepare(folder: &tempfile::TempDir) -> Session {
         ]
         .map(str::to_owned),
     );
-    make(&file(folder), &all);
-    SqliteSchema::alone(file(folder)).session()
+    execute_on_file(&file(folder), &all);
+    SqliteSchema::unshared(file(folder)).session()
 }
 
 /// The rebuild that gives `due_at` a default and moves it to the end.
@@ -54,17 +55,18 @@ async fn perform(
 ) -> Result<(), SchemaError> {
     session.begin(TransactionMode::Write).await.expect("begun");
     let done = session.perform(action, tables).await;
-    // What failed has changed nothing, also if the transaction goes on.
+    // A failed action has changed nothing, even if the transaction continues.
     session.commit().await.expect("committed");
     done
 }
 
+/// The objects of the schema, as text.
 fn contents_of_schema(folder: &tempfile::TempDir) -> Vec<String> {
     let sql = "SELECT type || name || sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY 1";
     lines(folder, sql)
 }
 
-/// The texts that a query returns.
+/// The first column of the rows of a query, as texts.
 fn lines(folder: &tempfile::TempDir, sql: &str) -> Vec<String> {
     let connection = Connection::open(file(folder)).expect("the file");
     let mut statement = connection.prepare(sql).expect("a statement");
@@ -72,7 +74,7 @@ fn lines(folder: &tempfile::TempDir, sql: &str) -> Vec<String> {
     rows.map(|row| row.expect("a text")).collect()
 }
 
-/// Everything that the file holds, as text.
+/// The whole content of the file, as text.
 fn contents(folder: &tempfile::TempDir) -> Vec<String> {
     let mut all = contents_of_schema(folder);
     for sql in [
@@ -85,7 +87,7 @@ fn contents(folder: &tempfile::TempDir) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn rows_and_objects_of_others_stay() {
+async fn a_rebuild_keeps_rows_and_objects_of_other_applications() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut session = prepare(&folder);
     let before = contents(&folder);
@@ -132,7 +134,7 @@ async fn a_column_added_by_hand_is_not_lost() {
     ] {
         let folder = tempfile::tempdir().expect("a folder");
         let mut session = prepare(&folder);
-        make(&file(&folder), &[add.to_owned()]);
+        execute_on_file(&file(&folder), &[add.to_owned()]);
         let before = contents(&folder);
         let (action, tables) = rebuild();
         let refused = perform(&mut session, &action, &tables).await;
@@ -146,8 +148,9 @@ async fn a_column_added_by_hand_is_not_lost() {
     }
 }
 
-/// A mistake in a rebuild: the new table, and the new and the present names of its columns.
-type Mistake = fn(&mut Table, &mut Vec<(String, String)>);
+/// A mistake in a rebuild: a change of the new table, or of the new and the current names of its
+/// columns.
+type WrongRebuild = fn(&mut Table, &mut Vec<(String, String)>);
 
 fn column<'t>(table: &'t mut Table, name: &str) -> &'t mut Column {
     let mut columns = table.columns.iter_mut();
@@ -165,7 +168,7 @@ fn rename(table: &mut Table, columns: &mut [(String, String)], name: &str) {
 
 #[tokio::test]
 async fn a_rebuild_that_fails_changes_nothing() {
-    let cases: [(SchemaFault, &str, Mistake); 7] = [
+    let cases: [(SchemaFault, &str, WrongRebuild); 7] = [
         (SchemaFault::Violation, "NOT NULL", |to, _| {
             column(to, "slug").optional = false;
         }),
@@ -192,7 +195,7 @@ async fn a_rebuild_that_fails_changes_nothing() {
         (SchemaFault::Drift, "view `more`: ", |to, columns| {
             rename(to, columns, "slug");
         }),
-        // Keys of another table name no row any more.
+        // Foreign keys of another table refer to missing rows.
         (
             SchemaFault::Violation,
             "keys of other tables",
@@ -233,7 +236,7 @@ async fn a_rebuild_on_a_full_disk_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_table_that_others_need_is_not_dropped() {
+async fn a_table_with_dependent_objects_is_not_dropped() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut session = prepare(&folder);
     let tables = Tables::from([(thing().name, thing())]);
@@ -250,9 +253,9 @@ async fn a_table_that_others_need_is_not_dropped() {
         assert!(error.message.contains(part), "{part} in {error}");
         assert_eq!(error.fault, SchemaFault::Drift, "{error}");
         assert_eq!(contents_of_schema(&folder), before);
-        make(&file(&folder), &[remedy.to_owned()]);
+        execute_on_file(&file(&folder), &[remedy.to_owned()]);
     }
-    // Its own triggers and indexes go with it.
+    // The triggers and indexes of a table are dropped with it.
     perform(&mut session, &action, &tables)
         .await
         .expect("dropped");

@@ -1,4 +1,4 @@
-//! Sessions on files: transactions, faults, the lock of a runner, and copies.
+//! Tests of sessions on files: transactions, errors, the lock of migrations, and copies.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,20 +11,20 @@ use linchpin_core::schema::{
 use linchpin_core::{Timestamp, Value};
 use rusqlite::Connection;
 
-use super::{ddl, file, make, thing};
+use super::{ddl, execute_on_file, file, thing};
 use crate::schema::SqliteSchema;
 use crate::schema::session::Session;
 
 const INTEGER: &[ColumnKind] = &[ColumnKind::Integer];
 
 fn session(folder: &tempfile::TempDir) -> Session {
-    SqliteSchema::alone(file(folder)).session()
+    SqliteSchema::unshared(file(folder)).session()
 }
 
 /// A file with the table, in write-ahead mode, that no process uses.
-fn used_before(folder: &tempfile::TempDir) {
-    make(&file(folder), &["PRAGMA journal_mode = WAL".to_owned()]);
-    make(&file(folder), &ddl());
+fn make_closed_file(folder: &tempfile::TempDir) {
+    execute_on_file(&file(folder), &["PRAGMA journal_mode = WAL".to_owned()]);
+    execute_on_file(&file(folder), &ddl());
 }
 
 /// The names of the files in a folder.
@@ -51,7 +51,7 @@ async fn reads_create_and_change_nothing() {
     let missing = session.locator().await.expect("a locator");
     assert_eq!(names(folder.path()), [""; 0]);
 
-    used_before(&folder);
+    make_closed_file(&folder);
     let before = std::fs::read(file(&folder)).expect("bytes");
     for writable in [true, false] {
         let mode = if writable { 0o700 } else { 0o500 };
@@ -81,14 +81,14 @@ async fn reads_create_and_change_nothing() {
 #[tokio::test]
 async fn a_copy_of_a_file_is_another_database() {
     let folder = tempfile::tempdir().expect("a folder");
-    used_before(&folder);
+    make_closed_file(&folder);
     let mut one = session(&folder);
     let before = one.locator().await.expect("a locator");
     assert_eq!(one.locator().await.expect("a locator"), before);
-    // A file put in the place of another has the same path, but is another file.
+    // A file that replaces another one has the same path, but is another database.
     let copy = folder.path().join("copy.db");
     std::fs::copy(file(&folder), &copy).expect("copied");
-    let mut other = SqliteSchema::alone(copy.clone()).session();
+    let mut other = SqliteSchema::unshared(copy.clone()).session();
     assert_ne!(
         other.locator().await.expect("a locator")["path"],
         before["path"]
@@ -100,10 +100,10 @@ async fn a_copy_of_a_file_is_another_database() {
 }
 
 #[tokio::test]
-async fn a_read_sees_one_state_and_refuses_a_torn_one() {
-    // With a log, a read sees the state of its first statement.
+async fn a_read_sees_one_state_and_refuses_a_changed_file() {
+    // With a write-ahead log, a transaction reads the state of its first statement.
     let folder = tempfile::tempdir().expect("a folder");
-    used_before(&folder);
+    make_closed_file(&folder);
     let writer = Connection::open(file(&folder)).expect("the file");
     let insert = "INSERT INTO conformance_things (id, status) VALUES (hex(randomblob(8)), 'draft')";
     writer.execute(insert, []).expect("inserted");
@@ -117,7 +117,7 @@ async fn a_read_sees_one_state_and_refuses_a_torn_one() {
     let counted = reader.query(sql, &[], INTEGER).await.expect("counted");
     assert_eq!(counted, [[Value::Int(2)]]);
     drop(writer);
-    // Without a log nobody else may write meanwhile.
+    // Without a log, no other process may write during the read.
     reader.begin(TransactionMode::Read).await.expect("begun");
     let writer = Connection::open(file(&folder)).expect("the file");
     writer.execute(insert, []).expect("inserted");
@@ -148,14 +148,14 @@ async fn values_of_all_kinds_are_bound_and_read() {
         (Value::Int(11), ColumnKind::Integer),
     ];
     let (values, kinds): (Vec<Value>, Vec<ColumnKind>) = bound.iter().cloned().unzip();
-    // The order in the statement is not that of the parameters.
+    // The statement uses the parameters in another order.
     let sql = "SELECT a, b, c, d, e, f, g, h, j, k FROM (SELECT $11 AS l, $10 AS k, $9 AS j, \
                $8 AS h, $7 AS g, $6 AS f, $5 AS e, $4 AS d, $3 AS c, $2 AS b, $1 AS a)";
     let rows = session.query(sql, &bound, &kinds).await.expect("read");
     assert_eq!(rows, [values]);
     let wrong = session.query("SELECT 'a'", &[], INTEGER).await;
     assert_eq!(wrong.expect_err("text").fault, SchemaFault::Other);
-    // An unknown name is no text.
+    // An unknown name in double quotes is an error.
     let unknown = session
         .query("SELECT \"unknown\"", &[], &[ColumnKind::String])
         .await;
@@ -165,9 +165,9 @@ async fn values_of_all_kinds_are_bound_and_read() {
 }
 
 #[tokio::test]
-async fn each_fault_has_its_kind() {
+async fn errors_of_the_database_are_converted_to_schema_faults() {
     let folder = tempfile::tempdir().expect("a folder");
-    used_before(&folder);
+    make_closed_file(&folder);
     let insert = "INSERT INTO conformance_things (id, status) VALUES ('a', 'draft')";
     let mut one = session(&folder);
     one.set_lock_timeout(Duration::from_millis(30));
@@ -216,8 +216,8 @@ async fn each_fault_has_its_kind() {
     let error = one.execute(insert, &[]).await.expect_err("a read");
     assert_eq!(error.fault, SchemaFault::Forbidden, "{error}");
     drop(one);
-    // No folder, no database, a damaged one.
-    let mut none = SqliteSchema::alone(folder.path().join("no/test.db")).session();
+    // No folder, a file that is not a database, and a damaged database.
+    let mut none = SqliteSchema::unshared(folder.path().join("no/test.db")).session();
     for mode in [TransactionMode::Write] {
         let error = none.begin(mode).await.expect_err("no folder");
         assert_eq!(error.fault, SchemaFault::Unreachable, "{error}");
@@ -243,7 +243,7 @@ async fn each_fault_has_its_kind() {
 async fn rows_are_counted_up_to_a_limit_then_estimated() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut session = session(&folder);
-    make(
+    execute_on_file(
         &file(&folder),
         &["CREATE TABLE \"a\"\"b\" (id INTEGER PRIMARY KEY, n)".to_owned()],
     );
@@ -253,17 +253,17 @@ async fn rows_are_counted_up_to_a_limit_then_estimated() {
              INSERT OR REPLACE INTO \"a\"\"b\" SELECT i, i FROM n"
         )
     };
-    make(&file(&folder), &[fill(100_000)]);
+    execute_on_file(&file(&folder), &[fill(100_000)]);
     assert_eq!(
         session.count("a\"b").await.expect("counted"),
         RowCount::Exact(100_000)
     );
-    make(&file(&folder), &[fill(100_001)]);
+    execute_on_file(&file(&folder), &[fill(100_001)]);
     assert_eq!(
         session.count("a\"b").await.expect("counted"),
         RowCount::Unknown
     );
-    make(
+    execute_on_file(
         &file(&folder),
         &[
             "CREATE INDEX n ON \"a\"\"b\" (n)",
@@ -290,9 +290,9 @@ async fn rows_are_counted_up_to_a_limit_then_estimated() {
 }
 
 #[tokio::test]
-async fn work_goes_on_when_its_caller_stops_waiting() {
+async fn work_continues_after_its_caller_stops_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
-    used_before(&folder);
+    make_closed_file(&folder);
     let mut session = session(&folder);
     session.begin(TransactionMode::Write).await.expect("begun");
     let tables = Tables::new();
@@ -303,7 +303,7 @@ async fn work_goes_on_when_its_caller_stops_waiting() {
         },
     };
     let mut work = session.perform(&action, &tables);
-    // Polled once, then dropped.
+    // The call is polled once and then dropped.
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let _ = work.as_mut().poll(&mut cx);
     drop(work);
@@ -313,15 +313,15 @@ async fn work_goes_on_when_its_caller_stops_waiting() {
 }
 
 #[tokio::test]
-async fn one_runner_has_the_lock() {
+async fn only_one_process_has_the_lock_of_migrations() {
     let folder = tempfile::tempdir().expect("a folder");
-    let one = SqliteSchema::alone(file(&folder));
+    let one = SqliteSchema::unshared(file(&folder));
     let Locking::Taken(mut lock) = one.try_lock().await.expect("tried") else {
         panic!("the lock is free")
     };
     lock.check().await.expect("held");
     // Another name of the same file has the same lock.
-    used_before(&folder);
+    make_closed_file(&folder);
     let link = folder.path().join("link.db");
     std::os::unix::fs::symlink(file(&folder), &link).expect("a link");
     for path in [file(&folder), link] {
@@ -332,7 +332,7 @@ async fn one_runner_has_the_lock() {
         let process = format!(", process {}, since 2", std::process::id());
         assert!(holder.contains(&process), "{holder}");
     }
-    // A command of the system sees it as well.
+    // The `flock` command of the system finds the lock, too.
     let path = folder.path().join("test.db.migrate-lock");
     let flock = |path: &Path| {
         let mut command = std::process::Command::new("flock");
@@ -346,15 +346,18 @@ async fn one_runner_has_the_lock() {
         panic!("the lock is free again")
     };
     std::fs::remove_file(&path).expect("removed");
-    let error = lock.check().await.expect_err("another may have it");
+    let error = lock
+        .check()
+        .await
+        .expect_err("another process can lock the file");
     assert_eq!(error.fault, SchemaFault::LockLost, "{error}");
 }
 
 #[tokio::test]
 async fn the_last_three_copies_are_kept() {
     let folder = tempfile::tempdir().expect("a folder");
-    used_before(&folder);
-    make(
+    make_closed_file(&folder);
+    execute_on_file(
         &file(&folder),
         &["INSERT INTO conformance_things (id, status) VALUES ('a', 'draft')".to_owned()],
     );
@@ -363,7 +366,7 @@ async fn the_last_three_copies_are_kept() {
     let mut copies = Vec::new();
     for seq in [7, 8, 8, 10] {
         copies.extend(session.back_up(seq).await.expect("copied"));
-        // The age of files decides, and its resolution is low on some systems.
+        // Copies are removed by their age, and some systems store it with a low resolution.
         std::thread::sleep(Duration::from_millis(20));
     }
     let expected = [
@@ -397,9 +400,9 @@ async fn the_last_three_copies_are_kept() {
 }
 
 #[tokio::test]
-async fn a_copy_that_fails_leaves_nothing() {
+async fn a_failed_copy_leaves_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
-    used_before(&folder);
+    make_closed_file(&folder);
     let mut session = session(&folder);
     session.begin(TransactionMode::Write).await.expect("begun");
     session.back_up(1).await.expect_err("a transaction is open");

@@ -1,4 +1,4 @@
-//! The statements of actions.
+//! Tests of the statements of actions.
 
 use linchpin_conformance::THING;
 use linchpin_core::Value;
@@ -17,7 +17,7 @@ fn every_action_is_transactional_and_has_statements() {
         from: "a".to_owned(),
         to: "A".to_owned(),
     };
-    // The names differ in case only, which SQLite takes for the same name.
+    // The names differ only in case; for SQLite they are equal.
     assert_eq!(
         SqliteDialect.statements(&action, &tables),
         [
@@ -30,7 +30,7 @@ fn every_action_is_transactional_and_has_statements() {
 }
 
 #[test]
-fn only_the_names_of_constraints_are_edited() {
+fn renaming_checks_changes_only_their_names() {
     let text = "CREATE TABLE t (a TEXT DEFAULT 'CONSTRAINT x CHECK' CONSTRAINT X CHECK (a = 'x'), \
                 x TEXT /* CONSTRAINT x */ CONSTRAINT \"y\" CHECK (x = 'y'))";
     let new_name = |name: &str| name.eq_ignore_ascii_case("x").then(|| "q\"".to_owned());
@@ -41,7 +41,7 @@ fn only_the_names_of_constraints_are_edited() {
 }
 
 #[test]
-fn uniques_are_created_from_the_last_to_the_first() {
+fn unique_indexes_are_created_from_the_last_to_the_first() {
     let index = |name: &str, unique| Index {
         name: name.to_owned(),
         unique,
@@ -64,9 +64,10 @@ fn uniques_are_created_from_the_last_to_the_first() {
     assert_eq!(names, ["b", "a", "c", "d"]);
 }
 
-/// An upsert names a partial unique index by its condition, so both are rendered alike.
+/// An upsert refers to a partial unique index by its condition, so both must be rendered in the
+/// same way.
 #[test]
-fn the_condition_of_an_index_is_that_of_statements() {
+fn the_condition_of_an_index_is_rendered_like_in_statements() {
     static MARKED: EntityDesc = EntityDesc {
         soft_delete: Some(SoftDelete::Is(7, || Value::Text("it's".to_owned()))),
         ..THING

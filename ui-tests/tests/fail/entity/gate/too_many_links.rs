@@ -70,7 +70,7 @@ pub struct E9 {
     pub above: String,
 }
 
-// A tree of depth eight, and an entity below it.
+// A tree of depth eight, and an entity with a gate to it.
 #[entity(gate(parent_id -> Tree, depth = 8))]
 pub struct Tree {
     #[field(primary, default = uuid)]

@@ -9,7 +9,7 @@ pub struct Folder {
     pub parent_id: Option<String>,
 }
 
-// Without roots, and with records that may be moved below themselves.
+// A tree whose records all need a parent, and could be moved below themselves.
 #[entity(gate(parent_id -> Self, depth = 9))]
 pub struct Page {
     #[field(primary, default = uuid)]
@@ -17,7 +17,7 @@ pub struct Page {
     pub parent_id: String,
 }
 
-// In two trees.
+// An entity with two gates to itself.
 #[entity(gate(parent_id -> Reply, depth = 0), gate(quoted_id -> Reply, depth = "2"))]
 pub struct Reply {
     #[field(primary, default = uuid)]

@@ -3,8 +3,8 @@ use linchpin::prelude::*;
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
 pub enum Status { Open, Done }
 
-// One mistake each, and none of its operations says what only follows from it: that a create lacks the owner, that no unique pins one
-// record, that an order has no index, that nothing is left of what is deleted, that nothing searches.
+// One mistake in each entity. Operations do not report its consequences: a missing owner, unique,
+// index, soft delete or search provider.
 
 #[entity(scope(ownr_id = ctx(actor.id)), unique(title))]
 pub struct Ticket {

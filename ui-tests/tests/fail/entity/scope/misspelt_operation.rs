@@ -8,7 +8,7 @@ pub struct Post {
     pub title: String,
 }
 
-// One mistake, one error: that the entity has no scope follows from it.
+// One mistake, one error: the missing scope is not reported, because it follows from the mistake.
 #[operation(kind = "lookup", fields(title = param(title)), returns = "many", unscoped = "titles are public")]
 pub const TITLED: Operation<Post>;
 

@@ -1,6 +1,6 @@
 use linchpin::prelude::*;
 
-/// The entity of another declaration, which none of the messages point at.
+/// The entity of the other declarations. No message points at it.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Author {

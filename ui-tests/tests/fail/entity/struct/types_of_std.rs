@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use linchpin::prelude::*;
 
-// One error for each field, whatever the declaration and its operations do with it.
+// One error for each field, even if options and operations use the field.
 
 #[entity(index(count), routes(auth = none))]
 pub struct Ticket {

@@ -8,7 +8,7 @@ pub struct Line {
     pub id: String,
 }
 
-// One error for each field: its default, its index and the operations on it say it no further time.
+// One error for each field: its default, its index and its operations do not repeat it.
 
 #[entity(index(status), routes(auth = none))]
 pub struct Ticket {

@@ -7,7 +7,7 @@ pub struct Post {
     pub title: String,
 }
 
-// Records where their keys belong.
+// The function returns records instead of their keys.
 
 async fn all(call: MemoryCall<Post>) -> Result<Vec<Post>> {
     call.visible().await
@@ -30,7 +30,7 @@ async fn one(call: MemoryCall<Post>) -> Result<Post> {
 #[operation(kind = "custom", output = Post, handler(memory = one))]
 pub const ONE: Operation<Post>;
 
-// A key where there may be none.
+// The function returns a key instead of an `Option` of a key.
 async fn last(_: MemoryCall<Post>) -> Result<String> {
     Ok(String::new())
 }

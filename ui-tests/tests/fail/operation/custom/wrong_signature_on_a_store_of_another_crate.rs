@@ -30,7 +30,7 @@ pub struct Post {
     pub created_at: Timestamp,
 }
 
-/// A store of another crate, as a type.
+/// The type of a store of another crate.
 pub enum Toy {}
 
 impl CustomStore for Toy {

@@ -25,7 +25,7 @@ pub const BY_SLUG: Operation<Post>;
 #[operation(kind = "field_update", set(title = ))]
 pub const RENAME: Operation<Post>;
 
-// Neither is `returns` missing, nor does `paginate` need another value of it.
+// No error says that `returns` is missing, or that `paginate` needs another value of it.
 #[operation(kind = "lookup", fields(slug = param(slug)), returns = , paginate)]
 pub const FIND: Operation<Post>;
 

@@ -13,7 +13,7 @@ pub struct Pot {
 #[operation(kind = "increment", field = views)]
 const VIEW: Operation<Pot>;
 
-// In no package, and never called.
+// No package lists it, and no code calls it.
 #[operation(kind = "increment", field = views, by = -1)]
 const FORGET: Operation<Pot>;
 

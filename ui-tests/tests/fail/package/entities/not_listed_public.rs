@@ -2,7 +2,7 @@
 
 use linchpin::prelude::*;
 
-/// In a package.
+/// A package lists it.
 pub mod listed {
     use linchpin::prelude::*;
 
@@ -17,7 +17,7 @@ pub mod listed {
     #[operation(kind = "increment", field = views)]
     pub const VIEW: Operation<Pot>;
 
-    // In no package, though code calls it.
+    // No package lists it, although code calls it.
     #[operation(kind = "increment", field = views, by = -1)]
     pub const FORGET: Operation<Pot>;
 

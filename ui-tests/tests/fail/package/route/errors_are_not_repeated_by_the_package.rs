@@ -1,6 +1,6 @@
 use linchpin::prelude::*;
 
-// A package lists what is wrong: it adds nothing to what the routes say themselves.
+// The package lists routes with errors: it adds no errors to those of the routes.
 
 #[entity(routes(auth = none))]
 pub struct Post {

@@ -1,6 +1,6 @@
 use linchpin::prelude::*;
 
-/// A wish.
+/// The body of a request.
 pub struct Wish {
     pub from: String,
 }
@@ -12,7 +12,7 @@ pub struct Post {
     pub title: String,
 }
 
-// The body belongs last, and a struct without a trait of axum's is nothing that a request has.
+// The body must be the last argument, and a struct without a trait of axum is not an extractor.
 #[route(entity = Post, method = "POST", path = "wishes")]
 async fn wishes(cx: Cx, body: String, wish: Wish) -> Result<String> {
     Ok(format!("{:?} {body} {}", cx.get_actor_id(), wish.from))

@@ -1,0 +1,21 @@
+//! Ports for servers that must know their port before they start.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Returns a port on which no program listens. It is below the ports that the system chooses for
+/// clients and for servers with port 0: they could take it before the server starts, and tests
+/// would then talk to another server. It is above the ports that browsers refuse.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        // Processes that run at the same time begin at different ports.
+        let next = std::process::id()
+            .wrapping_mul(131)
+            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 11_000 + u16::try_from(next % 9_000).unwrap_or_default();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
