@@ -4,7 +4,7 @@ use crate::ROWS;
 
 const BODY: &str =
     "A body of some eighty characters, as short posts and comments have, and no more.";
-/// When the first record was created.
+/// The creation time of the first record, in milliseconds since 1970.
 const START: usize = 1_760_000_000_000;
 
 /// Seeds the database of this URL.

@@ -1,7 +1,7 @@
 //! Measures whether response times reveal that an account exists.
 //!
-//! It sends the same request for a known and for an unknown address, alternately. The benchmark and
-//! the test of authentication use it.
+//! It sends the same request for a known and for an unknown email address, alternately. The
+//! benchmark and the test of authentication use it.
 
 use std::sync::Arc;
 use std::time::Duration;

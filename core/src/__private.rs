@@ -211,8 +211,8 @@ pub fn arg<E: FieldAt<N>, const N: usize>(value: impl Into<ValueAt<E, N>>) -> Op
     Some(value.into().into_value())
 }
 
-/// A required argument of the field's own type, with its `Option` if it has one. Only the entity
-/// checks that the type is a field type.
+/// A required argument of the field's own type, including the `Option` of an optional field. This
+/// function does not check that the type is a field type; the code of `#[entity]` does.
 pub fn own_arg<E: FieldAt<N>, const N: usize>(value: impl Into<TypeAt<E, N>>) -> Option<Value> {
     Some(value.into().into_value())
 }
@@ -267,8 +267,8 @@ pub fn item_patch_arg(patch: impl ItemPatch) -> Option<Value> {
     Some(crate::json::object(members))
 }
 
-/// Adds a member to an item's patch if it is present. Items are JSON, so its type only needs
-/// `Serialize`.
+/// Adds a member to an item's patch if the member is present. Items are JSON, so the type of a
+/// member only needs `Serialize`.
 pub fn put_member<T: serde::Serialize>(
     name: &'static str,
     value: Option<T>,
@@ -311,9 +311,9 @@ pub fn check<E: Entity>(
     rule(&record)
 }
 
-/// Describes a computed field. `from` has the positions of the fields that it is computed from; if
-/// it is empty, these are all fields that are not computed. `name` and `body` describe the
-/// function.
+/// Describes a computed field. `from` contains the positions of the fields that the value depends
+/// on; an empty `from` means all fields that are not computed. `name` is the name of the function,
+/// and `body` is the digest of its tokens.
 pub const fn computed_field<F: Field>(
     name: &'static str,
     body: &'static str,
@@ -442,8 +442,8 @@ pub const fn custom_param<T: FieldType>(
     }
 }
 
-/// A member of `output_once`, as a field of an entity that is not stored: only the response of the
-/// call that creates the record contains it.
+/// A member of `output_once`, described as a field of an entity that is not stored. Only the
+/// response of the call that creates the record contains the member.
 pub const fn once<T: FieldType>(name: &'static str, wire: &'static str) -> FieldDesc {
     FieldDesc::new(
         name,

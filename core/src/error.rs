@@ -59,7 +59,7 @@ pub enum Code {
     IdempotencyConflict,
     /// 409: the first request with this key is still running.
     IdempotencyInProgress,
-    /// 412: `If-Match` names another version than that of the record.
+    /// 412: `If-Match` does not name the current version of the record.
     PreconditionFailed,
     /// 413: the body is longer than the limit of the route.
     BodyTooLarge,
@@ -75,8 +75,8 @@ pub enum Code {
     Internal,
     /// 503: the store or a queue is unavailable; `Retry-After` gives the time to wait.
     Unavailable,
-    /// 503: a migration of the database does not allow this yet, or changed it during the call;
-    /// `Retry-After` gives the time to wait.
+    /// 503: an open migration does not allow the write yet, or it changed the database during the
+    /// call; `Retry-After` gives the time to wait.
     SchemaPending,
     /// 504: the call exceeded the timeout of the route.
     Timeout,
@@ -240,7 +240,9 @@ impl Error {
     /// 413 `body_too_large`; `max` is the limit in bytes, if it is known.
     #[doc(hidden)]
     pub fn too_large(max: Option<u64>) -> Self {
-        let most = max.map_or_else(String::new, |max| format!(": it may have {max} bytes"));
+        let most = max.map_or_else(String::new, |max| {
+            format!(": at most {max} bytes are allowed")
+        });
         Self::new(Code::BodyTooLarge, format!("The body is too large{most}"))
     }
 

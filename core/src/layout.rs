@@ -131,17 +131,18 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
         let before = if declared.global { &[] } else { &prefix[..] };
         let index = keyed_by(before, declared.fields);
         // The tenant prefix can make two indexes equal, and a database can read an index backwards.
-        // An index that an earlier one replaces is left out.
+        // So an index is left out if an earlier index can replace it.
         if !all.iter().any(|other| serves(other, &index, before)) {
             all.push(index);
         }
     }
-    // The list in its default order. With a prefix or soft delete the primary key does not serve
-    // it.
+    // The index for the list in its default order. With a prefix or soft delete, the list cannot
+    // use the primary key instead.
     let list = (live || !prefix.is_empty()).then(|| keyed(sort));
-    // The related records of a record, in their default order: for `include` and for filters on the
-    // key of a relation. The second index serves `on_delete`, which ignores tenant and scopes. Each
-    // index is paired with the key, which its statements fix besides the prefix.
+    // The indexes for the related records of a record, in their default order. `include` uses them,
+    // and filters on the key of a relation. The second index is for `on_delete`, which ignores
+    // tenant and scopes. Each index is stored with the key field of its relation: statements fix
+    // the value of this field in addition to the prefix.
     let mut related = Vec::new();
     for relation in entity.relations {
         let Link::BelongsTo { key, .. } = relation.link else {
@@ -703,7 +704,8 @@ mod tests {
             ..PLAIN
         };
         assert_eq!(shape(&bare), [index(&[2, 4, 0])]);
-        // A declared index serves as well, in either direction; so does a unique index.
+        // A declared index replaces this index, in either direction; a unique index replaces it,
+        // too.
         let declared = [
             SortDesc {
                 field: 2,

@@ -98,7 +98,7 @@ impl From<MultipartError> for Error {
     fn from(error: MultipartError) -> Self {
         match error.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(None),
-            // Only the body is read here, so the error is in the client's bytes.
+            // This code reads only the body of the request, so the client caused the error.
             _ => Self::invalid(Problem::new("", "type", error.body_text())),
         }
     }

@@ -13,8 +13,8 @@ pub(crate) use web_time as time;
 
 use time::Instant;
 
-/// The number of milliseconds by which a clock may go back without counting as set back, because a
-/// thread can read the clock before another one and come here after it.
+/// A clock that goes back by at most this number of milliseconds does not count as set back: of two
+/// threads, the one that reads the clock first may call [`Steady::at`] last.
 const TOLERANCE_MILLIS: i64 = 16;
 
 /// A monotonic view of a clock that may be set back. While the clock goes forward, its time is
@@ -113,8 +113,8 @@ mod tests {
         );
         // Further back, and forward again but not past the latest returned time.
         assert_eq!((at(0, 2005), at(900_000, 3005)), (1_001_005, 1_001_505));
-        // A clock that is ahead again is followed, also after a pause that the monotonic clock does
-        // not count.
+        // If the clock is ahead again, its time is used, even after a pause that the monotonic
+        // clock does not count.
         assert_eq!(
             (
                 at(2_000_000, 3005),

@@ -52,7 +52,8 @@ impl Timestamp {
     ///
     /// On `wasm32-unknown-unknown` it reads the clocks of JavaScript (`Date` and `Performance`).
     ///
-    /// Code of a request reads `now` from its `Cx` instead, so that one call has only one time.
+    /// Code that handles a request reads `now` from its `Cx` instead, so that the whole call uses
+    /// one time.
     pub fn system_now() -> Self {
         let millis = match time::SystemTime::now().duration_since(time::UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),

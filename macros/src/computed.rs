@@ -57,7 +57,7 @@ fn entity(function: &ItemFn, d: &mut Diagnostics) -> Option<Type> {
     }
     d.error(
         &sig.ident,
-        "a computed function is a free function that takes the record",
+        "a computed function must be a free function that takes a reference to the record",
     )
     .help(format!("`fn {}(post: &Post) -> String`", sig.ident));
     None

@@ -153,7 +153,7 @@ impl Drop for Diagnostics {
 }
 
 /// Returns the candidate nearest to `wrong` by edit distance, if it is near enough; otherwise the
-/// only one that begins with that word (`owner` for `owner_id`).
+/// only candidate that begins with `wrong` and an underscore (`owner_id` for `owner`).
 pub(crate) fn nearest<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,

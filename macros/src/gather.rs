@@ -1,8 +1,9 @@
 //! Collects the declarations of all entities that one declaration names, such as a channel.
 //!
-//! The schema macro of an entity passes on all arguments of its call and adds the entity's
-//! declaration. So the macros are called one after the other. The collected declarations come first
-//! in the arguments, after an `@`; the caller's own arguments follow.
+//! A call of an entity's schema macro passes on all its arguments and adds the declaration of the
+//! entity. So the schema macros are called one after the other, and each call adds one declaration.
+//! In the arguments, the collected declarations come first, after an `@`; the caller's own
+//! arguments follow.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::{ToTokens, quote};

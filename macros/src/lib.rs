@@ -1,7 +1,7 @@
 //! The procedural macros of Linchpin. Use them through the `linchpin` crate, which re-exports them.
 //!
 //! Every macro has four phases: parse (tokens to plain structs), model (names and types resolved),
-//! check (all rules, all errors), expand (infallible). This file is the index.
+//! check (all rules, all errors), expand (infallible). This file lists all macros.
 //!
 //! The documentation of each macro is a file in `macros/docs`. The doc tests of `linchpin` compile
 //! its examples. The examples of `channel` and `sse` are compiled by `linchpin-realtime`, those of

@@ -1,4 +1,4 @@
-//! A list of tokens in brackets, with its end.
+//! A list of tokens in brackets, with the position of the closing bracket.
 //!
 //! A missing token at the end of a list is reported at the closing bracket. A token stream does not
 //! contain the bracket around it: syn would report the error at the macro call, which may be in
@@ -63,7 +63,7 @@ impl List {
     }
 }
 
-/// Without brackets, the last token is taken as the end.
+/// Without brackets, the position of the last token is used instead of the closing bracket.
 impl From<TokenStream> for List {
     fn from(tokens: TokenStream) -> Self {
         let end =

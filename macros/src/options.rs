@@ -59,7 +59,7 @@ impl FromMeta for Opt {
     }
 }
 
-/// The options that a table has no member for. It is the type of a table's member with
+/// The options for which a table has no member. A table has a member of this type with
 /// `#[darling(flatten)]`.
 #[derive(Debug, Default)]
 pub(crate) struct Rest(pub(crate) Vec<Opt>);
@@ -311,12 +311,12 @@ impl Opt {
                 ..
             })) => Some(*value),
             OptValue::Expr(other) => {
-                d.error(other, format!("`{}` is true or false", self.key))
+                d.error(other, format!("`{}` must be true or false", self.key))
                     .help(format!("`{} = false`", self.key));
                 None
             }
             OptValue::List(_) => {
-                d.error(&self.key, format!("`{}` is true or false", self.key))
+                d.error(&self.key, format!("`{}` must be true or false", self.key))
                     .help(format!("`{} = false`", self.key));
                 None
             }

@@ -143,11 +143,11 @@ keys! {
         "output_once" pub(crate) output_once: Option<once::OutputOnce>,
             once::read,
             |output_once, _| output_once.as_ref().map(once::OutputOnce::tokens);
-        /// For the API document.
+        /// The summary in the API document.
         "summary" pub(crate) summary: Option<LitStr>,
             |opt, d| opt.text("summary = \"Publishes a post\"", d),
             |summary, _| summary.as_ref().map(|text| quote!(.summary(#text)));
-        /// For the API document.
+        /// The tags in the API document.
         "tags" pub(crate) tags: Option<Vec<LitStr>>,
             tags,
             |tags, _| tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
@@ -180,7 +180,7 @@ impl Policy {
     /// Reads one option into the policy; `false` if its key is not a policy key.
     pub(crate) fn option(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
         if opt.key == "paging" {
-            // Where the option is allowed, the list or the lookup has read it before.
+            // If the option is allowed, the list or the lookup has already read it.
             d.error(&opt.key, "only a list or a lookup can have numbered pages")
                 .help("`routes(list(paging = \"page\"))` on the entity, or `paginate = \"page\"` on a lookup");
             return true;
@@ -247,7 +247,7 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
         }
         if text == "none" {
             // `auth = "none"` looks like the name of a handler, so it must not make a route public.
-            d.error(name, "a public route is written with the bare word")
+            d.error(name, "`none` for a public route has no quotes")
                 .help("`auth = none`");
             return None;
         }
@@ -263,8 +263,11 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
             None
         }
         None => {
-            d.error(value, "`auth` is the name of a handler")
-                .help("`auth = \"userAuth\"` or `auth = none`");
+            d.error(
+                value,
+                "`auth` must be the name of a handler in quotes, or `none`",
+            )
+            .help("`auth = \"userAuth\"` or `auth = none`");
             None
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     let (args, item) = (plain(args), plain(item));
     let mut d = Diagnostics::new();
     let parsed = repair::item::<ItemStruct>(&item)
-        .map_err(|e| syn::Error::new(e.span(), format!("a projection is a struct{SHAPE}")));
+        .map_err(|e| syn::Error::new(e.span(), format!("a projection must be a struct{SHAPE}")));
     let Some(structure) = d.take(parsed) else {
         let errors = d.finish();
         return quote!(#item #errors);
@@ -60,8 +60,11 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     let entity = match entity {
         Ok(entity) => Some(entity),
         Err(_) => {
-            d.error(&structure.ident, "a projection names its entity")
-                .help("`#[projection(Post)]`");
+            d.error(
+                &structure.ident,
+                "the projection needs the name of its entity",
+            )
+            .help("`#[projection(Post)]`");
             None
         }
     };
@@ -136,8 +139,11 @@ fn is_existing_field(field: &Field, model: &EntityModel, d: &mut Diagnostics) ->
         return false;
     };
     if let Some(how) = hidden(&model.fields[index]) {
-        d.error(ident, format!("{how} field `{ident}` in projection"))
-            .help("leave it out");
+        d.error(
+            ident,
+            format!("{how} field `{ident}` is not allowed in projection"),
+        )
+        .help("leave it out");
     }
     true
 }

@@ -50,10 +50,8 @@ impl Parse for Readable {
         }
         let fork = input.fork();
         if let (Ok(key), Ok(equals)) = (fork.call(Ident::parse_any), fork.parse::<Token![==]>()) {
-            let error = syn::Error::new_spanned(
-                equals,
-                format!("`{key}` is given with `=`; `==` compares"),
-            );
+            let error =
+                syn::Error::new_spanned(equals, format!("option `{key}` needs `=`, not `==`"));
             return Self::unreadable(key.into(), input, error);
         }
         let option = input.parse::<NestedMeta>()?;
@@ -85,7 +83,7 @@ impl Parse for Readable {
                 let error = &pair.error;
                 let error = syn::Error::new(
                     error.span(),
-                    format!("option `{key}` has no readable value: {error}"),
+                    format!("cannot read the value of option `{key}`: {error}"),
                 );
                 return Self::unreadable(key.into(), input, error);
             }

@@ -22,7 +22,8 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
         .and_then(|input| {
             let krate = krate(&input.attrs, "role", &mut d);
             let roles = roles(&input, &mut d);
-            // With generic parameters there is no single type to implement this for.
+            // An enum with generic parameters is not a single type, so the trait cannot be
+            // implemented.
             input.generics.params.is_empty().then(|| {
                 expand(
                     &input.ident,
@@ -76,7 +77,7 @@ fn roles(input: &DeriveInput, d: &mut Diagnostics) -> Vec<(Ident, String)> {
             .help(format!("`{}`", variant.ident));
         }
         if let Some((_, value)) = &variant.discriminant {
-            d.error(value, "a role has no number")
+            d.error(value, "a role cannot have a discriminant")
                 .help(format!("`{}`", variant.ident));
         }
         let renamed = rename(&mut variant.attrs.clone(), d);
@@ -89,7 +90,7 @@ fn roles(input: &DeriveInput, d: &mut Diagnostics) -> Vec<(Ident, String)> {
                 Some(text) => {
                     d.error(
                         text,
-                        "a role has at least one character, and no control character",
+                        "the name of a role must not be blank and must not contain control characters",
                     )
                     .help("`rename = \"editor\"`");
                 }

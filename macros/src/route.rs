@@ -85,7 +85,7 @@ impl Args {
         if let Some((key, _)) = &route.policy.description {
             d.error(
                 key,
-                "the description of a route is the doc comment of its function",
+                "`#[route]` does not accept `description`: the doc comment of the function is the description",
             )
             .help("`/// ..` above it");
         }
@@ -119,11 +119,11 @@ impl Args {
 fn check(function: &ItemFn, d: &mut Diagnostics) {
     if let Some(duplicate) = function.attrs.iter().find(|attr| is_route(attr)) {
         d.error(duplicate, "`#[route]` is given twice")
-            .help("a function of its own for each route");
+            .help("write a separate function for each route");
     }
     let sig = &function.sig;
     if sig.asyncness.is_none() {
-        d.error(&sig.fn_token, "the function of a route is async")
+        d.error(&sig.fn_token, "the function of a route must be async")
             .help(format!("`async fn {}(..)`", sig.ident));
     }
     if !sig.generics.params.is_empty() {
@@ -137,7 +137,10 @@ fn check(function: &ItemFn, d: &mut Diagnostics) {
         .first()
         .filter(|input| matches!(input, syn::FnArg::Receiver(_)))
     {
-        d.error(receiver, "a route is a free function");
+        d.error(
+            receiver,
+            "the function of a route must be a free function, without `self`",
+        );
     }
     if is_upper(&sig.ident) {
         d.error(&sig.ident, "name the function of a route in lower case: `package!` treats upper-case names as operations");

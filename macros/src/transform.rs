@@ -74,11 +74,8 @@ impl Signature {
     fn parse(function: &ItemFn, reverse: Option<&Path>, d: &mut Diagnostics) -> Option<Self> {
         let sig = &function.sig;
         if let Some(at) = &sig.asyncness {
-            d.error(
-                at,
-                "a transform is not async: it computes a value from a value",
-            )
-            .help("leave `async` out");
+            d.error(at, "a transform cannot be async: it only converts a value")
+                .help("leave `async` out");
         }
         if !sig.generics.params.is_empty() {
             d.error(&sig.generics, "a transform cannot be generic")
@@ -88,7 +85,7 @@ impl Signature {
         let [FnArg::Typed(input)] = inputs[..] else {
             d.error(
                 &sig.ident,
-                "a transform is a free function with one argument",
+                "a transform must be a free function with one argument",
             )
             .help(EXAMPLES);
             return None;
@@ -98,7 +95,7 @@ impl Signature {
             Type::Reference(reference) => {
                 d.error(
                     reference,
-                    "a transform takes the old value by value, or `&OldRecord`",
+                    "the argument of a transform must be the old value, not a reference to it, or `&OldRecord`",
                 )
                 .help(EXAMPLES);
                 return None;
@@ -106,13 +103,16 @@ impl Signature {
             ty => Some(ty.clone()),
         };
         if let (None, Some(reverse)) = (&old, reverse) {
-            d.error(reverse, "a transform that fills a new field has no reverse")
-                .help("leave `reverse` out");
+            d.error(
+                reverse,
+                "a transform that fills a new field cannot have a reverse",
+            )
+            .help("leave `reverse` out");
         }
         let Some(new) = result_type(&sig.output) else {
             match &sig.output {
-                ReturnType::Type(_, ty) => d.error(ty, "a transform returns a `Result`"),
-                ReturnType::Default => d.error(&sig.ident, "a transform returns a `Result`"),
+                ReturnType::Type(_, ty) => d.error(ty, "a transform must return a `Result`"),
+                ReturnType::Default => d.error(&sig.ident, "a transform must return a `Result`"),
             }
             .help(EXAMPLES);
             return None;

@@ -181,7 +181,7 @@ fn differs_only_in_name(found: &Difference) -> bool {
     found.code == DifferenceCode::CheckDiffers && found.object.as_ref() == Some(&found.expected)
 }
 
-/// Whether a column lacks its constant default, and has no other.
+/// Whether a column should have a constant default, but has no default in the database.
 fn lacks_default(found: &Difference, tables: &Tables) -> bool {
     let column = tables
         .get(&found.table)
@@ -249,7 +249,7 @@ async fn planned(
         let last = actions.len();
         for (at, action) in actions.into_iter().enumerate() {
             let id = format!("{:04}.{:02}", migration.seq, steps.len() + 1);
-            // Only the last step of a table leaves it as the migration declares it.
+            // A table matches the migration only after the last step that changes the table.
             let final_check = (at + 1 == last).then(|| Check::Matches(name.clone()));
             let next = step(id, action, (class, final_check), (dialect, &model));
             next.apply(&mut model);

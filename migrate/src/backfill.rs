@@ -242,7 +242,8 @@ impl Backfill<'_> {
         let (updates, refused) = rows::compute(work.data, values, batch);
         self.state.add_refused(refused);
         let (done, failed) = (self.state.done, self.state.failed as u64);
-        // Only the first pass can continue in a later run, so later passes keep its key.
+        // A later run continues only the first pass, so later passes store the last key of the
+        // first pass.
         let key = if is_first_pass {
             Some(&last)
         } else {

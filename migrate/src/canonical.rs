@@ -124,8 +124,8 @@ fn double(value: f64, text: &mut String) {
     if value < 0.0 {
         text.push('-');
     }
-    // The shortest digits that parse to the same double. If two such texts are equally near to the
-    // value, the one with an even last digit.
+    // Formats the shortest digits that parse to the same double. If two such texts are equally near
+    // to the value, the last digit is even.
     let mut buffer = zmij::Buffer::new();
     let shortest = buffer.format_finite(value.abs());
     let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));

@@ -90,7 +90,7 @@ pub struct Files {
 }
 
 impl Migration {
-    /// Returns the digest of the content, as the entry in `chain.json` has it.
+    /// Returns the digest of the content, as stored in the entry of `chain.json`.
     pub fn digest(&self) -> String {
         digest_of(self)
     }
@@ -212,10 +212,11 @@ impl Files {
         })
     }
 
-    /// Like [`examine`](Self::examine).
+    /// Reads an index and the files that it lists, like [`examine`](Self::examine), but returns the
+    /// first problem as an error.
     ///
     /// # Errors
-    /// Also `digest_mismatch` and `chain_broken`. Returns only the first problem.
+    /// The errors of [`examine`](Self::examine), `digest_mismatch` and `chain_broken`.
     pub fn read<'t>(
         index: &str,
         text: impl FnMut(&str) -> Result<Cow<'t, str>, Refusal>,
@@ -339,7 +340,7 @@ pub(crate) fn missing(file: &str) -> Refusal {
         Exit::Data,
         format!("`{file}` is listed in `{INDEX}` but does not exist"),
     )
-    .help("restore the file from version control, or `migrate restore SEQ` from a database")
+    .help("restore the file from version control, or run `migrate restore SEQ` to write it from a database")
 }
 
 fn mismatch(file: &str, what: &str, expected: &str, found: &str) -> Refusal {
@@ -350,7 +351,7 @@ fn mismatch(file: &str, what: &str, expected: &str, found: &str) -> Refusal {
     )
     .fact(format!("recorded: sha256 {expected}"))
     .fact(format!("found:    sha256 {found}"))
-    .help("restore the file from version control, or `migrate restore SEQ` from a database")
+    .help("restore the file from version control, or run `migrate restore SEQ` to write it from a database")
 }
 
 /// Finds all mistakes in the parents, numbers and names of migrations.
@@ -404,7 +405,7 @@ pub(crate) fn order_problems(migrations: &[Migration]) -> Vec<Fact> {
             };
             if !follows {
                 report(format!(
-                    "the number of migration {} is not the next one",
+                    "the number of migration {} is not the previous number plus 1",
                     label(migration)
                 ));
             }
@@ -421,8 +422,8 @@ fn check_order(migrations: &[Migration]) -> Result<(), Refusal> {
     };
     let refusal = if first.code == "history_forked" {
         Refusal::new("history_forked", Exit::Planning, first.text.clone()).help(
-            "two branches were merged: `migrate rebase NAME` records a migration again after the \
-             other one; name the one that no database has",
+            "two merged branches each have a migration: run `migrate rebase NAME` with the migration \
+             that no database has; it is recorded again after the other migration",
         )
     } else {
         Refusal::new("chain_broken", Exit::Data, first.text.clone())

@@ -279,7 +279,7 @@ impl Check {
                 (
                     "values_found",
                     format!(
-                        "`{column}` has a value that is not declared any more in {records}{found}; keys: {keys}"
+                        "in {records}, `{column}` has a value that is not declared any more{found}; keys: {keys}"
                     ),
                 )
             }
@@ -289,7 +289,9 @@ impl Check {
                 ..
             } => (
                 "orphans_found",
-                format!("`{column}` names no `{target_name}` in {records}; keys: {keys}"),
+                format!(
+                    "in {records}, `{column}` refers to no existing `{target_name}`; keys: {keys}"
+                ),
             ),
             _ => (
                 "rows_stale",
@@ -396,7 +398,7 @@ async fn duplicates(
     })
 }
 
-/// Runs a query whose columns are numbers, and returns one of them from its only row.
+/// Runs a query that returns one row of numbers, and returns the number in column `at`.
 async fn number(session: &mut dyn SchemaSession, sql: &str, at: usize) -> Result<u64, SchemaError> {
     let kinds = vec![ColumnKind::Integer; at + 1];
     // Postgres returns `sum` as `numeric`, so the query casts it. SQLite accepts the same cast.
@@ -446,7 +448,7 @@ fn records(count: u64) -> String {
     }
 }
 
-/// An SQL literal of a text. Both stores read a backslash as itself.
+/// An SQL literal of a text. Both stores treat a backslash as a normal character.
 pub(crate) fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }

@@ -62,7 +62,7 @@ impl<'a> Counter<'a> {
                      does not declare"
                 ),
             )
-            .help("run the command with the binary of that migration"));
+            .help("run the command with a binary that declares the counter"));
         };
         Ok(Some(Self {
             data,
@@ -219,7 +219,7 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// A key as a text, because a value has no order.
+/// A key as a text: the keys of a `BTreeMap` must implement `Ord`, and `Value` does not.
 fn text(value: &Value) -> String {
     literal_of(value).to_string()
 }

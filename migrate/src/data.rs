@@ -257,7 +257,9 @@ impl DataAction {
             let [from, next, source] =
                 [from, next, source].map(|column| format!("{table}.{}", quote(column)));
             set.push_str(&format!(", {} = {from}", quote(copy)));
-            // The new binary may have written the row after it was read, with the same old value.
+            // After this row was read, the new binary may have written its new value without a
+            // change of the old value. Then the row is no longer stale, and the statement must not
+            // overwrite it.
             let stale = stale([&from, &next, &source], *required);
             conditions.push_str(&format!(" AND {stale}"));
         }

@@ -130,7 +130,8 @@ impl<'p> Differ<'p> {
                 self.previous.entities.get(name)
             })
             .collect();
-        // First the fields, because a counter names a field of another entity.
+        // The fields of all entities are compared first, because a counter names a field of another
+        // entity.
         let mut fields = Vec::new();
         for (one, old) in declared.iter_mut().zip(&olds) {
             fields.push(self.fields(one, *old));

@@ -1,4 +1,4 @@
-//! The changes that a development start applies: it only adds.
+//! The changes that a development start applies to a database. It only adds objects.
 
 use linchpin_core::schema::{EntitySnapshot, FieldSnapshot, Snapshot};
 

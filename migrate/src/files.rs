@@ -161,7 +161,7 @@ fn read_in(dir: &Path, file: &str) -> Result<String, Refusal> {
         let message = "the file is a symbolic link to a file outside the folder".to_owned();
         return Err(strict::invalid(file, "$", message));
     }
-    // Opening a pipe would wait for its writer.
+    // Opening a named pipe would block until another process opens it for writing.
     if !fs::metadata(&real).map_err(failed)?.is_file() {
         return Err(failed(io::Error::other("not a file")));
     }

@@ -52,8 +52,8 @@ pub(crate) fn fence(sql: &[OwnSql], before: &Snapshot, after: &Snapshot) -> Opti
         });
         let (name, placeholder) = found.next()?;
         Some(format!(
-            "the SQL of operation `{}` names `{name}`, which is renamed; `{placeholder}` would \
-             follow the rename",
+            "the SQL of operation `{}` names `{name}`, which is renamed; write `{placeholder}`, \
+             which follows the rename",
             own.operation
         ))
     })

@@ -83,7 +83,7 @@ impl<'a> ValueSource<'a> {
                         "a pending step computes `{field}` of `{entity}`, which this binary does \
                          not declare as a computed field"
                     ))
-                    .help("run the command with the binary of that migration"));
+                    .help("run the command with a binary that declares the counter"));
                 };
                 let position = |(name, _): &(String, Column)| {
                     desc.fields.iter().position(|field| field.name == *name)
@@ -192,7 +192,7 @@ pub(crate) fn columns_to_read(data: &DataAction) -> Vec<&Column> {
     }
 }
 
-/// Reads the next rows that meet the conditions. A row holds the key and the columns of
+/// Reads the next rows that meet the conditions. A returned row contains the key and the columns of
 /// [`columns_to_read`].
 pub(crate) async fn batch(
     session: &mut dyn SchemaSession,

@@ -37,7 +37,7 @@ async fn read(
         return Ok(json!({ "target": target, "state": "uninitialised", "pending": pending }));
     };
     let now = session.now().await?.millis();
-    // The plan has the tables of the steps. If none can be made, the numbers of rows are omitted.
+    // The plan has the tables of the steps. Without a plan, the numbers of rows are omitted.
     let plan = Plan::make(store, session, &installed, (chain, declared)).await;
     let plan = plan.ok();
     let mut migrations = Vec::new();

@@ -132,7 +132,7 @@ impl Step {
         self.risk == Risk::Widening
     }
 
-    /// Whether the previous binary must not serve any more once the step has begun.
+    /// Whether older binaries can no longer serve after the step has begun.
     pub fn narrows(&self) -> bool {
         self.phase == Phase::Contract || self.is_widening()
     }

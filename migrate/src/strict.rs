@@ -125,7 +125,10 @@ pub fn names(name: &str, path: &str, snapshot: &Snapshot) -> Result<(), Refusal>
         let path = format!("{path}.entities.{}", key.escape_debug());
         check(format!("{path}.storageName"), &entity.storage_name)?;
         if *key != entity.storage_name {
-            let message = format!("the entity is stored as `{}`", entity.storage_name);
+            let message = format!(
+                "the key must be the storage name of the entity, `{}`",
+                entity.storage_name
+            );
             return Err(invalid(name, &path, message));
         }
         let known = |field: &str| entity.fields.contains_key(field);

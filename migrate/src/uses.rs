@@ -1,7 +1,8 @@
-//! The fields by which an app finds, orders or computes records.
+//! The fields that an app uses to find, order or compute records.
 //!
-//! While a field that gets another type is in two columns, SQL cannot read its new value in every
-//! record. So two binaries cannot serve together if the new one compares the field in SQL.
+//! A field whose type changes is in two columns for a time. During this time, SQL cannot read the
+//! new value in every record. So two binaries cannot serve together if the new one compares the
+//! field in SQL.
 
 use linchpin_core::entity::{EntityDesc, Flags, Link};
 use linchpin_core::filter::FilterSpec;

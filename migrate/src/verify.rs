@@ -138,8 +138,8 @@ pub(crate) fn verify_files(
     if !damaged {
         for Fact { code, text, .. } in order_problems(&migrations) {
             let help = if code == "history_forked" {
-                "`migrate rebase NAME` records a migration again after the other one; name the one that \
-                 no database has"
+                "run `migrate rebase NAME` with the migration that no database has; it is recorded again \
+                 after the other migration"
             } else {
                 "restore the folder of migrations from version control"
             };

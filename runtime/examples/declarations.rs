@@ -56,7 +56,7 @@ pub struct Parcel {
 #[operation(kind = "lookup", fields(number = param(number)), returns = "one")]
 pub const BY_NUMBER: Operation<Parcel>;
 
-/// The parcels that were sent until a given time.
+/// The parcels that were sent at or before a given time.
 #[operation(kind = "lookup", fields(status = param(status)), filter = (sent_at <= param(by)), returns = "many", paginate)]
 pub const SENT_BY: Operation<Parcel>;
 

@@ -1,5 +1,5 @@
-//! Kills a program between commits and deliveries, repeatedly: every committed change is delivered
-//! under one id, and no rolled-back one.
+//! Kills a program between commits and deliveries, repeatedly. Every committed change must be
+//! delivered under one id, and no rolled-back change may be delivered.
 //!
 //! The test runs itself as the program that is killed.
 #![cfg(feature = "sqlite")]
@@ -269,7 +269,8 @@ fn every_committed_mutation_is_delivered_after_kill_9_on_postgres() {
         )
     };
     let order = write_and_kill(&database, folder.path(), stored);
-    // Commits have no order across records, but the events of each record have one.
+    // On PostgreSQL, the events of different records have no defined order, but the events of one
+    // record are in order.
     let mut created = BTreeSet::new();
     for (fact, _) in &order {
         let mut words = fact.split(' ');

@@ -27,7 +27,7 @@ fn the_document_satisfies_the_meta_schema() {
     let document = json();
     let faults = against_meta_schema(&document);
     assert!(faults.is_empty(), "{faults:#?}");
-    // The check would fail for a wrong document.
+    // The check refuses a wrong document.
     let mut broken = document;
     broken["paths"]["/posts"]["get"]["parameters"][0]["in"] = "body".into();
     assert!(!against_meta_schema(&broken).is_empty());

@@ -200,7 +200,7 @@ async fn write_during_crashes(log: Option<DeliveredSlugs>) -> BTreeSet<String> {
     );
     // Each writer wrote before, between and after the crashes.
     assert!(acknowledged.len() >= 8 * 3 * 10, "{}", acknowledged.len());
-    // The result of a write during a crash is unknown: at most one per writer and crash.
+    // The result of a write during a crash is unknown: at most one write per writer and crash.
     assert!(
         stored.len() - acknowledged.len() <= 16,
         "{} unknown",
@@ -588,9 +588,9 @@ async fn an_app_stays_within_its_connection_limits() {
     let count =
         "SELECT count(*)::text, '' FROM pg_stat_activity WHERE application_name = 'linchpin'";
     let open: usize = database::rows(&url, count, |n, _| n.parse().unwrap())[0];
-    // Connections for reads, for long reads and the same number for short attempts of them, for
-    // writes and the same number for writes with events, for a transaction, for the pool and for
-    // delivery.
+    // The terms, in order: connections for reads; for long reads and their first attempts (1 + 1);
+    // for writes; for writes with events; for transactions; for the pool; for the delivery of
+    // events.
     assert!(
         (4..=1 + 2 + 2 + 2 + 1 + 1 + 1).contains(&open),
         "{open} connections"

@@ -1,5 +1,5 @@
-//! Values of every type stay unchanged from a body through constraints and store to a response and
-//! to a Rust struct.
+//! Values of every type stay unchanged on the way from a request body through the constraints and
+//! the store to a response and to a Rust struct.
 
 #![allow(missing_docs)] // types of a test
 

@@ -127,8 +127,8 @@ pub const fn assert_on_store<E: Entity, S: crate::store::CustomStore, R>(
 ) {
     assert!(
         same(name, S::NAME),
-        "linchpin: the function takes a call on another store than `handler(..)` names before it; \
-         its first parameter is `CustomCall<Entity, Store>` with the type of that store"
+        "linchpin: the function is for another store than the name before it in `handler(..)`; \
+         its first parameter must be `CustomCall<Entity, Store>` with the type of the named store"
     );
 }
 

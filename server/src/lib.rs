@@ -30,8 +30,8 @@ pub use app::{
     App, Command, Config, Durability, Environment, MiddlewareCx, MountedRoute, Plugin, PostCx,
     Postgres, Registrar, Route, RouteOverride, RoutesCx, Running, SigningSecret,
 };
-/// The axum version for handlers of `#[route]` and routers of plugins, so that versions always
-/// agree.
+/// The axum version for handlers of `#[route]` and routers of plugins, so that apps use the same
+/// version as the server.
 pub use axum;
 pub use cx::Cx;
 pub use emitter::{AppEvent, EventBus, Lagged, Subscription};
@@ -51,5 +51,5 @@ pub use linchpin_migrate::SchemaCheck;
 pub use permission::{AccessRequest, Decision, Evaluator, RankRequest};
 pub use resource::{Adapter, Adapters, ResultFuture};
 
-// Macro expansions use `::linchpin`; the server declares its own entities.
+// Macro expansions use the path `::linchpin`, and the server uses the macros for its own entities.
 extern crate self as linchpin;

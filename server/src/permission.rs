@@ -17,7 +17,7 @@ pub struct AccessRequest<'a> {
     pub cx: &'a Cx,
     /// The caller; anonymous if the route allows anonymous calls.
     pub actor: &'a Actor,
-    /// The action that the policy names: `write`.
+    /// The action that the policy names, for example `write`.
     pub action: &'a str,
     /// The entity whose route is called.
     pub entity: &'static str,
@@ -92,8 +92,8 @@ pub trait Evaluator: Send + Sync + 'static {
     }
 }
 
-/// An evaluator that returns true or false by actor and action; for false the owner still has
-/// access.
+/// An evaluator with a function that returns true or false for an actor and an action. If the
+/// function returns false, the owner of the record still has access.
 pub(crate) struct YesNo<F>(pub(crate) F);
 
 impl<F: Fn(&Actor, &str) -> bool + Send + Sync + 'static> Evaluator for YesNo<F> {

@@ -259,7 +259,7 @@ fn start_up_lists_every_duplicate() {
             "duplicate route POST /api/posts: generated create of Post at /api/posts ("
         ) && found[0].contains("operations.rs:")
     );
-    assert!(found[0].ends_with("; another `path = \"..\"` on Post"));
+    assert!(found[0].ends_with("; use another `path = \"..\"` on Post"));
     assert!(found[6].contains("GET /api/posts/by-slug/{slug}: operation by_slug of Post at /api/posts/by-slug/{slug} ("), "{}", found[6]);
 }
 

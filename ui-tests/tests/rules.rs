@@ -1,13 +1,13 @@
 //! Checks the folders of the test cases: each folder of `fail/` is an option, and each option has a
-//! neighbour in `pass/`: a declaration that compiles, although it is almost a mistake.
+//! neighbour in `pass/`: a similar declaration that compiles.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Each entry: folders below `fail/`, the file below `pass/` with their neighbours, and a text at
-/// the neighbours.
+/// Each entry: folders below `fail/`, the file below `pass/` that contains their neighbours, and a
+/// text that must be in this file.
 const NEIGHBOURS: &[(&[&str], &str, &str)] = &[
     (
         &["entity/struct"],

@@ -31,9 +31,9 @@ fn code_lines(body: &str) -> usize {
 /// The maximum number of columns of a line, as `prettyplease` formats it.
 const WIDTH: usize = 89;
 
-/// An expansion without the names in comments after field numbers (`7 /* due_at */`), and without
-/// the line breaks that they caused: a bracketed group with a name in it, and a method call on the
-/// next line, are joined into one line if they fit.
+/// Returns an expansion without the names in comments after field numbers (`7 /* due_at */`), and
+/// without the line breaks that these names caused. A bracketed group that contained a name becomes
+/// one line if it fits. The same holds for a line and the method call on the next line.
 fn unbroken(body: &str) -> String {
     let mut lines: Vec<(String, bool)> = body.lines().map(unnamed).collect();
     while let Some((from, to, joined)) =
@@ -48,7 +48,7 @@ fn unbroken(body: &str) -> String {
         .join("\n")
 }
 
-/// A line without names, and whether it had one.
+/// A line without the names, and whether it contained any.
 fn unnamed(line: &str) -> (String, bool) {
     let mut out = line.to_owned();
     while let Some((before, rest)) = out.split_once(" /* ") {

@@ -1,8 +1,7 @@
 //! The direction of dependencies: between the crates of the workspace, and between the modules of a
 //! crate.
-//!
-//! `layers.txt` lists both, lowest first. A crate or a module may only use names of the lines above
-//! its own.
+//! `layers.txt` lists the crates, and the modules of some crates, with the lowest layer first. A
+//! crate or a module may use only names on the lines above its own line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -121,8 +120,8 @@ fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     Ok(all)
 }
 
-/// The names that each top-level module below a directory uses with `crate::`, or with as many
-/// `super::` as lead to the root of the crate, without tests.
+/// The names that each top-level module below a directory uses with `crate::`, or with enough
+/// `super::` to reach the root of the crate. Tests are omitted.
 fn modules(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let lib = text(&folder.join("lib.rs"))?;
     let homes = re_exports(&lib);

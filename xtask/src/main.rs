@@ -26,8 +26,8 @@ const FEATURES: [&str; 2] = [
     "linchpin/postgres,linchpin-migrate/fault-injection,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,linchpin-realtime/nats,linchpin-realtime/postgres,linchpin-realtime/redis,linchpin-realtime/test-util,quickstart/postgres,tasks/postgres,shop/postgres",
 ];
 
-/// Other commands than tests compile dependencies with the settings of tests, so that build-time
-/// code (macros, C libraries) is built once for all.
+/// Commands other than tests also compile dependencies with the settings of tests, so that
+/// build-time code (macros, C libraries) is built only once.
 const AS_TESTS: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=1"];
 
 /// An example. Cargo enables the features that tests need only if a test or an example is selected.

@@ -265,7 +265,10 @@ pub(crate) fn install() -> Result<(), String> {
         if runs(check) {
             continue;
         }
-        eprintln!("xtask: {name} is not installed; `{}`", install.join(" "));
+        eprintln!(
+            "xtask: {name} is not installed; installing it with `{}`",
+            install.join(" ")
+        );
         let done = match install {
             ["apt-get", "install", packages @ ..] => apt(packages),
             _ => runs(install),

@@ -32,7 +32,7 @@ pub(crate) fn install() -> Result<(), String> {
     );
     crate::peers::apt(&missing);
     if !server() {
-        return Err("PostgreSQL is not installed, and its store cannot be tested: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES".to_owned());
+        return Err("PostgreSQL is not installed, and its store cannot be tested: run `apt-get install postgresql`, or set LINCHPIN_TEST_POSTGRES to the URL of a server".to_owned());
     }
     if !pooler() {
         return Err("PgBouncer is not installed, and the test of migrations behind a pooler fails: `apt-get install pgbouncer`".to_owned());
@@ -49,7 +49,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Creates it below a directory and starts it.
+    /// Creates a server below a directory, and starts it.
     pub(crate) fn start(below: &Path) -> Result<Self, String> {
         install()?;
         let bin = programs::folder()

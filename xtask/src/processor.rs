@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-/// The resolution in which Linux reports processor time, whatever its timer frequency is.
+/// The resolution of the processor times that Linux reports. It does not depend on the timer
+/// frequency.
 const TICKS_PER_SECOND: u64 = 100;
 /// The interval at which a running process is checked.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -14,8 +15,9 @@ thread_local! {
     static USED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Waits for a process, and adds the time that it used, with its own children, to that of this
-/// thread. The total is only known after the process has ended and before it is waited for.
+/// Waits for a process. Adds the processor time of the process and of its children to the time of
+/// this thread. The total is final only after the process has ended, and can be read only until the
+/// process is waited for.
 ///
 /// # Errors
 /// If the process cannot be waited for.

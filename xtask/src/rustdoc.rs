@@ -1,8 +1,8 @@
 //! `rustdoc` for `cargo test --doc`: it checks the links of a crate, then runs its examples.
 //!
-//! `cargo doc` would compile all dependencies once more, because it uses none of the files that
-//! tests are compiled from. So cargo calls this program in place of `rustdoc`; the arguments that
-//! it passes for the examples suffice for the links.
+//! `cargo doc` would compile all dependencies once more, because it cannot use the compiled
+//! dependencies of the tests. So cargo calls this program in place of `rustdoc`. Cargo passes
+//! arguments for the examples, and these also suffice to check the links.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -11,7 +11,8 @@ use std::process::{Command, ExitCode, ExitStatus};
 /// program runs.
 const AS_RUSTDOC: &str = "XTASK_AS_RUSTDOC";
 
-/// The options of examples that a call for links omits, each with its value.
+/// The options for running examples, each with a value. They are removed from the arguments when
+/// the links are checked.
 const EXAMPLE_OPTIONS: [&str; 3] = ["--test-args", "--test-run-directory", "--test-runtool"];
 
 /// Makes a cargo command call this program in place of `rustdoc`.
@@ -19,7 +20,8 @@ const EXAMPLE_OPTIONS: [&str; 3] = ["--test-args", "--test-run-directory", "--te
 /// # Errors
 /// The path of this program is unknown.
 pub(crate) fn with_links(command: &mut Command) -> Result<&mut Command, String> {
-    let this = std::env::current_exe().map_err(|e| format!("the path of xtask: {e}"))?;
+    let this = std::env::current_exe()
+        .map_err(|e| format!("the path of the program xtask is unknown: {e}"))?;
     let real = std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into());
     Ok(command.env("RUSTDOC", this).env(AS_RUSTDOC, real))
 }

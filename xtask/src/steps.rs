@@ -60,7 +60,7 @@ pub(crate) fn concurrent_step(name: &str, command: impl BorrowMut<Command>) -> R
     concurrent_step_with_check(name, command, |_| Ok(()))
 }
 
-/// The same, but `check` gets the output and can turn it into a failure.
+/// Like [`concurrent_step`], but `check` also examines the output, and can make the step fail.
 pub(crate) fn concurrent_step_with_check(
     name: &str,
     mut command: impl BorrowMut<Command>,
@@ -84,8 +84,8 @@ pub(crate) fn concurrent_step_with_check(
     })
 }
 
-/// Opens a temporary file without a name, which is deleted when it is closed. A pipe would stay
-/// open as long as a server that a test has left running.
+/// Opens a temporary file without a name, which is deleted when it is closed. A pipe is not used:
+/// if a test left a server running, the pipe would stay open as long as that server runs.
 fn unnamed_file() -> std::io::Result<File> {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -187,7 +187,7 @@ fn table(steps: &[Step], took: u64) -> String {
     let used: u64 = steps.iter().map(|step| step.used).sum();
     let over = |most: u64| if took > most { " (over)" } else { "" };
     out.push_str(&format!(
-        "{:<44} {took:>7}        {used:>9}  at most {WARM} with compiled dependencies{}, {BARE} on a bare machine{}, on 2 cores\n",
+        "{:<44} {took:>7}        {used:>9}  at most {WARM} s with compiled dependencies{}, {BARE} s on a bare machine{}, with 2 cores\n",
         "total",
         over(WARM),
         over(BARE)

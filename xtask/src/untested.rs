@@ -21,7 +21,7 @@ pub(crate) fn run() -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "no test runs in these files, because a manifest says `test = false`: {}",
+        "these files contain tests that never run, because a manifest says `test = false`: {}",
         found.join(", ")
     ))
 }

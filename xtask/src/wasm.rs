@@ -30,7 +30,9 @@ pub(crate) fn install() -> Result<(), String> {
     if has_target() || has_debian() {
         return Ok(());
     }
-    eprintln!("xtask: the target {TARGET} is not installed; `apt-get install {packages}`");
+    eprintln!(
+        "xtask: the target {TARGET} is not installed; installing it with `apt-get install {packages}`"
+    );
     if apt(&PACKAGES) && has_debian() {
         return Ok(());
     }

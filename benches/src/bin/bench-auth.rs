@@ -1,10 +1,11 @@
-//! The cost of authentication, and the information in its response times: whether responses take
-//! the same time for known and unknown accounts, what a checked session adds to a request, and how
-//! much concurrent sign-ins slow down other routes.
+//! Measures the cost of authentication: the time that a checked session adds to a request, and the
+//! slowdown of other routes during concurrent sign-ins. It also checks that response times do not
+//! reveal whether an account exists.
 //!
 //! `cargo xtask bench --auth` builds and runs it; nothing else should run on the machine. It exits
-//! with 1 if a bound is exceeded. With the number of a route of the first table and a number of
-//! requests, it sends only these requests, so that callgrind can count their instructions.
+//! with 1 if a bound is exceeded. With two arguments, the position of a route in the first table
+//! (from 0) and a number of requests, it sends only these requests, so that callgrind can count
+//! their instructions.
 #![allow(missing_docs)] // a program
 
 use std::fmt::Write;
@@ -48,8 +49,8 @@ pub struct Closed {
 
 static ENTRY: Package = package!(name = "bench", entities = [entity(Open), entity(Closed)]);
 
-/// The number of requests for known and for unknown names; they alternate. With 200 requests, the
-/// median time of a password hash is known to 2 ms only.
+/// The number of requests for known names, and the number of requests for unknown names; the two
+/// kinds alternate. With 200 requests, the median time of a password hash is accurate to 2 ms only.
 const REQUESTS: usize = 600;
 
 /// The minimum throughput with a checked session, as a share of that without one.

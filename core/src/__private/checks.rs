@@ -57,8 +57,8 @@ pub const fn expect<F: Field>(kinds: u16, message: &'static str) {
     assert!(bit(<F::Ty as FieldType>::KIND) & kinds != 0, "{}", message);
 }
 
-/// Fails to compile unless the kind of the field `name` is one of `kinds`, as `what` of an
-/// operation requires.
+/// Fails to compile unless the kind of the field `name` is one of `kinds`. `what` is the part of
+/// the operation that requires this; the message begins with it.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
@@ -175,7 +175,7 @@ const fn unknown_field(entity: &EntityDesc, name: &str) -> ! {
 pub const fn expect_context<F: Field>(value: ContextDesc, name: &str) {
     let (have, want) = (value.kind, <F::Ty as FieldType>::KIND);
     let fits = match (have, want) {
-        // The names of the enums do not matter, as at start-up.
+        // The names of the enums do not matter; the check at start-up ignores them, too.
         (Kind::Enum(have), Kind::Enum(want)) => all_same(have.variants, want.variants),
         (Kind::String, Kind::StringArray) => true,
         _ => bit(have) == bit(want),
@@ -210,7 +210,7 @@ pub const fn expect_context_type<V: ContextValue>() {
     let fits = bit(V::DESC.kind) & SCALARS != 0 && !<V::Value as FieldType>::OPTIONAL;
     assert!(
         fits,
-        "linchpin: a context value is a String, bool, i64, f64, Timestamp or enum, without `Option`: a plugin provides `None` for a missing value"
+        "linchpin: a context value is a String, bool, i64, f64, Timestamp or enum, never an `Option`; for a missing value, a plugin provides `None`"
     );
 }
 
@@ -300,10 +300,10 @@ pub const fn expect_lasting(entity: &EntityDesc, message: &'static str) {
     assert!(entity.ttl.is_none() || entity.poisoned, "{}", message);
 }
 
-/// Fails to compile unless `entity` has a field named `key` that holds ids of `of`, and its list
-/// can be restricted to one id: callers can filter by the field, or the field is a path parameter
-/// of the list. `messages` are the messages for a field that is not a text, not an integer, not
-/// filterable, or not in the responses of the list.
+/// Fails to compile unless `entity` has a field named `key` with ids of `of`, and the list of
+/// `entity` can be restricted to one id: callers can filter by the field, or the field is a path
+/// parameter of the list. `messages` are the messages for a field that is not a text, not an
+/// integer, not filterable, or not in the responses of the list.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
@@ -359,8 +359,9 @@ pub const fn expect_many(
 
 /// Fails to compile unless `entity` has a field of this name that can store the number of records
 /// of `of`: a required integer with a default, which no client writes. `key` is the field of `of`
-/// with the id of the record that stores the counter. If `restricted` is true, callers can only
-/// store there the ids of records that they may see.
+/// with the id of the record that stores the counter. `restricted` is true if callers can only
+/// write ids of visible records to `key`; otherwise this function also refuses an `entity` with
+/// scopes, gates or a `visible` condition, and an `entity` with a tenant if `of` has none.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
@@ -422,7 +423,7 @@ pub const fn expect_kept(
         let mut text = Sentence::new();
         text.push("linchpin: counter `");
         text.push(name);
-        text.push("` would include changes by callers who cannot see the `");
+        text.push("` would also count records of callers who cannot see the `");
         text.push(entity.name);
         text.push("`\nhelp: add `belongs_to(.., key = ");
         text.push(key);

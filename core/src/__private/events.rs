@@ -8,11 +8,11 @@ use crate::package::Sentence;
 
 /// `A: OperationOf<B>` holds only if both are the same type.
 ///
-/// The attribute gives the error text for an event that names the operation of another entity.
+/// The attribute sets the error message for an event that names an operation of another entity.
 #[diagnostic::on_unimplemented(
-    message = "`{E}` has no such operation: it belongs to `{Self}`",
+    message = "this operation belongs to `{Self}`, not to `{E}`",
     label = "belongs to `{Self}`",
-    note = "write its own entity before it: `{Self}`"
+    note = "write the entity of the operation before its name: `{Self}`"
 )]
 pub trait OperationOf<E> {}
 
@@ -114,7 +114,7 @@ pub const fn assert_schema(entity: &EntityDesc, change: Change, declared: &str) 
             text.push(declared);
             text.push("` has no schema: `json` field `");
             text.push(field.name);
-            text.push("` needs a type\nhelp: `Json<T>` of a struct, `private`, or `event(payload(..))` without it");
+            text.push("` needs a type\nhelp: use `Json<T>` with a struct `T`, add `private`, or leave the field out of `event(payload(..))`");
             text.stop()
         }
         at += 1;

@@ -1,6 +1,6 @@
-//! Cycles of gates. The descriptor of an entity contains the descriptors of its gates' targets, and
-//! const evaluation cannot build a cyclic value. So cycles are detected earlier, in links that
-//! contain only the names of entities and have a bounded length.
+//! Detects cycles of gates. The descriptor of an entity contains the descriptors of its gates'
+//! targets, and const evaluation cannot build a cyclic value. So cycles are detected earlier, in
+//! [`Links`]: they contain only an id of each entity, and their depth is limited.
 
 use std::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use crate::entity::{Entity, EntityDesc};
 
 /// An entity, and the targets of its gates.
 pub struct Links {
-    /// The source location of its declaration.
+    /// The path of the entity and the line and column of its declaration.
     id: &'static str,
     /// The targets of its gates, with their own links.
     next: &'static [&'static Self],

@@ -11,11 +11,11 @@ use crate::{DecodeError, Value, ValueRef};
 
 /// `A: Itself<B>` holds only if both are the same type, or if `A` is [`Unnamed`].
 ///
-/// The attribute gives the error text for a wrong entity in `package!`.
+/// The attribute sets the error message for a wrong entity in `package!`.
 #[diagnostic::on_unimplemented(
     message = "an operation or route of `{Self}` is listed with `{E}`",
     label = "belongs to `{Self}`",
-    note = "list it with its own: `entity({Self}, [..])`"
+    note = "list it under its own entity: `entity({Self}, [..])`"
 )]
 pub trait Itself<E> {}
 
@@ -29,7 +29,7 @@ impl<E: Entity> Itself<E> for Unnamed {}
 
 /// `A: Shown<B>` holds only if both are the same type.
 ///
-/// The attribute gives the error text for a route that returns a projection of another entity.
+/// The attribute sets the error message for a route that returns a projection of another entity.
 #[diagnostic::on_unimplemented(
     message = "a route of `{E}` returns a projection of `{Self}`",
     label = "a projection of `{Self}`",

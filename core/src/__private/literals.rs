@@ -53,13 +53,13 @@ pub fn some_literal<F: Field>(value: impl FitsSome<F::Ty, F>) -> Value {
     value.some().into_value()
 }
 
-/// A literal for a field. The compiler checks its type. Only the entity checks that the type is a
-/// field type.
+/// A literal for a field. The compiler checks its type. This function does not check that the type
+/// is a field type; the code of `#[entity]` does.
 pub fn literal<F: Field>(value: impl Fits<F::Ty, F>) -> Value {
     fixed::<F, _>(value)
 }
 
-/// A literal for the field at a position, as operations name it.
+/// A literal for the field at a position. Operations name fields by position.
 pub fn of<E: FieldAt<N>, const N: usize>(value: impl Fits<TypeAt<E, N>, F<E, N>>) -> Value {
     fixed::<F<E, N>, _>(value)
 }

@@ -60,7 +60,8 @@ pub const fn in_id(name: &'static str, field: usize) -> ParamSpec {
     ParamSpec::new(name, field, Place::Id)
 }
 
-/// A parameter in a segment of the path form, and in the query of the query form.
+/// A parameter in a path segment. A lookup or an `exists` may have another route without this
+/// segment; there, the parameter is in the query string.
 pub const fn in_segment(name: &'static str, field: usize) -> ParamSpec {
     ParamSpec::new(name, field, Place::Segment)
 }

@@ -33,8 +33,8 @@ pub trait FromValue: IntoField + Transform<Old = Self::Value> {
     type Value: OldValue;
 }
 
-/// A type that a field of type `Ty` can take from its transform: the type itself, or the type
-/// inside its `Option`.
+/// A type that the transform of a field of type `Ty` may return: `Ty` itself, or the type inside
+/// its `Option`.
 #[diagnostic::on_unimplemented(
     message = "the transform returns `{Self}`, but the field is `{Ty}`",
     label = "expected `fn(Old) -> Result<{Ty}, TransformError>`, or `fn(&OldRecord<'_>) -> Result<{Ty}, TransformError>` for a new field"

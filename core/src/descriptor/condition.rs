@@ -26,11 +26,11 @@ pub enum Op {
     Contains,
     /// `$has`, of a string array
     Has,
-    /// Whether the list has fewer elements than this; null has none. Used for limits of lists; a
-    /// declaration cannot use it.
+    /// Whether the list has fewer elements than this; null counts as an empty list. Used for limits
+    /// of lists; a declaration cannot use it.
     Shorter,
-    /// Whether the list has more elements than this; null has none. Used for limits of lists; a
-    /// declaration cannot use it.
+    /// Whether the list has more elements than this; null counts as an empty list. Used for limits
+    /// of lists; a declaration cannot use it.
     Longer,
 }
 

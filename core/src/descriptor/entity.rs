@@ -60,7 +60,7 @@ pub struct EntityDesc {
     pub actions: &'static [Action],
     /// The relations to other entities.
     pub relations: &'static [Relation],
-    /// The counters that records of other entities keep of this entity's records.
+    /// The counters of this entity's records. Records of other entities store them.
     pub summaries: &'static [Summary],
     /// The search provider that searches instead of the store.
     pub search: Option<SearchDesc>,

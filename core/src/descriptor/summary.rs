@@ -2,8 +2,8 @@
 
 use super::{EntityDesc, FilterSpec};
 
-/// A counter that a record keeps of the records that name it. The entity of the counted records
-/// declares it.
+/// A counter: a field of a record with the number of records of another entity that reference it.
+/// The entity of the counted records declares the counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
     /// The entity whose records store the counter. A function, because two entities may name each

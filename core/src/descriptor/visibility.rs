@@ -87,7 +87,7 @@ impl Scope {
         }
     }
 
-    /// Gives the reason why it does not apply to the other routes.
+    /// Sets the reason why the scope does not apply to the other routes.
     #[doc(hidden)]
     #[must_use]
     pub const fn unscoped(self, reason: &'static str) -> Self {
@@ -97,8 +97,8 @@ impl Scope {
         }
     }
 
-    /// Whether it applies to a route: `apply_to` names the route, or the collection of the route's
-    /// method.
+    /// Whether the scope applies to a route. It does if `apply_to` is `None`, names the route, or
+    /// names the collection that the route is a method of.
     pub fn holds_on(&self, route: &str) -> bool {
         const METHODS: [&str; 5] = ["_list", "_add", "_remove", "_update", "_set"];
         let names = |name: &&str| {
@@ -110,15 +110,16 @@ impl Scope {
     }
 }
 
-/// A record is visible only if the record that one of its fields names is visible.
+/// A gate: one field of a record names another record, and the record is visible only if the named
+/// record is visible, too.
 #[derive(Clone, Copy)]
 pub struct Gate {
     /// The position of the field.
     pub field: usize,
     /// The entity of the named record; the entity itself if its records form a tree.
     pub target: &'static EntityDesc,
-    /// The action that the caller must be allowed on the named record, in addition to seeing it:
-    /// one of its [`actions`](EntityDesc::actions).
+    /// The action that the caller must be allowed to perform on the named record, in addition to
+    /// seeing it: one of the [`actions`](EntityDesc::actions) of `target`.
     pub action: Option<&'static str>,
     /// The maximum number of ancestors of a record in a tree; 0 for a gate on another entity.
     pub depth: u32,
@@ -154,7 +155,7 @@ impl Gate {
         }
     }
 
-    /// Requires that the caller is allowed this action on the named record.
+    /// Requires that the caller may perform this action on the named record.
     #[must_use]
     pub const fn action(self, action: &'static str) -> Self {
         Self {
@@ -170,7 +171,7 @@ impl Gate {
     }
 }
 
-/// An action, and the records on which a caller may do it.
+/// An action, and the records on which a caller may perform it.
 #[derive(Debug, Clone, Copy)]
 pub struct Action {
     /// `read`.

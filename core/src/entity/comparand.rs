@@ -4,8 +4,8 @@ use crate::field::FieldType;
 
 /// A value that a field of type `T` can be compared with: `post::title.eq("Hello")`.
 ///
-/// - For a `String` field: a `&str`, or any type that converts `Into` a `String`. The same holds
-///   for every other type.
+/// - For a `String` field: a `&str`, or any type that converts `Into` a `String`. A field of
+///   another type also accepts any type that converts `Into` its type.
 /// - For an `Option<String>` field: the same, with or without `Some`. `None` is null.
 ///
 /// `M` says which of these cases applies; the compiler infers it.
@@ -29,7 +29,7 @@ use crate::field::FieldType;
 #[diagnostic::on_unimplemented(
     message = "a field of type `{T}` cannot be compared with `{Self}`",
     label = "not of the field's type",
-    note = "use a `{T}`, or a type that converts `Into` it"
+    note = "use a `{T}`, or a type that can be converted into it with `Into`"
 )]
 pub trait Comparand<T, M> {
     /// Returns the value in the field's type.

@@ -31,9 +31,10 @@ pub trait Entity: Sized + Send + Sync + 'static {
     fn read(row: &dyn Row) -> Result<Self, DecodeError>;
 }
 
-/// The implementation that `#[entity]` generates. It is separate from [`Entity`] so that rustc does
-/// not list all entities when one is missing: crates without the implicit prelude cannot use the
-/// attribute that hides the list.
+/// The implementation that `#[entity]` generates. [`Entity`] is implemented for all such types at
+/// once, with the attribute `#[diagnostic::do_not_recommend]`. So if a type is not an entity, rustc
+/// does not list all entities. Generated code cannot contain this attribute, because crates without
+/// the implicit prelude cannot use it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an entity",
     label = "not an entity",

@@ -30,8 +30,8 @@ impl Change {
         }
     }
 
-    /// The routes as events name them in `EntityEvent::route`: one, or one per method of a
-    /// collection that changes records.
+    /// Returns the route names that appear in `EntityEvent::route`: one name, or for a collection
+    /// the name of each method that changes records.
     pub fn routes(self) -> Vec<&'static str> {
         match self {
             Self::Created => vec!["create"],
@@ -46,14 +46,15 @@ impl Change {
         matches!(self, Self::Operation(_)) && self.specs().next().is_none()
     }
 
-    /// The names that its events have: the one of the route's `event` option, or the default.
+    /// Returns the names of its events: the name in the route's `event` option, or the default
+    /// names.
     pub fn event_names(self, entity: &EntityDesc) -> Vec<String> {
         let events = self.events(entity).into_iter();
         events.map(|event| event.name).collect()
     }
 
-    /// The events of its committed calls. An upsert has two; a collection has those of each method
-    /// that changes records.
+    /// Returns the events of its committed calls. An upsert has two events. A collection has the
+    /// events of each method that changes records.
     pub fn events(self, entity: &EntityDesc) -> Vec<ChangeEvent> {
         let default = |last: &str| format!("{}.{last}", prefix(entity));
         let [create, _, _, update, delete] = entity.routes;
@@ -77,7 +78,8 @@ impl Change {
                     let event =
                         |name| ChangeEvent::of(&policy, name, spec.doc, changes == Changes::Many);
                     let mut events: Vec<ChangeEvent> = names.into_iter().map(event).collect();
-                    // One name of the `event` option replaces both of an upsert.
+                    // If the `event` option sets one name for both events of an upsert, only one
+                    // event remains.
                     events.dedup_by(|one, other| one.name == other.name);
                     events
                 })
@@ -85,7 +87,8 @@ impl Change {
         }
     }
 
-    /// The operation itself, or the methods of a collection; only those that change records.
+    /// Returns the operation itself, or the methods of a collection. Operations and methods that
+    /// only read are left out.
     fn specs(self) -> impl Iterator<Item = &'static OpSpec> {
         let spec = match self {
             Self::Operation(spec) => Some(spec),

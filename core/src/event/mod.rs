@@ -2,7 +2,8 @@
 //!
 //! A statement that changes records has a [`Recording`](crate::store::Recording). The store fills
 //! it from the changed rows. The store writes the stored [entries](Entry) of a commit as rows of
-//! its outbox, in the same transaction, and hands all entries over after the commit.
+//! its outbox, in the same transaction. After the commit it passes all entries to
+//! [`Committed`](crate::store::Committed).
 
 mod change;
 mod payload;
@@ -36,11 +37,11 @@ pub struct EntityEvent {
     pub payload: Payload,
     /// The record to read instead of a payload of more than 64 KiB.
     pub payload_ref: Option<RecordRef>,
-    /// The record before the change. For a removed record it has the members that `after` has for
-    /// other changes. For an update it has the fields that conditions of consumers read
-    /// (`EventSink::reads`), and only if the statement touched one of them. For an event about many
-    /// records it is an array, like `after`; a record that was not read before is null. It never
-    /// leaves the server.
+    /// The record before the change. For a removed record, it has the same members as `after` has
+    /// for other changes. For an update, it has the fields that conditions of consumers read
+    /// (`EventSink::reads`), and only if the statement touched one of these fields. For an event
+    /// about many records, it is an array like `after`; it contains null for a record that the
+    /// store did not read before the change. It never leaves the server.
     pub before: Option<Payload>,
     /// The record after the change: the payload, and the other fields that conditions of consumers
     /// read (`EventSink::reads`). `None` if the record was removed. For an event about many records
@@ -85,8 +86,8 @@ impl EntityEvent {
         }
     }
 
-    /// The event for a consumer that does not need the single records of an event about many
-    /// records.
+    /// The event without `keys`, `before` and `after` if it is about many records. For a consumer
+    /// that does not need the individual records.
     #[must_use]
     pub fn without_records(self: &Arc<Self>) -> Arc<Self> {
         if self.keys.is_empty() {

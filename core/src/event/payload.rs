@@ -10,7 +10,7 @@ use serde_json::Value;
 /// JSON that is parsed at its first use.
 ///
 /// A consumer that forwards an event uses the [text](Self::text), and nothing is parsed. All
-/// consumers of an event share the text and the parsed value. It dereferences to
+/// consumers of an event share the text and the parsed value. A payload dereferences to
 /// [`serde_json::Value`]:
 ///
 /// ```
@@ -82,7 +82,7 @@ impl Payload {
     /// Returns the parsed value.
     pub fn value(&self) -> &Value {
         self.0.value.get_or_init(|| {
-            // The text is valid: the framework wrote it, or checked it when it read it.
+            // The text is valid: the framework wrote the text, or checked it while reading it.
             serde_json::from_str(&self.text()).unwrap_or(Value::Null)
         })
     }

@@ -77,8 +77,8 @@ struct Stored<'a> {
     #[serde(default)]
     tenant: Option<String>,
     request: String,
-    /// `before` or `after`: whether the record had the stored state before or after the change. The
-    /// stored state is `state`, or else the payload with the fields beyond it.
+    /// `before` or `after`: whether the stored state is the one before or after the change. If
+    /// `state` is missing, the stored state is the payload with the fields of `beyond`.
     #[serde(default)]
     of: Option<String>,
     #[serde(default)]
@@ -89,8 +89,9 @@ struct Stored<'a> {
     reference: bool,
     #[serde(default)]
     keys: Vec<String>,
-    /// The fields that conditions of consumers read, if the payload is replaced by a reference; the
-    /// states of many records; or the joined record, in rows of the first format.
+    /// One of three states: the fields that conditions of consumers read, if a reference replaces
+    /// the payload; the states of many records; or, in rows of the first format, the payload and
+    /// the other fields as one object.
     #[serde(borrow, default)]
     state: Option<&'a RawValue>,
     /// The fields beyond the payload that conditions of consumers read.
@@ -178,7 +179,7 @@ impl Entry {
 }
 
 impl StoredText {
-    /// Joins the stored events of a commit to rows, each with its entries. A row holds at most
+    /// Joins the stored events of a commit into rows, each with its entries. A row contains at most
     /// 128 KiB of events, or one larger event.
     pub fn of(entries: &[Entry]) -> Vec<(Self, Vec<Entry>)> {
         let mut rows: Vec<(Self, Vec<Entry>)> = Vec::new();
@@ -224,7 +225,7 @@ impl StoredText {
                 seq,
                 events: Vec::new(),
                 unreadable: Some(format!(
-                    "the events of row {seq} cannot be read: {error}; another program has written to the outbox"
+                    "the events of row {seq} cannot be read: {error}; another program or a newer release has written to the outbox"
                 )),
                 bytes,
             },
@@ -239,7 +240,7 @@ impl StoredText {
         let group: Group<'_> =
             serde_json::from_str(&self.event).map_err(|error| error.to_string())?;
         if group.v > FORMAT {
-            return Err(format!("a later release wrote it, in format {}", group.v));
+            return Err(format!("a newer release wrote them in format {}", group.v));
         }
         group.events.iter().map(|event| one(event.get())).collect()
     }

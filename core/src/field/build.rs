@@ -65,7 +65,7 @@ impl FieldDesc {
         }
     }
 
-    /// Sets the function of migrations.
+    /// Sets the function that a migration runs for the field.
     #[must_use]
     pub const fn transform(self, transform: &'static TransformDesc) -> Self {
         Self {

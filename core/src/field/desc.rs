@@ -119,7 +119,7 @@ impl FieldDesc {
     }
 
     /// The field name for error messages. Empty if the field is private, because clients must not
-    /// learn of it.
+    /// know that it exists.
     #[doc(hidden)]
     pub const fn name_in_errors(&self) -> &'static str {
         if self.flags.has(Flags::PRIVATE) {
@@ -139,7 +139,8 @@ impl FieldDesc {
         self.creatable() && !self.flags.has(Flags::IMMUTABLE.or(Flags::PRIMARY))
     }
 
-    /// Whether a body that can contain the field must contain it: it has no value if it is omitted.
+    /// Whether a body that can contain the field must contain it, because an omitted field has no
+    /// value.
     pub const fn is_required(&self) -> bool {
         !self.optional && !self.default.is_some() && !self.empty_when_absent()
     }

@@ -41,8 +41,8 @@ impl Kind {
         }
     }
 
-    /// Whether a value of this type may be compared with a field of another: the types are equal,
-    /// or the value is an element of a string array.
+    /// Whether a value of this type may be compared with a field of the type `field`: the types are
+    /// equal, or the value is a string and the field is a list of strings.
     #[doc(hidden)]
     pub fn meets(self, field: Self) -> bool {
         match (self, field) {

@@ -1,4 +1,4 @@
-//! Stored values: their canonical form, and numbers that no field can have.
+//! Stored values: their canonical form, and numbers that no field can store.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,8 @@ impl Flaw {
 pub(crate) const TOO_GREAT: Flaw = Flaw::new("range", "must be within ±9007199254740991");
 pub(crate) const NOT_FINITE: Flaw = Flaw::new("range", "must be a finite number");
 
-/// Returns the problem of a number that JSON clients cannot hold.
+/// Returns the problem of a number that JSON clients cannot represent: an integer outside
+/// ±(2^53−1), or a number that is not finite.
 #[doc(hidden)]
 pub fn out_of_range(value: &Value) -> Option<Flaw> {
     match value {

@@ -27,8 +27,8 @@ pub struct TransformDesc {
 }
 
 impl TransformDesc {
-    /// Runs the function and checks that its result can be stored. A panic of the function counts
-    /// as its refusal.
+    /// Runs the function and checks that its result can be stored. A panic of the function becomes
+    /// an error.
     ///
     /// # Errors
     /// If the function refuses the value, panics, or returns a value that no field can have.
@@ -50,10 +50,11 @@ impl TransformDesc {
 /// Runs a transform on one record.
 ///
 /// # Errors
-/// If the function refuses the value, or if the value has another type than the function takes.
+/// If the function refuses the value, or if the type of the value is not the function's argument
+/// type.
 pub type TransformFn = fn(TransformInput<'_>) -> Result<Value, TransformError>;
 
-/// The argument that a transform takes.
+/// The argument of a transform.
 #[derive(Debug, Clone, Copy)]
 pub enum TransformFrom {
     /// The old value of the field.
@@ -62,10 +63,10 @@ pub enum TransformFrom {
     Record,
 }
 
-/// The type of a value that a transform takes or returns.
+/// The type of the argument or of the result of a transform.
 #[derive(Debug, Clone, Copy)]
 pub struct TransformType {
-    /// The kind. An enum without variants stands for any enum.
+    /// The kind. An enum without variants means any enum.
     pub kind: Kind,
     /// Whether the value may be null.
     pub optional: bool,
@@ -104,8 +105,8 @@ impl<T: FieldType> OldValue for T {
     }
 }
 
-/// The stored text of an enum, as the argument of a transform. It stands for any enum, also one
-/// that is not in the code any more.
+/// The stored text of an enum, as the argument of a transform. It accepts any enum, even an enum
+/// that no longer exists in the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnumText(pub String);
 
@@ -178,7 +179,7 @@ impl<'a> OldRecord<'a> {
     }
 }
 
-/// The reason why a transform has no new value for a record.
+/// The reason why a transform returns no new value for a record.
 ///
 /// The message appears in the report of the migration, with the key of the record. It must not
 /// contain the value of a sensitive field.

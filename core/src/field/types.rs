@@ -15,7 +15,7 @@ use crate::{DecodeError, Timestamp, Value, ValueRef};
     message = "`{Self}` cannot be an entity field",
     label = "not a field type; derive `FieldEnum` for an enum, and use `i64` for integers",
     note = "use String, Uuid, bool, i64, f64, Timestamp, Vec<String>, Json<T>, a #[derive(FieldEnum)] enum, a Vec of a #[derive(Embedded)] struct, or an Option of one",
-    note = "if `{Self}` is an entity, its key is the field: `author_id: String`, with `#[entity(belongs_to(author: {Self}, key = author_id))]`"
+    note = "if `{Self}` is an entity, store its key in the field: `author_id: String`, with `#[entity(belongs_to(author: {Self}, key = author_id))]`"
 )]
 pub trait FieldType: Sized {
     /// The kind of the field.
@@ -81,7 +81,7 @@ pub trait FieldEnum: Sized + Copy + 'static {
     message = "`{Self}` cannot be an item of an entity field",
     label = "not an item struct",
     note = "put #[derive(Embedded)] on it if it is a struct of yours; use `Json<Vec<{Self}>>` for a list of plain values that are not strings",
-    note = "if `{Self}` is an entity, its records name this one: `#[entity(has_many(items: {Self}, key = owner_id))]`"
+    note = "if `{Self}` is an entity, declare a relation to it: `#[entity(has_many(items: {Self}, key = owner_id))]`"
 )]
 pub trait Embedded: Sized + Serialize + DeserializeOwned {
     /// Its fields.
@@ -303,8 +303,9 @@ impl<T: FieldType> FieldType for Option<T> {
     }
 }
 
-// If a type's `Serialize` fails (for example a map with non-string keys), the value gets another
-// kind, which validation refuses. Null would be stored in an optional field.
+// If a type's `Serialize` fails (for example for a map with non-string keys), the result is a
+// boolean, which validation refuses for a JSON field. Null would be wrong: an optional field would
+// store it.
 fn to_json<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).map_or(Value::Bool(false), |v| Value::Json(v.to_string()))
 }

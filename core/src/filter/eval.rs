@@ -3,7 +3,7 @@
 //! The logic has two values: each condition is true or false, never unknown. In the rules, `f` is
 //! the stored value and `v` the operand:
 //!
-//! | condition | `f` null | `v` null |
+//! | condition | `f` null, `v` not null | `v` null |
 //! |---|---|---|
 //! | `$eq` | false | true exactly when `f` is null |
 //! | `$ne` | true | true exactly when `f` is not null |
@@ -12,8 +12,8 @@
 //! | `$nin` | unless the list holds null | negation of `$in` |
 //! | `$contains` `$has` | false | false (input checks refuse it) |
 //!
-//! This code shares nothing with the translators of the other stores, so an error in one of them
-//! shows as a difference.
+//! This code shares nothing with the code that translates filters for the other stores. So an error
+//! in either makes their results differ, and tests can find it.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -74,8 +74,8 @@ pub fn contains_folded(text: &str, folded: &str) -> bool {
 fn fold_char(c: char) -> char {
     match c {
         'ı' => c,
-        // Both letters of an arm have the same capital of several code points, which the mapping
-        // below does not find.
+        // The two letters of each arm have the same upper-case form. This form has several code
+        // points, so the mapping below ignores it.
         '\u{1fd3}' => '\u{390}',
         '\u{1fe3}' => '\u{3b0}',
         '\u{fb05}' => '\u{fb06}',
@@ -107,7 +107,8 @@ pub fn matches(filter: &Filter, row: &(impl Row + ?Sized), args: &[Value]) -> bo
 
 /// The other records that conditions can use.
 pub trait Others {
-    /// Whether one of the linked records with this value satisfies the filter of the link.
+    /// Whether a related record satisfies the filter of `linked`. Related records have this value
+    /// in the field at position [`Linked::at`].
     fn any(&self, linked: &Linked, value: ValueRef<'_>, args: &[Value]) -> bool;
 }
 
@@ -279,7 +280,7 @@ fn holds_item(stored: ValueRef<'_>, key: &str, value: ValueRef<'_>) -> bool {
     })
 }
 
-/// Returns the number of elements of a list. Null has none. `None` if the value is not a list.
+/// Returns the number of elements of a list; 0 for null, and `None` if the value is not a list.
 fn length(stored: ValueRef<'_>) -> Option<i64> {
     let length = match stored {
         ValueRef::Null => 0,

@@ -35,8 +35,8 @@ pub enum Filter {
     },
     /// Whether a related record exists. Used for visibility; an operation cannot use it.
     Linked(Box<Linked>),
-    /// Whether a value is not null. Used for context values: a comparison with a missing one is
-    /// false.
+    /// Whether a value is not null. Used for context values: a comparison with a missing context
+    /// value is false.
     Given(Source),
 }
 
@@ -81,10 +81,11 @@ pub enum Source {
     Now,
     /// A fixed value.
     Value(Value),
-    /// The argument of the statement at a position. Before a store gets the filter, all other
-    /// sources except fixed values become this one.
+    /// The argument of the statement at a position. The filter of a statement contains only such
+    /// arguments and fixed values: all other sources are replaced by arguments before a store gets
+    /// the filter.
     ///
-    /// `nullable` tells renderers whether the argument may be null.
+    /// Code that renders SQL reads `nullable`.
     Arg {
         /// The position in the argument list.
         index: usize,

@@ -52,7 +52,7 @@ impl OpSpec {
         Self { policy, ..self }
     }
 
-    /// Does not apply the data scope, for this reason.
+    /// Sets the reason why the data scope does not apply.
     #[must_use]
     pub const fn unscoped(self, reason: &'static str) -> Self {
         Self {

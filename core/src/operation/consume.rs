@@ -1,5 +1,5 @@
-//! `consume`: removes at most one record that matches, and returns it. Of concurrent calls, only
-//! one gets a record.
+//! `consume`: removes at most one record that matches, and returns it. Concurrent calls never get
+//! the same record.
 
 use super::{Answer, Kind, Options};
 use crate::filter::FilterSpec;

@@ -1,6 +1,6 @@
 //! `custom`: a function of the app for each store, with the same policy checks as every other kind.
 //!
-//! The declaration gives the input and the output.
+//! The declaration defines the input and the output.
 
 use super::{Answer, Kind, Options};
 use crate::Code;
@@ -53,8 +53,8 @@ pub enum Shape {
 /// A type that a custom operation may return.
 ///
 /// Implemented for `String`, `Uuid`, `bool`, `i64`, `f64`, `Timestamp`, `serde_json::Value`,
-/// `Json<T>`, `#[derive(Embedded)]` structs, and `Option` and `Vec` of each. For the entity itself,
-/// an `Option` or a `Vec` of it, the function returns keys.
+/// `Json<T>`, `#[derive(Embedded)]` structs, and `Option` and `Vec` of each. If the output is the
+/// entity itself, or an `Option` or a `Vec` of the entity, the function returns keys.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the output of a custom operation",
     label = "not an output",

@@ -32,11 +32,11 @@ pub struct Part {
     pub filter: Option<FilterSpec>,
     /// The selected field; `None` selects the whole records.
     pub select: Option<usize>,
-    /// Replaces the records by those that one of their fields names.
+    /// Replaces the records by the records that one of their fields references.
     pub through: Option<Through>,
 }
 
-/// A step from records to the records that they name.
+/// A step from records to the records that they reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Through {
     /// The field that holds keys of the other entity.
@@ -156,7 +156,7 @@ impl Part {
         }
     }
 
-    /// Replaces the records by those that a field names.
+    /// Replaces the records by the records that a field references.
     #[must_use]
     pub const fn through(self, on: usize, entity: &'static EntityDesc) -> Self {
         Self {
@@ -169,7 +169,7 @@ impl Part {
         }
     }
 
-    /// Selects one field of the named records.
+    /// Selects one field of the referenced records.
     #[must_use]
     pub const fn through_select(
         self,

@@ -17,8 +17,8 @@ pub struct ExtraRouteSpec {
     pub policy: PolicyDesc,
     /// The function, in the form that the server calls.
     pub handler: Attachment,
-    /// A function of the server that describes the input and the output, as far as the types give
-    /// them.
+    /// A function of the server that describes the input and the output. It reads them from the
+    /// types of the function, so the description may be incomplete.
     pub contents: Attachment,
     /// The doc comment.
     pub doc: &'static str,

@@ -7,7 +7,8 @@ use crate::filter::{FilterSpec, SourceSpec};
 
 use super::spec::AssignSpec;
 
-/// A field, the value that is always written to it, and whether that is one element of its list.
+/// A field, a constant value that the operation may write to it, and whether the value is one
+/// element of the field's list.
 pub type Fixed = (usize, fn() -> crate::Value, bool);
 
 /// One kind of operation: its declared options and the facts that follow from them.
@@ -94,7 +95,7 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Facts that are read from the data of one kind.
+/// Facts that follow from the `KindFacts` and the options of a kind.
 impl dyn Kind {
     /// The name of the kind in a declaration: `transition`.
     pub fn name(&self) -> &'static str {
@@ -152,7 +153,7 @@ impl dyn Kind {
         }
     }
 
-    /// Whether the search provider of its entity answers it.
+    /// Whether the operation uses the search provider of its entity, if the entity has one.
     pub fn uses_provider(&'static self) -> bool {
         matches!(self.options(), Options::Search(search) if !search.in_store)
     }

@@ -61,7 +61,7 @@ impl Lookup {
         Self { many: true, ..self }
     }
 
-    /// Sets that an omitted limit means the default limit.
+    /// Uses the default limit if a call omits the limit.
     #[must_use]
     pub const fn paginate(self) -> Self {
         Self {

@@ -86,7 +86,7 @@ pub struct OpSpec {
 pub struct ParamSpec {
     /// The camelCase wire name.
     pub name: &'static str,
-    /// The position of the field that gives the type.
+    /// The position of the field whose type the parameter has.
     pub field: usize,
     /// The entity of that field, if it is not the entity of the operation.
     pub entity: Option<&'static EntityDesc>,
@@ -105,7 +105,7 @@ pub struct ParamSpec {
 }
 
 impl ParamSpec {
-    /// The field that gives the type; `own` is the entity of the operation.
+    /// Returns the field whose type the parameter has; `own` is the entity of the operation.
     pub fn field_of(&self, own: &EntityDesc) -> &'static FieldDesc {
         &self.entity.map_or(own.fields, |entity| entity.fields)[self.field]
     }
@@ -169,9 +169,10 @@ impl OpSpec {
 /// The position of a parameter in an HTTP request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The `:id` segment of the record.
+    /// The `{id}` segment of the record.
     Id,
-    /// A segment in the path form; the query string in the query form (lookup, exists).
+    /// A path segment. A lookup or an `exists` may have another route without this segment; there,
+    /// the parameter is in the query string.
     Segment,
     /// The query string.
     Query,

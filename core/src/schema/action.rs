@@ -67,7 +67,7 @@ pub enum Action {
         /// The name of the column.
         column: String,
     },
-    /// Renames a column, with the check of an enum.
+    /// Renames a column; for an enum, also its check.
     RenameColumn {
         /// The name of the table.
         table: String,
@@ -121,9 +121,10 @@ pub enum Action {
         /// The name of the check.
         check: String,
     },
-    /// Renames a check or the constraint of the primary key, such as those that an earlier release
-    /// created without a name. For the primary key and the checks of enums the model already has
-    /// the new name; the name changes only for a check in [`Table::checks`].
+    /// Renames a check or the constraint of the primary key, for example one that an earlier
+    /// release created without an explicit name. In the physical model, only the name of a check in
+    /// [`Table::checks`] changes: for the primary key and the checks of enums, the model already
+    /// has the new name.
     RenameCheck {
         /// The name of the table.
         table: String,

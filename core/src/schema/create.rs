@@ -8,8 +8,8 @@ use crate::{Code, Error};
 
 /// Returns the actions that create a table and its indexes, in order.
 ///
-/// If a record violates several unique indexes, the database reports the one that it checks first.
-/// The order of the actions makes this the one that is declared first.
+/// If a record violates several unique indexes, the database reports the index that it checks
+/// first. With this order of actions, that is the index that is declared first.
 pub fn creation(table: &Table, dialect: &dyn Dialect) -> Vec<Action> {
     let (mut unique, plain): (Vec<&Index>, Vec<&Index>) =
         table.indexes.iter().partition(|index| index.unique);

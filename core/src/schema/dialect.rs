@@ -10,7 +10,7 @@ use super::physical::{Index, Table};
 pub struct LockLevel {
     /// The name of the lock in the database, such as `ACCESS EXCLUSIVE`; empty for none.
     pub name: &'static str,
-    /// Whether it is short, regardless of the size of the table.
+    /// Whether the lock lasts only a short time, regardless of the size of the table.
     pub brief: bool,
 }
 
@@ -19,8 +19,8 @@ pub trait Dialect: Send + Sync {
     /// The name of the store: `sqlite`, `postgres`.
     fn name(&self) -> &'static str;
 
-    /// Returns the statements of an action, in order. `tables` is the physical model before it.
-    /// Statements contain no parameters, no `BEGIN` and no `COMMIT`.
+    /// Returns the statements of an action, in order. `tables` is the physical model before the
+    /// action. Statements contain no parameters, no `BEGIN` and no `COMMIT`.
     fn statements(&self, action: &Action, tables: &Tables) -> Vec<String>;
 
     /// Whether the action runs in a transaction, together with the ledger.
@@ -32,16 +32,18 @@ pub trait Dialect: Send + Sync {
     /// Whether a change of a constraint rebuilds the table ([`Action::Rebuild`]).
     fn rebuilds(&self) -> bool;
 
-    /// Whether an index has another form in `after` than in `before`, because a column that it reads
-    /// allows null in only one of them. Then the index must be created again after that change.
-    /// `index` is as in `after`. The default is `false`.
+    /// Whether an index must be created again after a change of the table from `before` to `after`.
+    /// This is so if the definition of the index depends on whether its columns allow null, and the
+    /// change makes one of them optional or required. `index` uses the names of `after`. The
+    /// default is `false`.
     fn rewrites_index(&self, index: &Index, before: &Table, after: &Table) -> bool {
         let _ = (index, before, after);
         false
     }
 
-    /// The end of a query that locks its rows against other writers until the end of the
-    /// transaction; empty if a transaction that writes blocks every other one. The default is empty.
+    /// The SQL text at the end of a query that locks the rows of its result against other writers
+    /// until the end of the transaction. It is empty if a transaction that writes blocks all other
+    /// writers. The default is empty.
     fn row_lock(&self) -> &'static str {
         ""
     }

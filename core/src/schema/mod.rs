@@ -1,5 +1,5 @@
-//! The schema of a database: what declarations store, as data, and the interface by which a store
-//! creates and changes it.
+//! The schema of a database: the storage facts of declarations, as data, and the interface by which
+//! a store creates and changes the schema.
 //!
 //! - [`Snapshot`]: the storage facts of entities. Its JSON form is recorded in migrations.
 //! - [`Table`]: the physical model of one table. It follows from a snapshot alone.

@@ -54,7 +54,7 @@ pub enum ColumnKind {
 }
 
 impl ColumnKind {
-    /// The kind of a field whose decoding fits the values. Enums are texts.
+    /// The kind of a field that decodes the values of this column. An enum is decoded as text.
     pub fn decoded(&self) -> Kind {
         match self {
             Self::String | Self::Enum(_) => Kind::String,
@@ -77,7 +77,7 @@ pub struct Index {
     pub unique: bool,
     /// The keys, in order.
     pub keys: Vec<IndexKey>,
-    /// The conditions of the records that it contains. All must hold.
+    /// The conditions of a partial index. It contains only the records that meet all of them.
     pub only: Vec<Only>,
 }
 

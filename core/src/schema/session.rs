@@ -21,8 +21,8 @@ pub trait SchemaStore: Send + Sync {
     /// and no credentials.
     fn database(&self) -> String;
 
-    /// Whether the database is a file of one process. Then a development start may extend it,
-    /// because no other instance serves it. The default is `false`.
+    /// Whether the database is a file of one process. Then a start in development may extend the
+    /// tables, because no other instance uses the file. The default is `false`.
     fn is_embedded(&self) -> bool {
         false
     }
@@ -73,9 +73,9 @@ pub trait SchemaSession: Send {
     /// Sets how long a statement waits for a lock of another session. The default is 2 s.
     fn set_lock_timeout(&mut self, timeout: Duration);
 
-    /// Sets how long a concurrent index build waits for older transactions. Then it ends with
-    /// [`SchemaFault::LockTimeout`]. The default is 10 minutes. A store without concurrent builds
-    /// ignores it.
+    /// Sets how long a concurrent index build waits for older transactions. After this time it
+    /// fails with [`SchemaFault::LockTimeout`]. The default is 10 minutes. A store without
+    /// concurrent builds ignores this setting.
     fn set_index_wait(&mut self, wait: Duration) {
         let _ = wait;
     }
@@ -128,7 +128,7 @@ pub trait SchemaSession: Send {
         rows: Vec<Vec<Value>>,
     ) -> BoxFuture<'a, Result<RowsWritten, SchemaError>>;
 
-    /// Runs an action. `tables` is the physical model before it. An action that
+    /// Runs an action. `tables` is the physical model before the action. An action that
     /// [is transactional](Dialect::is_transactional) runs in the open transaction. Any other action
     /// may have run before a crash: if it was complete, it is not repeated; if not, its remains are
     /// removed first.
@@ -141,7 +141,7 @@ pub trait SchemaSession: Send {
         tables: &'a Tables,
     ) -> BoxFuture<'a, Result<(), SchemaError>>;
 
-    /// Creates what the framework needs in the database besides tables of entities, in the open
+    /// Creates the objects of the framework that are not tables of entities, in the open
     /// transaction: missing tables of the outbox, and functions that are missing or of another
     /// release. The default does nothing.
     ///
@@ -323,7 +323,7 @@ pub enum DifferenceCode {
     /// The index has other keys, another condition, or another uniqueness.
     IndexDiffers,
     /// The index places null at the other end of its order. It contains the same records, but the
-    /// database sorts pages that it could read in order.
+    /// database must sort pages that it could otherwise read in the order of the index.
     IndexNullsDiffer,
     /// An interrupted build left the index unusable.
     IndexInvalid,

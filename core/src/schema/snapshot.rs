@@ -13,8 +13,8 @@ use crate::filter::Filter;
 use crate::layout::{self, StoredIndex};
 use crate::{Timestamp, Value};
 
-/// The storage facts of all entities: what a migration records. Policies, routes, validation and
-/// descriptions are not part of it.
+/// The storage facts of all entities, as a migration records them. Policies, routes, validation and
+/// descriptions are not part of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Snapshot {
@@ -42,7 +42,7 @@ pub struct EntitySnapshot {
     pub indexes: Vec<IndexSnapshot>,
     /// The unique indexes. A database reports the first violated one, so their order is kept.
     pub uniques: Vec<IndexSnapshot>,
-    /// The counters that records of other entities keep of this entity's records.
+    /// The counters of this entity's records that are stored in records of other entities.
     pub counters: Vec<CounterSnapshot>,
     /// The fields that must name an existing record of another entity: gates and enforced
     /// relations.
@@ -105,7 +105,7 @@ pub struct ItemSnapshot {
     pub item: Option<BTreeMap<String, ItemSnapshot>>,
 }
 
-/// A default that the store knows.
+/// A default that does not depend on the caller: a literal or a generated value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum FieldDefault {
@@ -166,7 +166,7 @@ pub struct CounterSnapshot {
     pub field: String,
     /// The field of this entity that names the record with the counter.
     pub by: String,
-    /// The condition for records that count, in its JSON form.
+    /// The condition that a record must meet to be counted, in its JSON form.
     pub when: Json,
 }
 

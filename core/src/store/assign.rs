@@ -69,8 +69,8 @@ fn elements(old: &Value, element: &Value) -> Result<(Vec<String>, String)> {
     }
 }
 
-/// Adds two numbers. The statement checks the bounds of the field, so a request causes no overflow
-/// here.
+/// Adds two numbers. The statement checks the bounds of the field, so a request cannot cause an
+/// overflow here.
 fn add(old: &Value, by: &Value) -> Result<Value> {
     let out_of_range = || Error::internal("a sum is beyond the range of its field");
     match (old, by) {

@@ -38,8 +38,8 @@
 /// # fn main() {}
 /// ```
 ///
-/// A function for several stores is generic. For a store that Linchpin does not bring, the operation
-/// names its type: `handler(sqlite = count, toy = count::<Toy>)`.
+/// A function for several stores is generic. For a store that is not part of Linchpin, the
+/// operation names the type of the store: `handler(sqlite = count, toy = count::<Toy>)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a store",
     note = "the function takes a `CustomCall<Entity, Store>`; the crate of a store has its type"

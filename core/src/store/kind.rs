@@ -11,7 +11,7 @@ use crate::suggest::did_you_mean;
 
 /// The facts of a store: its name, the schemes of its URLs, its capabilities.
 ///
-/// They are data, so that start-up, reports and messages know them before the store is opened.
+/// They are data, so that start-up, reports and messages can use them before the store is opened.
 ///
 /// ```
 /// use linchpin::store::StoreKind;
@@ -152,8 +152,8 @@ pub(super) fn is_scheme(text: &str) -> bool {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.'))
 }
 
-/// Opens a store from a URL. An app takes providers with `App::store_provider`; the stores of
-/// Linchpin have one each.
+/// Opens a store from a URL. An app registers a provider with `App::store_provider`. Each store of
+/// Linchpin has its own provider.
 ///
 /// The provider holds the settings of its store, for example from environment variables: see
 /// [`StoreKind::variables`].
@@ -201,8 +201,9 @@ pub trait StoreProvider: Send + Sync + 'static {
         None
     }
 
-    /// Returns the schema of the database without opening the store, for commands that only read
-    /// it or change it; `None` if the store has none, which is the default. It opens nothing yet.
+    /// Returns the schema of the database without opening the store, for commands that only read or
+    /// change the schema; `None` if the store has no schema, which is the default. The call itself
+    /// opens no connection and no file.
     ///
     /// # Errors
     /// The reason, without a password.

@@ -131,10 +131,10 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// Whether one statement computes a number over other records and writes it
-    /// ([`AssignValue::Figure`]). If `last` is true: whether it also does so for concurrent
-    /// statements that write to one record, such that the number of the last one includes the
-    /// records that the earlier ones read.
+    /// Whether the store can compute a number over other records and write it in one statement
+    /// ([`AssignValue::Figure`]). If `last` is true, the answer also covers concurrent statements
+    /// that write to the same record: the number of the last statement must then include the
+    /// records that the earlier statements read.
     ///
     /// The default is `false`: such numbers are computed and written in a transaction.
     fn computes(&self, last: bool) -> bool {
@@ -179,8 +179,8 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Returns the driver for SQL of custom operations; `None` if the store takes no SQL, which is
-    /// the default. A store with SQL also implements [`SqlStore`] for its type.
+    /// Returns the driver for SQL of custom operations; `None` if the store does not run SQL, which
+    /// is the default. A store with SQL also implements [`SqlStore`] for its type.
     fn sql(&self) -> Option<Arc<dyn SqlDriver>> {
         None
     }
@@ -190,9 +190,9 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Returns the schema of the database: start-up compares it with the declarations and creates
-    /// an empty one, and migrations change it. `None`, which is the default, is for a store without
-    /// tables; such a store adds an entity when a statement first uses it.
+    /// Returns the schema of the database. Start-up compares it with the declarations, and creates
+    /// the tables if the database is empty; migrations change it. `None`, which is the default, is
+    /// for a store without tables; such a store adds an entity when a statement first uses it.
     fn schema(&self) -> Option<&dyn crate::schema::SchemaStore> {
         None
     }

@@ -11,8 +11,8 @@ use crate::entity::{TransformDesc, TransformError, TransformFrom, TransformInput
 use crate::schema::ColumnKind;
 use crate::{BoxFuture, Result, Value, ValueRef};
 
-/// The names in the database now. The default has no differences: everything has its declared
-/// name.
+/// The names in the database now. The default contains no differences: each table and each column
+/// has its declared name.
 ///
 /// # Examples
 ///
@@ -32,8 +32,8 @@ use crate::{BoxFuture, Result, Value, ValueRef};
 pub struct Names {
     /// The epoch of the ledger that these names are from.
     pub epoch: u64,
-    /// The names of each entity that has other ones than declared, by the declared name of its
-    /// table.
+    /// The names of each entity whose table or columns do not have their declared names, by the
+    /// declared name of the table.
     pub tables: BTreeMap<String, TableNames>,
 }
 
@@ -43,7 +43,7 @@ pub struct Names {
 pub struct TableNames {
     /// The name of the table.
     pub table: String,
-    /// The name of each column that has another one than declared, by the name of its field.
+    /// The columns that do not have their declared names, by the name of the field.
     pub columns: BTreeMap<String, String>,
     /// The values of columns that no field has any more. A new record needs them until the column
     /// is dropped.
@@ -57,10 +57,10 @@ pub struct TableNames {
 
 /// The columns of a field whose type changes, while servers with the earlier type may still run.
 ///
-/// The field has three columns: one for its values, the earlier one, and a copy of the earlier
-/// value that the field's value was computed from. A binary with the field's type writes all three.
-/// One with the earlier type writes only the earlier column. Then the copy differs, and the value
-/// of the field is that of the earlier column, converted.
+/// The field has three columns: the column of its values, the earlier column, and a copy of the
+/// earlier value from which the field's value was computed. A binary with the new type writes all
+/// three. A binary with the earlier type writes only the earlier column. Then the copy differs from
+/// the earlier column, and the value of the field is the converted value of the earlier column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replaced {
     /// The earlier column.
@@ -74,9 +74,9 @@ pub struct Replaced {
     /// Whether the field may not be null. Then null in its column means that the value was not
     /// computed yet.
     pub required: bool,
-    /// From an earlier value to one of the field.
+    /// Converts an earlier value to a value of the field.
     pub forth: Conversion,
-    /// From a value of the field to an earlier one.
+    /// Converts a value of the field to an earlier value.
     pub back: Conversion,
 }
 
@@ -85,7 +85,7 @@ pub struct Replaced {
 pub struct Conversion {
     /// The function.
     pub function: &'static TransformDesc,
-    /// The result for null, if the function does not take null.
+    /// The result for null, if the function does not accept null.
     pub null: Value,
 }
 
@@ -117,9 +117,9 @@ impl Conversion {
 pub struct Pending {
     /// The column, under its name in the database.
     pub column: String,
-    /// Whether it takes null.
+    /// Whether it accepts null.
     pub null: bool,
-    /// The values of an enum that it takes; `None` if it takes all.
+    /// The values of an enum that it accepts; `None` if it accepts all.
     pub values: Option<Vec<String>>,
 }
 
@@ -151,7 +151,7 @@ impl Names {
             .map_or(storage_name, |names| &names.table)
     }
 
-    /// Returns the column of a field, if it has another name than declared.
+    /// Returns the column of a field; `None` if it has its declared name.
     pub fn column(&self, storage_name: &str, field: &str) -> Option<&str> {
         self.of(storage_name)?
             .columns

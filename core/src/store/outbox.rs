@@ -41,8 +41,9 @@ pub trait Outbox: Send + Sync {
     fn is_in_commit_order(&self) -> bool;
 
     /// Takes or renews the leadership of consumers for this process. Returns the fencing number of
-    /// each that this process leads: it grows whenever another process takes over. A consumer whose
-    /// lease has ended, or whose process is known to have ended, gets a new leader.
+    /// each consumer that this process leads; `None` for the others. The number grows whenever
+    /// another process takes over. A consumer whose lease has ended, or whose process is known to
+    /// have ended, gets a new leader.
     ///
     /// # Errors
     /// If the store cannot answer. Then the leases of this process expire.
@@ -58,8 +59,8 @@ pub trait Outbox: Send + Sync {
     /// If the store cannot answer. Then the leases expire.
     fn resign<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>>;
 
-    /// Returns the first rows that a consumer has neither settled nor `taken`, in order. Rows in
-    /// `known` are returned as they are, and not read again.
+    /// Returns the first rows that the consumer has not settled and that are not in `taken`, in
+    /// order. Rows in `known` are returned as they are, and not read again.
     ///
     /// # Errors
     /// If the store cannot answer.
@@ -108,10 +109,10 @@ pub trait Outbox: Send + Sync {
 
 /// Receives the events of commits of this process.
 pub trait Committed: Send + Sync {
-    /// Takes the rows of a commit: stored ones with their numbers, and one without a number for
-    /// events that are not stored. A store calls it right after the commit. If several commits
-    /// changed the same record, the calls have the order of the commits. It returns quickly and
-    /// never calls the store.
+    /// Receives the rows of a commit: the stored rows with their numbers, and one row without a
+    /// number for the events that are not stored. A store calls this right after the commit. If
+    /// several commits changed the same record, the calls have the order of the commits. The
+    /// implementation must return quickly and must never call the store.
     fn committed(&self, rows: Vec<Arc<OutboxRow>>);
 
     /// Reports that events which are not stored may be lost, because the end of their transaction
@@ -125,7 +126,8 @@ pub struct Waiting {
     /// The rows in the order of their numbers.
     pub rows: Vec<Arc<OutboxRow>>,
     /// The rows that the consumer can never get. They are reported until
-    /// [`lost_reported`](Outbox::lost_reported) is called, also to the next process that delivers to the consumer.
+    /// [`lost_reported`](Outbox::lost_reported) is called, also to the next process that delivers
+    /// to the consumer.
     pub lost: Option<Lost>,
 }
 

@@ -30,8 +30,8 @@ pub enum Plan {
         limit: Option<Source>,
     },
     /// Selects the records with one of several values in a field: the first `limit` records for
-    /// each value. The result is sorted by value, ascending. A repeated value gives its records
-    /// once.
+    /// each value. The result is sorted by value, ascending. A value that occurs twice in the list
+    /// returns its records once.
     Related {
         /// The condition on all records.
         filter: Filter,
@@ -274,11 +274,11 @@ impl Plan {
 
 /// Returns the types of the columns of an aggregate: the keys, then the computed values.
 ///
-/// If `by_value` is not empty, the first column is a number, and a column for each of its fields
-/// follows the keys. The number is 0 for a whole group; then these columns are null. For a part of
-/// a group the number is the position of the dividing field, from 1, and the column of that field
-/// has the value. Whole groups come first, then the parts by each field, all in the order of keys
-/// and values.
+/// If `by_value` is not empty, the first column is a number, and the keys are followed by one
+/// column for each field of `by_value`. The number is 0 for a whole group; then these columns are
+/// null. For a part of a group the number is the position of the dividing field, from 1, and the
+/// column of that field has the value. Whole groups come first, then the parts by each field, all
+/// in the order of keys and values.
 #[doc(hidden)]
 pub fn aggregate_kinds(
     entity: &EntityDesc,

@@ -77,7 +77,7 @@ impl Projection {
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     want: Want,
-    /// The maximum number of rows. One row after it sets `more`.
+    /// The maximum number of rows. A row after the limit sets `more`.
     limit: Option<usize>,
     /// The fields of a cursor. Their values in the last row are kept.
     keys: Vec<usize>,
@@ -175,8 +175,8 @@ impl Rows {
         }
     }
 
-    /// Keeps at most `limit` rows, whether there is one more, and the values of the fields `keys`
-    /// in the last row.
+    /// Keeps at most `limit` rows and the values of the fields `keys` in the last of them. It also
+    /// records whether there is one more row.
     #[must_use]
     pub fn limit(mut self, limit: usize, keys: Vec<usize>) -> Self {
         self.limit = Some(limit);
@@ -276,9 +276,9 @@ impl Rows {
         }
     }
 
-    /// Returns the events of the statement. The store writes those that are stored to its outbox,
-    /// and hands all of them over after the commit. Call it after the last row, when `created` is
-    /// set.
+    /// Returns the events of the statement. The store writes those with [`Entry::stored`] to its
+    /// outbox. After the commit it passes all of them to [`Committed`](super::Committed). Call this
+    /// after the last row, when `created` is set.
     pub fn entries(&mut self) -> Vec<Entry> {
         let (count, created) = (self.count, self.created);
         self.recording

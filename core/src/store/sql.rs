@@ -7,7 +7,8 @@ use crate::entity::{EntityDesc, FieldType, Kind};
 use crate::filter::Filter;
 use crate::{BoxFuture, Error, Result, Value};
 
-/// A statement of a function, with its values and the row-level filter of the caller.
+/// A statement of the function of a custom operation, with its values and the row-level filter of
+/// the caller.
 #[derive(Clone, Debug)]
 pub struct SqlQuery {
     /// The entity of the operation.
@@ -29,7 +30,7 @@ pub enum SqlAnswer {
     Count(u64),
 }
 
-/// Runs SQL of functions on a store: see [`Store::sql`](super::Store::sql).
+/// Runs the SQL of custom operations on a store: see [`Store::sql`](super::Store::sql).
 pub trait SqlDriver: Send + Sync {
     /// Begins a transaction of such statements.
     ///
@@ -50,7 +51,7 @@ pub trait SqlDriver: Send + Sync {
     /// Runs a statement, in a transaction if there is one. If `rows` is true, it returns the rows.
     ///
     /// # Errors
-    /// `internal` for a text without the row-level filter, or one that the database refuses;
+    /// `internal` for a text without the row-level filter, or for a text that the database refuses;
     /// `conflict`, `unavailable`, `timeout`.
     fn run<'a>(
         &'a self,
@@ -69,7 +70,7 @@ pub trait SqlColumns: Debug + Send + Sync {
     fn value(&self, column: &str, kind: Kind) -> Result<Value>;
 }
 
-/// A row that a statement of a function returned.
+/// A row that the statement of a custom operation's function returned.
 #[derive(Debug)]
 pub struct SqlRow(Box<dyn SqlColumns>);
 
@@ -102,7 +103,7 @@ pub trait SqlSession: Debug + Send {
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// A transaction of a function's own statements. Dropping it rolls it back.
+/// A transaction for the statements of a custom operation's function. Dropping it rolls it back.
 #[derive(Debug)]
 pub struct SqlTransaction(Box<dyn SqlSession>);
 

@@ -77,9 +77,10 @@ impl DatabaseUrl {
         self.passwords().into_iter().flatten().chain(named)
     }
 
-    /// Returns the text between the first `:` of the authority and its last `@`. A raw password may
-    /// contain `/`, `?` and `#`, and parameters may contain `@`: both readings are secrets, the
-    /// longer one first.
+    /// Returns the possible passwords, the longer one first: the text between the first `:` and the
+    /// last `@`, once in the whole text after `//`, and once in its part before the first `/`, `?`
+    /// or `#`. A raw password may contain these three characters, and parameters may contain `@`,
+    /// so both texts count as secrets.
     fn passwords(&self) -> [Option<&str>; 2] {
         let after_slashes = self.rest().strip_prefix("//").unwrap_or_default();
         let authority = after_slashes

@@ -28,7 +28,7 @@ use crate::operation::ParamSpec;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct FilterError {
-    /// The position, such as `$or[1].status.$in[0]`; `filter` for the whole.
+    /// The position, such as `$or[1].status.$in[0]`; `filter` for the whole filter.
     pub path: String,
     /// The error message.
     pub message: String,
@@ -50,9 +50,9 @@ impl FilterError {
 impl Filter {
     /// Returns the JSON form. `params` are those of the operation that declares the filter.
     ///
-    /// [`Filter::from_json`] parses it to an equal filter. It cannot parse the filter that matches
-    /// everything, `{}`, statement arguments, `{ "$arg": position }`, and conditions that only the
-    /// runtime adds.
+    /// [`Filter::from_json`] parses the result to an equal filter, with three exceptions: the
+    /// filter that matches everything (`{}`), arguments of statements (`{ "$arg": position }`), and
+    /// conditions that only the runtime adds.
     pub fn to_json(&self, entity: &EntityDesc, params: &[ParamSpec]) -> Json {
         let group = |name: &str, list: &[Self]| -> Json {
             let list: Vec<Json> = list.iter().map(|f| f.to_json(entity, params)).collect();

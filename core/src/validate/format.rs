@@ -68,7 +68,7 @@ impl Format {
             Self::Uuid => "must be a hyphenated uuid",
             Self::Cuid => "must be a cuid",
             Self::Slug => {
-                "must be lower-case letters and digits, in words joined by single hyphens"
+                "must be words of lower-case letters and digits, joined by single hyphens"
             }
             Self::Hostname => "must be a hostname",
             Self::Ipv4 => "must be an IPv4 address",
@@ -114,8 +114,8 @@ impl Format {
 }
 
 fn is_email(text: &str) -> bool {
-    // The local part may contain any character except `@`, white space and control characters. The
-    // last can inject mail headers.
+    // The local part may contain any character except `@`, white space and control characters.
+    // Control characters could inject mail headers.
     let mut parts = text.split('@');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(local), Some(domain), None) => {
@@ -130,8 +130,8 @@ fn is_email(text: &str) -> bool {
 }
 
 fn is_url(text: &str) -> bool {
-    // The parser repairs much that is not a URL (spaces, backslashes, missing slashes). A stored
-    // text must need no repair.
+    // The parser accepts and repairs many texts that are not URLs (spaces, backslashes, missing
+    // slashes). A stored text must need no repair.
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     let plain = !text.chars().any(|c| {
         c.is_whitespace()

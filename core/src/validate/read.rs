@@ -18,8 +18,8 @@ pub(super) struct Reader<'p> {
 impl Reader<'_> {
     /// Reads a value of a field's type; `None` if the type is wrong. Null is accepted here.
     ///
-    /// A list of items is returned without its invalid members, and a list of strings with empty
-    /// texts for its invalid elements, so that the rules can check the rest.
+    /// A list with errors is returned too, so that the rules can check the rest: items without
+    /// their invalid members, and an empty text for each invalid element of a list of strings.
     pub(super) fn value(
         &mut self,
         field: &FieldDesc,

@@ -66,8 +66,8 @@ impl Validator {
 
     /// Checks one present value of a field, and pushes problems at `path` and below it.
     ///
-    /// Null follows no rule: the caller decides whether it is allowed. Messages never contain the
-    /// value.
+    /// No rule applies to null: the caller decides whether null is allowed. Messages never contain
+    /// the value.
     pub fn check(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
         if self
             .mark
@@ -77,7 +77,7 @@ impl Validator {
             problems.push(Problem::new(
                 path,
                 "not_allowed",
-                "is the value of deleted records: delete the record instead",
+                "is the value that marks deleted records: delete the record instead",
             ));
         }
         if let Some(rules) = self.fields.get(field) {
@@ -195,7 +195,7 @@ impl FieldRules {
                 .iter()
                 .any(|p| p.path.strip_prefix(&here).is_some_and(is_below))
             {
-                path.report(problems, "type", "does not have the form of this field");
+                path.report(problems, "type", "does not have the type of this field");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Named formats of text.
 
-/// The names that `format = ".."` takes, in the order of their documentation.
+/// The names that `format = ".."` accepts, in the order of their documentation.
 pub const FORMATS: &[&str] = &[
     "email",
     "url",

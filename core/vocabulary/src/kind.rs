@@ -42,7 +42,8 @@ pub enum Records {
     Many,
     /// Records of other entities.
     Foreign,
-    /// The record in the path. Without one, there is no record that a permission could check.
+    /// The record in the path. If the path contains no record, the permission has no record to
+    /// check.
     OfPath,
 }
 
@@ -156,7 +157,7 @@ pub const UPSERT: KindFacts = KindFacts {
     answer_members: &["entity", "created"],
     ..KindFacts::new("upsert", "atomic.upsert", Records::One, Changes::NewOrOne)
 };
-/// Takes one of the records that a filter matches.
+/// Deletes one of the records that a filter matches, and returns it.
 pub const CONSUME: KindFacts =
     KindFacts::new("consume", "atomic.consume", Records::Many, Changes::Removed);
 /// Reads and changes the items of a list inside a record.

@@ -43,8 +43,9 @@ fn the_document_of_the_second_factor_matches_the_program() {
     );
 }
 
-/// Checks a document against the app. Its first command must create this administrator, and its
-/// second one must start the server with these variables. Then the session must print its output.
+/// Checks a document against the app. The first command of the document must create this
+/// administrator, and its second command must start the server with these variables. Then its shell
+/// session must print the documented output.
 fn check_document(document: &str, administrator: &str, variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
     let commands: Vec<String> = blocks(&read(document))

@@ -16,7 +16,7 @@ pub struct Topic {
     pub answers: i64,
 }
 
-/// An answer to it.
+/// An answer to a topic.
 #[entity(sort = asc(id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Answer {

@@ -27,7 +27,7 @@ pub struct Company {
     pub name: String,
 }
 
-/// What a member may do in a company.
+/// The role of a member in a company.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum Role {
     Agent,

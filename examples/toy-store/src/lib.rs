@@ -26,7 +26,7 @@ use linchpin_core::{BoxFuture, Error, Result, Value, ValueRef};
 use table::{Record, Table};
 
 /// The facts of the store. It changes the records of one statement in one step, and has no
-/// transactions. So it does not grant `transaction`, and nothing that is built on it.
+/// transactions. So it grants neither `transaction` nor the capabilities that need transactions.
 pub static KIND: StoreKind = StoreKind::new("toy", &["toy"], "toy:<name>")
     .granting(&[
         "core.crud",

@@ -67,7 +67,7 @@ fn check_policy(model: &Model<'_>, d: &mut Diagnostics) {
         ),
     )
     .help(format!(
-        "leave `auth` out, or on {} `routes({name}(auth = none))`",
+        "leave `auth` out, or write `routes({name}(auth = none))` on {}",
         model.of.path_text()
     ));
 }
@@ -138,17 +138,17 @@ fn check_payload(variant: &VariantModel<'_>, d: &mut Diagnostics) {
                 .map_or_else(|| "Thread".to_owned(), |on| on.entity.path_text());
             d.error(
                 ident,
-                format!("`{ident}` forwards events of {entity}, and its payload is not the record"),
+                format!("`{ident}` forwards events of {entity}, so its payload must be the record"),
             )
             .help(format!(
-                "`{ident}({entity})`, or a `#[projection({entity})]` in its place"
+                "`{ident}({entity})`, or a struct with `#[projection({entity})]` instead of `{entity}`"
             ));
         }
         (MarkModel::Operation(run), Payload::Type(ty)) => {
             d.error(
                 ty,
                 format!(
-                    "the payload of `{ident}` is the parameters of `{}`",
+                    "the payload of `{ident}` must be the parameters of `{}`, as named members",
                     run.operation_name()
                 ),
             )

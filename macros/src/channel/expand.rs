@@ -306,10 +306,10 @@ fn key_assert(by: By<'_>, entity: Entity<'_>, of: Entity<'_>) -> TokenStream {
     let field = &entity.model.fields[by.field];
     let (name, found, path_text) = (&field.name, kind_text(field), of.path_text());
     let string_key_message = format!(
-        "linchpin: `by` field `{name}` is {found}, `{path_text}` has string ids\nhelp: the field that names the record of {path_text}"
+        "linchpin: `by` field `{name}` is {found}, but `{path_text}` has string ids\nhelp: name the field with the id of the {path_text}"
     );
     let integer_key_message = format!(
-        "linchpin: `by` field `{name}` is {found}, `{path_text}` has integer ids\nhelp: the field that names the record of {path_text}"
+        "linchpin: `by` field `{name}` is {found}, but `{path_text}` has integer ids\nhelp: name the field with the id of the {path_text}"
     );
     let position = position_in(
         entity.model,

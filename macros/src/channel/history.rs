@@ -46,7 +46,7 @@ impl History {
                 _ => {
                     d.error(
                         value,
-                        format!("history.size is a whole number within 0..={MAX_SIZE}"),
+                        format!("history.size must be a whole number within 0..={MAX_SIZE}"),
                     )
                     .help("`size = 500`; with 0 a client cannot resume");
                     None
@@ -57,7 +57,7 @@ impl History {
             let text = opt.text("ttl = \"1h\"", d)?;
             let millis = duration(&text, "history.ttl", "ttl = \"1h\"", d)?;
             if millis > MAX_TTL {
-                d.error(&text, "history.ttl is at most 7 days")
+                d.error(&text, "history.ttl must be at most 7 days")
                     .help("`ttl = \"7d\"`");
                 return None;
             }

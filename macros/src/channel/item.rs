@@ -110,7 +110,7 @@ impl Variant {
                 .help("declare a separate channel for each build");
         }
         if let Some((_, value)) = &variant.discriminant {
-            d.error(value, "an event has no number")
+            d.error(value, "a variant of a channel cannot have a discriminant")
                 .help("leave it out");
         }
         let mut marks: Vec<Mark> = variant
@@ -129,14 +129,19 @@ impl Variant {
                     .error(word, format!("unknown mark `{}`", marks::path_text(word)))
                     .help(format!("`#[{near}]`")),
                 None => d
-                    .error(&ident, format!("variant `{ident}` has no direction"))
+                    .error(
+                        &ident,
+                        format!(
+                            "variant `{ident}` needs an attribute that says who sends the event"
+                        ),
+                    )
                     .help("`#[on(..)]`, `#[publish]`, `#[relay]` or `#[incoming(..)]`"),
             }
         }
         let on = marks.first().is_some_and(|mark| mark.word == "on");
         for more in marks.iter().skip(1).filter(|more| !on || more.word != "on") {
-            d.error(&more.word, format!("variant `{ident}` has two directions"))
-                .help("one variant for each direction; only `on` may be repeated");
+            d.error(&more.word, format!("variant `{ident}` has two of the attributes `on`, `publish`, `relay` and `incoming`"))
+                .help("declare a separate variant for each attribute; only `on` may be repeated");
         }
         marks.retain({
             let mut first = true;
@@ -167,7 +172,7 @@ impl Payload {
                 d.error(
                     ty,
                     format!(
-                        "the payload of `{}` is an object in JSON, not one value",
+                        "the payload of `{}` must be a JSON object, not a single value",
                         variant.ident
                     ),
                 )
@@ -184,7 +189,7 @@ impl Payload {
             Fields::Unnamed(fields) => {
                 d.error(
                     &fields.to_token_stream(),
-                    format!("the payload of `{}` is one value", variant.ident),
+                    format!("the payload of `{}` must be one value", variant.ident),
                 )
                 .help("a struct with `#[derive(Embedded)]`, or named fields");
                 Self::Unreadable

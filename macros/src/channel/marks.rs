@@ -200,8 +200,8 @@ impl Mark {
 
     fn of(word: Ident, mut paths: Vec<Path>, mut opts: Vec<Opt>, d: &mut Diagnostics) -> Self {
         let mark = word.to_string();
-        // In `publish` and `relay` a bare word is an option; in other marks only if it is the name
-        // of an option of these two.
+        // In `publish` and `relay` every bare word is an option. In other marks a bare word is an
+        // option only if `publish` or `relay` has an option of this name.
         let flags = ["ephemeral", "echo", "rate"];
         let (words, events): (Vec<Path>, Vec<Path>) = paths.drain(..).partition(|path| {
             path.get_ident().is_some_and(|word| {
@@ -262,7 +262,10 @@ impl Mark {
 fn refuse(paths: &[Path], mark: &str, d: &mut Diagnostics) {
     for path in paths {
         d.error(path, format!("`{mark}` does not take events of entities"))
-            .help(format!("`#[on({})]` forwards it", path_text(path)));
+            .help(format!(
+                "write `#[on({})]` to forward this event",
+                path_text(path)
+            ));
     }
 }
 
@@ -274,7 +277,7 @@ fn incoming(word: &Ident, paths: &[Path], by: Option<Ident>, d: &mut Diagnostics
     };
     for more in &paths[1..] {
         d.error(more, "`incoming` runs one operation or one function")
-            .help("a variant for each");
+            .help("declare a separate variant for each");
     }
     let last = path
         .segments
@@ -288,7 +291,7 @@ fn incoming(word: &Ident, paths: &[Path], by: Option<Ident>, d: &mut Diagnostics
         };
     }
     if let Some(by) = by {
-        d.error(&by, "`by` belongs to an operation")
+        d.error(&by, "`by` needs an operation, not a function")
             .help("remove it: the function gets the room as an argument");
     }
     Kind::Handler(path.clone())
@@ -384,7 +387,7 @@ fn relay_rate(opt: &Opt, d: &mut Diagnostics) -> Option<RateLimit> {
     if rate.exceeds(1_000, 3_600_000) {
         d.error(
             &text,
-            "rate is at most 1,000 frames, counted over at most an hour",
+            "rate must be at most 1,000 frames in a time window of at most one hour",
         )
         .help("`rate = \"2/s\"`");
         return None;

@@ -63,7 +63,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     let parsed = repair::item::<ItemEnum>(&item).map_err(|error| {
         syn::Error::new(
             error.span(),
-            "a channel is an enum, one variant for each event\nhelp: `#[channel(of = Container, \
+            "a channel must be an enum with one variant for each event\nhelp: `#[channel(of = Container, \
              name = \"live\")] pub enum ContainerLive { .. }`",
         )
     });

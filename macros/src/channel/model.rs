@@ -247,12 +247,12 @@ pub(super) fn key<'a>(
             d.error(
                 entity.path,
                 format!(
-                    "a room of a collection has only events of {}",
+                    "with `scope = collection`, a room has only events of {}",
                     own.path_text()
                 ),
             )
             .help(format!(
-                "a channel of {}, or rooms of records: leave `scope` out",
+                "declare a channel of {}, or leave `scope` out: then the rooms belong to records",
                 entity.path_text()
             ));
             return Key::Broken;
@@ -264,7 +264,7 @@ pub(super) fn key<'a>(
             d.error(
                 entity.path,
                 format!(
-                    "`{word}` of another entity than {} needs `by`",
+                    "`{word}` with an entity other than {} needs `by`",
                     own.path_text()
                 ),
             )

@@ -30,7 +30,7 @@ pub(crate) fn legal(text: &LitStr, d: &mut Diagnostics) -> bool {
     false
 }
 
-/// Returns what is wrong with a name, and the help.
+/// Returns the message about an invalid name, and the help; `None` if the name is valid.
 pub(crate) fn flaw(name: &str) -> Option<(String, &'static str)> {
     Some(match event::check(name).err()? {
         Flaw::Grammar => (

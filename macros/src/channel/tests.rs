@@ -102,7 +102,7 @@ fn several_mistakes_are_several_errors() {
         errors,
         [
             "unknown channel option `presense`\nhelp: `presence`",
-            "history.size is a whole number within 0..=10000\nhelp: `size = 500`; with 0 a client cannot resume",
+            "history.size must be a whole number within 0..=10000\nhelp: `size = 500`; with 0 a client cannot resume",
             "event name `ack` is reserved\nhelp: set another name: `event = \\\"..\\\"`",
             "`echo` belongs to `relay`\nhelp: leave it out, or `#[relay(rate = \\\"2/s\\\")]`",
             "variant `E` has no direction\nhelp: `#[on(..)]`, `#[publish]`, `#[relay]` or `#[incoming(..)]`",

@@ -130,8 +130,8 @@ fn check_primary_key(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Returns the private fields that never get a value on create, with the word `private`: clients
-/// cannot send them, and they have no default.
+/// Returns the private fields that never get a value on create, each with the token `private` of
+/// its declaration: clients cannot send them, and they have no default.
 pub(super) fn unfillable(model: &EntityModel) -> impl Iterator<Item = (&Field, &syn::Ident)> {
     let create = !model.routes[0].disabled && !model.has_unread_options && !model.has_unread_routes;
     let filled =
@@ -177,7 +177,9 @@ fn check_indexes(model: &EntityModel, d: &mut Diagnostics) {
             let name = &model.fields[first.field].name;
             d.error(
                 &first.ident,
-                format!("index led by {hidden} field `{name}` would leak it through cursors"),
+                format!(
+                    "index begins with {hidden} field `{name}`: cursors would reveal its values"
+                ),
             )
             .help("put a readable field first");
         }
@@ -204,7 +206,7 @@ fn check_indexes(model: &EntityModel, d: &mut Diagnostics) {
     for unique in &model.uniques {
         check_index_fields(model, "unique", "unique", &unique.fields, d);
         for place in unique.fields.iter().filter(|p| p.desc) {
-            d.error(&place.ident, "a unique takes no direction")
+            d.error(&place.ident, "`unique` does not accept a direction")
                 .help(format!("`unique({})`", place.ident));
         }
         let mut shape: Vec<_> = unique.fields.iter().map(|p| p.field).collect();
@@ -318,7 +320,7 @@ fn check_version_field(model: &EntityModel, d: &mut Diagnostics) {
                 field.name
             ),
         )
-        .help("remove the field, or name another one: `version(field = rev)`");
+        .help("remove the field, or choose another name for the counter: `version(field = rev)`");
     }
 }
 
@@ -327,8 +329,11 @@ fn check_pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
     let limit = |expr: &Option<syn::Expr>, name: &str, d: &mut Diagnostics| {
         let expr = expr.as_ref()?;
         if let Some((_, digits)) = options::suffixed(expr) {
-            d.error(expr, format!("{name}_limit is a number without a suffix"))
-                .help(format!("`{name} = {digits}`"));
+            d.error(
+                expr,
+                format!("{name}_limit must be a number without a suffix"),
+            )
+            .help(format!("`{name} = {digits}`"));
             return None;
         }
         match options::as_int(expr) {
@@ -419,7 +424,7 @@ fn write_tokens(tokens: TokenStream, out: &mut String) {
     }
 }
 
-/// Checks that every store can hold a name.
+/// Checks that every store accepts this name of a table or column.
 pub(crate) fn check_storage_name(text: &LitStr, what: &str, d: &mut Diagnostics) {
     let value = text.value();
     if value.is_empty() || value.len() > 63 {

@@ -20,7 +20,10 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             let text = name.unraw().to_string();
             match model.index_of(name).map(|at| &model.fields[at]) {
                 None => {
-                    let problem = d.error(name, format!("unknown field `{text}` in computed"));
+                    let problem = d.error(
+                        name,
+                        format!("unknown field `{text}` is not allowed in computed"),
+                    );
                     if let Some(near) = nearest(&text, model.field_names()) {
                         problem.help(format!("`{near}`"));
                     }
@@ -33,7 +36,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
                         ),
                     )
                     .help(format!(
-                        "list the fields that `{text}` is computed from, and call its function"
+                        "list the fields that `{text}` is computed from, and call the function of `{text}` in this function"
                     ));
                 }
                 Some(_)
@@ -61,8 +64,11 @@ fn check_no_other_source(field: &Field, d: &mut Diagnostics) {
         Flag::ClientSet,
     ] {
         if let Some(at) = field.options.flag(flag) {
-            d.error(at, format!("`{at}` on computed field `{name}`"))
-                .help(HELP);
+            d.error(
+                at,
+                format!("`{at}` is not allowed on computed field `{name}`"),
+            )
+            .help(HELP);
         }
     }
     if let (
@@ -81,16 +87,25 @@ fn check_no_other_source(field: &Field, d: &mut Diagnostics) {
         .help("leave one of them out");
     }
     if let Some((at, _)) = &field.options.transform {
-        d.error(at, format!("`transform` on computed field `{name}`"))
-            .help("migrations compute its values again; leave the option out");
+        d.error(
+            at,
+            format!("`transform` is not allowed on computed field `{name}`"),
+        )
+        .help("leave the option out: migrations compute the values of the field again");
     }
     if let Some(at) = &field.options.on_update {
-        d.error(at, format!("`on_update` on computed field `{name}`"))
-            .help(HELP);
+        d.error(
+            at,
+            format!("`on_update` is not allowed on computed field `{name}`"),
+        )
+        .help(HELP);
     }
     for (at, _) in field.options.rules.keys() {
-        d.error(at, format!("`{at}` on computed field `{name}`"))
-            .help(HELP);
+        d.error(
+            at,
+            format!("`{at}` is not allowed on computed field `{name}`"),
+        )
+        .help(HELP);
     }
 }
 
@@ -100,7 +115,7 @@ fn check_type(field: &Field, d: &mut Diagnostics) {
         d.error(
             &field.ty,
             format!(
-                "computed field `{}` is a scalar or a list of texts, not {}",
+                "computed field `{}` must be a scalar or a list of texts, not {}",
                 field.name,
                 type_text(&field.ty)
             ),

@@ -129,7 +129,7 @@ fn check_literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
         },
         Kind::Integer => match options::as_int(value) {
             Some(Ok(n)) if (-MAX_INTEGER..=MAX_INTEGER).contains(&n) => return,
-            Some(_) => "is beyond ±(2^53−1), which JSON cannot carry",
+            Some(_) => "is outside ±(2^53−1), the range of exact integers in JSON",
             None => "is not an integer",
         },
         Kind::Date => match text {
@@ -262,12 +262,12 @@ fn check_exclusions(field: &Field, d: &mut Diagnostics) {
             .help("leave one of them out");
     }
     if let Some(at) = field.options.flag(Flag::ClientSet) {
-        const HELP: &str = "it belongs to a default of `uuid`, `cuid` or `now`";
+        const HELP: &str = "remove the option, or use it with a default of `uuid`, `cuid` or `now`";
         if matches!(field.options.default, Default::Ctx(..)) {
             d.error(
                 at,
                 format!(
-                    "`client_set` on `{}`: clients never supply values of the context",
+                    "`client_set` is not allowed on `{}`: clients never supply values of the context",
                     field.name
                 ),
             )
@@ -315,7 +315,7 @@ fn check_required(field: &Field, d: &mut Diagnostics) {
         let list = type_text(&field.inner);
         (
             format!(
-                "`required` on `{name}`, which is an `Option`: an optional field may be missing"
+                "`required` is not allowed on `{name}`, which is an `Option`: an optional field may be missing"
             ),
             format!("make it a `{list}`"),
         )
@@ -328,11 +328,11 @@ fn check_required(field: &Field, d: &mut Diagnostics) {
         )
     } else if field.server_owned() || field.has(Flag::Private) {
         (
-            format!("`required` on `{name}`, which no client sends"),
+            format!("`required` has no effect on `{name}`: no client sends this field"),
             "leave the option out".to_owned(),
         )
     } else if !field.kind.is_list() && field.kind != Kind::Other {
-        let help = "remove the option: it is for lists, because a missing list is otherwise empty"
+        let help = "remove the option: it is only for lists; without it, a missing list is empty"
             .to_owned();
         (
             format!("`{name}` is not optional, so `required` has no effect"),

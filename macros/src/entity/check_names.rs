@@ -86,18 +86,18 @@ fn check_path(path: &LitStr, d: &mut Diagnostics) {
     if text.starts_with('/') || text.ends_with('/') {
         d.error(
             path,
-            "`path` is relative to the mount and has no leading or trailing slash",
+            "`path` is relative to the mount, so it must not begin or end with a slash",
         )
         .help(format!("`path = \"{}\"`", text.trim_matches('/')));
     } else if text.contains(['{', ':']) {
-        d.error(path, "`path` has static segments only")
+        d.error(path, "`path` must have static segments only")
             .help("parameters belong to the routes of operations");
     } else if text.split('/').any(|segment| {
         segment.is_empty() || segment == "." || segment == ".." || !segment.chars().all(unreserved)
     }) {
         d.error(
             path,
-            format!("`path` \"{text}\" has a segment that no URL can hold as it is"),
+            format!("`path` \"{text}\" has a segment that is empty, `.`, `..` or needs encoding in a URL"),
         )
         .help("letters, digits, `-`, `.`, `_` and `~`, as in `path = \"news/posts\"`");
     }
@@ -193,7 +193,7 @@ fn check_renames(model: &EntityModel, d: &mut Diagnostics) {
                     current.name
                 ),
             );
-            problem.help("name what the field was called before, or leave the option out");
+            problem.help("write the previous name of the field, or leave the option out");
         } else if let Some(first) = claimed.insert(old.clone(), &field.name) {
             if first == field.name {
                 report_repeated_name(rename, d);
@@ -215,7 +215,7 @@ fn check_renames(model: &EntityModel, d: &mut Diagnostics) {
                     model.storage_name
                 ),
             )
-            .help("name what the table was called before, or leave the option out");
+            .help("write the previous name of the table, or leave the option out");
         } else if model.rename_from[..i]
             .iter()
             .any(|earlier| earlier.value() == rename.value())
@@ -230,5 +230,5 @@ fn report_repeated_name(rename: &LitStr, d: &mut Diagnostics) {
         rename,
         format!("`{}` is in `rename_from` twice", rename.value()),
     )
-    .help("name each earlier name once, the newest first");
+    .help("list each previous name once, the newest first");
 }

@@ -123,14 +123,18 @@ fn check_types(field: &Field, rules: &RuleArgs, d: &mut Diagnostics) {
         if let Some(key) = key.filter(|_| !fits) {
             let problem = d.error(
                 key,
-                format!("`{key}` on {} field `{}`", kind_text(field), field.name),
+                format!(
+                    "`{key}` is not allowed on {} field `{}`",
+                    kind_text(field),
+                    field.name
+                ),
             );
             problem.help(match (key.to_string().as_str(), kind) {
                 ("length", Kind::StringArray | Kind::Items) => {
-                    "`items = ..` bounds a list, `each(length = ..)` its texts".to_owned()
+                    "use `items = ..` for the number of items, or `each(length = ..)` for the length of each text".to_owned()
                 }
                 ("pattern" | "format", Kind::StringArray) => {
-                    format!("`each({key} = ..)` holds for the texts of a list")
+                    format!("write `each({key} = ..)`: it applies to each text of the list")
                 }
                 ("length", Kind::Integer | Kind::Number) => {
                     "`range = ..` bounds a number".to_owned()
@@ -299,7 +303,7 @@ fn check_list_default(
             d.error(
                 text,
                 format!(
-                    "default repeats \"{}\" in spite of `unique_items`",
+                    "default contains \"{}\" twice, but the field has `unique_items`",
                     text.value()
                 ),
             )

@@ -103,7 +103,7 @@ fn variants(input: &DeriveInput, d: &mut Diagnostics) -> Vec<Variant> {
                 Some(text) => {
                     d.error(
                         text,
-                        "a wire name has at least one character, and no control character",
+                        "a wire name must have at least one character and no control characters",
                     )
                     .help("`rename = \"in_review\"`");
                 }

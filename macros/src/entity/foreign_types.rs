@@ -1,4 +1,5 @@
-//! Types of the language and of std that no field can have. rustc checks types of the app.
+//! Rejects types of Rust and std that no field can have. rustc checks the types that the app
+//! declares.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote_spanned};
@@ -7,7 +8,8 @@ use syn::{GenericArgument, PathArguments, PathSegment, Type};
 
 use crate::diagnostics::Diagnostics;
 
-/// Integer types other than `i64`: a store may return another value than the written one.
+/// Integer types other than `i64`: a store may return a different value from the one that was
+/// written.
 const INTEGERS: &[&str] = &[
     "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i128", "isize",
 ];
@@ -15,8 +17,8 @@ const INTEGERS: &[&str] = &[
 const LIST_ELEMENTS: &[&str] = &["i64", "f64", "f32", "bool", "char"];
 const MAPS: &[&str] = &["HashMap", "BTreeMap", "HashSet", "BTreeSet", "VecDeque"];
 
-/// The replacement of a type. The message suggests it, and the rest of the declaration is read as
-/// if the field had it.
+/// The replacement of a type. The message suggests this type, and the macro reads the rest of the
+/// declaration as if the field had this type.
 enum Replacement {
     Integer,
     Number,

@@ -1,4 +1,5 @@
-//! The capabilities of the stores that an entity names: the shared table, and text for messages.
+//! Checks the stores in `stores(..)` and their capabilities. The macros and the runtime share the
+//! table of stores in `linchpin_vocabulary::store`.
 
 use linchpin_vocabulary::store::{self, StoreFacts};
 use syn::Ident;
@@ -21,8 +22,9 @@ impl EntityModel {
     }
 }
 
-/// ``take `redis` out of `stores(..)` ``, and the stores that grant the capability:
-/// `memory, sqlite, postgres and mongo provide it`. `verb` is the end of this text.
+/// Returns the help for an entity that names a store without a capability: ``take `redis` out of
+/// `stores(..)`: memory, sqlite, postgres and mongo provide it``. `verb` is the end of this text:
+/// `provide it`.
 pub(crate) fn without(lacking: &StoreFacts, capability: &str, verb: &str) -> String {
     let names: Vec<&str> = store::granting(capability)
         .map(|store| store.name)

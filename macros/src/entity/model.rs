@@ -152,8 +152,8 @@ pub(crate) struct Version {
 impl EntityModel {
     /// Reads a declaration: the arguments of the attribute and its struct.
     ///
-    /// All problems go to `d`. The model exists if the item is a struct with named fields, so that
-    /// the expansion can use the parts without errors.
+    /// All problems go to `d`. Every struct with named fields has a model, even after errors. So
+    /// the expansion can use the parts that have no errors.
     pub(crate) fn parse(args: TokenStream, item: TokenStream, d: &mut Diagnostics) -> Option<Self> {
         let mut item = match repair::item::<ItemStruct>(&item) {
             Ok(item) => item,
@@ -379,9 +379,9 @@ impl EntityModel {
             .map_or(self.primary.unwrap_or(0), |place| place.field)
     }
 
-    /// Whether records in this order are adjacent in the primary key or in a declared index,
-    /// forwards or backwards. A key is the position of a field, and whether its order is
-    /// descending. The index may begin with fields that are `pinned` to one value.
+    /// Whether the primary key or a declared index contains the records in this order or in the
+    /// reverse order. A key is the position of a field, and whether the field is in descending
+    /// order. The index may begin with fields that are `pinned` to one value.
     pub(crate) fn has_index_for(
         &self,
         keys: &[(usize, bool)],
@@ -462,8 +462,8 @@ impl EntityModel {
         self.indexes.iter().filter(|index| index.global.is_none())
     }
 
-    /// Whether the list route can filter by the field. The runtime adds enums, and booleans whose
-    /// type is an alias: only rustc knows these types.
+    /// Whether the list route can filter by the field. In addition, the runtime allows filters by
+    /// enums, and by booleans whose type is an alias: only rustc knows these types.
     pub(crate) fn filterable(&self, index: usize) -> bool {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
@@ -503,8 +503,11 @@ fn resolve_members(
         let name = member.ident.unraw().to_string();
         let field = fields.iter().position(|f| f.name == name);
         if field.is_none() {
-            d.error(&member.ident, format!("unknown field `{name}` in {of}"))
-                .suggest(&name, fields.iter().map(|f| f.name.as_str()));
+            d.error(
+                &member.ident,
+                format!("unknown field `{name}` is not allowed in {of}"),
+            )
+            .suggest(&name, fields.iter().map(|f| f.name.as_str()));
         }
         field.map(|field| IndexField {
             field,

@@ -17,8 +17,8 @@ impl EntityModel {
 
 /// Returns the number of the field with this name.
 ///
-/// In unit tests the literal carries the name as its suffix (`7field_due_at`), so that a snapshot
-/// can print `7 /* due_at */`. A compiled macro writes the plain number.
+/// In unit tests the literal has the name as its suffix (`7field_due_at`), so that a snapshot can
+/// print `7 /* due_at */`. A compiled macro writes the plain number.
 pub(crate) fn field_number(number: usize, name: &str) -> Literal {
     let named = cfg!(test)
         .then(|| format!("{number}{FIELD_SUFFIX}{name}").parse().ok())

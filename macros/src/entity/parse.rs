@@ -309,7 +309,7 @@ impl EntityArgs {
                     .help(format!("`{key}`")),
                 (None, None) => d
                     .error(&opt.key, format!("unknown route `{name}`"))
-                    .help("routes of operations take their policy in `route(..)` of #[operation]"),
+                    .help("write the policy of an operation in `route(..)` of #[operation]"),
             }
         } else {
             d.error(&opt.key, format!("unknown route option `{name}`"))
@@ -404,8 +404,8 @@ fn sort(opt: &Opt, d: &mut Diagnostics) -> Vec<Member> {
     }
 }
 
-/// Reads `paging = "page"`, the only value of this option. Returns whether pages are numbered; for
-/// an unknown text this is assumed.
+/// Reads `paging = "page"`, the only value of this option. Returns whether pages are numbered. An
+/// unknown text is reported, and the result is `true`.
 pub(crate) fn read_page_numbers(opt: &Opt, example: &str, d: &mut Diagnostics) -> bool {
     let Some(text) = opt.text(example, d) else {
         return false;

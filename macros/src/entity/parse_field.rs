@@ -93,7 +93,7 @@ impl Default {
 pub(crate) struct ComputedArgs {
     /// The word `computed`.
     pub(crate) key: Ident,
-    /// The function of the record.
+    /// The function that computes the value from the record.
     pub(crate) function: Path,
     /// The fields that it reads. Empty means all fields.
     pub(crate) from: Vec<Ident>,
@@ -110,7 +110,7 @@ pub(crate) struct FieldArgs {
     pub(crate) column: Option<LitStr>,
     /// The earlier names, newest first.
     pub(crate) rename_from: Vec<LitStr>,
-    /// The word `transform` and the function of migrations.
+    /// The word `transform` and the function that a migration runs.
     pub(crate) transform: Option<(Ident, Path)>,
     pub(crate) rules: RuleArgs,
 }

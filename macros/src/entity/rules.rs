@@ -209,7 +209,7 @@ fn one_of(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Vec<Choice>>> {
             (Some(text), _) => Choice::Text(text.clone()),
             (_, Some(Ok(n))) => Choice::Int(n, Box::new(member.clone())),
             _ => {
-                d.error(member, "`one_of` lists texts or whole numbers")
+                d.error(member, "`one_of` must list texts or whole numbers")
                     .help(format!("`{EXAMPLE}`"));
                 continue;
             }
@@ -267,8 +267,9 @@ fn bounds<T>(
         None => Some(None),
         Some((_, Ok(bound))) => Some(Some(bound)),
         Some((expr, Err(wanted))) => {
-            let error = d.error(expr, format!("a bound of `{}` is {wanted}", opt.key));
-            // The example contains numbers. If `wanted` contains an example, it replaces this one.
+            let error = d.error(expr, format!("a bound of `{}` must be {wanted}", opt.key));
+            // `example` contains numbers. If `wanted` already contains an example, `example` is
+            // left out.
             match options::suffixed(expr) {
                 Some((_, digits)) => error.help(format!("`{digits}`")),
                 None if wanted.contains("such as") => {}
@@ -323,7 +324,7 @@ fn count(expr: &Expr) -> Result<u32, &'static str> {
     }
     match options::as_int(expr) {
         Some(Ok(n)) => u32::try_from(n).map_err(|_| "a count from 0 to 4294967295"),
-        _ => Err("a whole number, written out"),
+        _ => Err("a whole number as a literal"),
     }
 }
 

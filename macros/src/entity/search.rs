@@ -106,8 +106,11 @@ fn weighted(opt: &Opt, fields: &[Field], d: &mut Diagnostics) -> Vec<Weighted> {
     for Opt { key: at, value } in options::parse(list, d) {
         let name = at.unraw().to_string();
         let Some(field) = fields.iter().position(|field| field.name == name) else {
-            d.error(&at, format!("unknown field `{name}` in search"))
-                .suggest(&name, fields.iter().map(|field| field.name.as_str()));
+            d.error(
+                &at,
+                format!("unknown field `{name}` is not allowed in search"),
+            )
+            .suggest(&name, fields.iter().map(|field| field.name.as_str()));
             continue;
         };
         if found.iter().any(|other| other.field == field) {
@@ -119,7 +122,7 @@ fn weighted(opt: &Opt, fields: &[Field], d: &mut Diagnostics) -> Vec<Weighted> {
             OptValue::Expr(expr) => weight(expr).or_else(|| {
                 d.error(
                     expr,
-                    format!("the weight of `{name}` is a number greater than 0"),
+                    format!("the weight of `{name}` must be a number greater than 0"),
                 )
                 .help(format!("`{name} = 1`"));
                 None

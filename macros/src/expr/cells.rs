@@ -31,7 +31,8 @@ pub(super) enum Known {
 #[derive(Default)]
 pub(super) struct Variants {
     pub(super) exprs: Vec<Expr>,
-    /// Whether one of them may be a const, which can have the same value as another.
+    /// Whether one of them may be a const. A const can have the same value as a variant or another
+    /// const.
     pub(super) doubtful: bool,
 }
 
@@ -144,8 +145,8 @@ struct Cells {
 const MAX_COMBINATIONS: usize = 20_000;
 
 /// Returns the possible combinations of truth values for the conditions on a field. `None` if there
-/// are too many, or if the types of the values differ, which is reported elsewhere. `closed` is
-/// whether the enum of the field is assumed to have only the variants that the conditions name.
+/// are too many, or if the types of the values differ, which is reported elsewhere. If `closed` is
+/// true, the enum of the field is assumed to have only the variants that the conditions name.
 pub(super) fn combinations(
     scope: &Scope<'_>,
     field: usize,
@@ -400,8 +401,8 @@ impl Cells {
 struct Combination<'w, 's> {
     cells: &'w Cells,
     scope: &'w Scope<'s>,
-    /// An index into `positions`; then one into the relations of each symbol; then 0 or 1 for each
-    /// free condition.
+    /// First an index into `positions`, then for each symbol an index into its relations, then 0 or
+    /// 1 for each free condition.
     digits: &'w [usize],
 }
 
@@ -548,8 +549,9 @@ fn free_name(
         Value::Literal(_, expr) => format!("{:?}", known(field, expr)),
         value => symbol_name(value),
     };
-    // A call may omit the parameter. Then all conditions with it are dropped, even if they exclude
-    // each other, as `one_of` and `none_of` do. So each gets a name that no other condition has.
+    // If a call omits an optional parameter, all conditions with this parameter are dropped, even
+    // conditions that exclude each other, such as `one_of` and `none_of`. So each condition gets a
+    // name of its own.
     let may_be_dropped = param.is_some_and(|param| !param.required && param.default.is_none());
     Some(if may_be_dropped {
         format!("{kind} {what} {i}")

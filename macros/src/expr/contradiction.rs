@@ -24,13 +24,13 @@ impl Assumption {
         }
     }
 
-    /// Returns the assumption that fields equal values; `None` if there are no fields.
+    /// Returns the assumption that each field equals its value; `None` if there are no fields.
     pub(crate) fn equal(what: impl Into<String>, assigns: &[Assign]) -> Option<Self> {
         (!assigns.is_empty()).then(|| Self::new(what, equalities(assigns)))
     }
 }
 
-/// Returns the filter that fields equal values.
+/// Returns a filter that requires each field to equal its value.
 pub(crate) fn equalities(assigns: &[Assign]) -> Resolved {
     let equal = |Assign { key, field, value }: &Assign| {
         Resolved::Cond(Cond {
@@ -228,7 +228,7 @@ pub(crate) fn refuse_always(
     at: &dyn ToTokens,
     text: &str,
 ) {
-    let help = "a condition that some records do not satisfy";
+    let help = "write a condition that some records do not satisfy";
     match always(scope, filter, assumptions, variants) {
         Verdict::Possible => {}
         Verdict::Impossible => scope.d.error(at, text).help(help),

@@ -101,7 +101,7 @@ impl Filter {
                     Some(field) => Some(Self::flag(field, false)),
                     None => {
                         d.error(&unary.op, "`!` negates only a boolean field")
-                            .help("turn the operator around: `!=`, `none_of`, `is_some`");
+                            .help("use the opposite operator: `!=`, `none_of`, `is_some`");
                         None
                     }
                 }
@@ -202,7 +202,7 @@ impl Filter {
             value => Source::parse(value, d),
         };
         let Some(field) = options::as_ident(bare(&binary.left)) else {
-            d.error(&binary.left, "the left side of a condition is a field")
+            d.error(&binary.left, "the left side of a condition must be a field")
                 .help("`field == value`");
             return None;
         };
@@ -240,7 +240,7 @@ impl Filter {
                 Some(Operand::One(Source::Null(Expr::MethodCall(call.clone()))))
             }
             "is_none" | "is_some" => {
-                d.error(&call.args, format!("`{name}` takes nothing"))
+                d.error(&call.args, format!("`{name}` takes no arguments"))
                     .help(format!("`{name}()`"));
                 None
             }
@@ -262,8 +262,11 @@ impl Filter {
             }
         };
         let Some(field) = options::as_ident(bare(&call.receiver)) else {
-            d.error(&call.receiver, "the left side of a condition is a field")
-                .help(format!("`field.{name}(..)`"));
+            d.error(
+                &call.receiver,
+                "the left side of a condition must be a field",
+            )
+            .help(format!("`field.{name}(..)`"));
             return None;
         };
         let op = match name.as_str() {
@@ -313,9 +316,9 @@ fn operand_list(value: &Expr, name: &str, d: &mut Diagnostics) -> Option<Operand
             Source::Defaulted(name, _) => {
                 d.error(
                     &name,
-                    format!("parameter `{name}` is a list, which has no default"),
+                    format!("parameter `{name}` is a list, so it cannot have a default"),
                 )
-                .help(format!("`{name}` in `optional_params`"));
+                .help(format!("add `{name}` to `optional_params`"));
                 None
             }
             _ => {

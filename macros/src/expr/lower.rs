@@ -1,4 +1,5 @@
-//! Descriptors of resolved expressions. `__lp` is in scope.
+//! Descriptors of resolved expressions. The generated code imports the private module of the
+//! runtime crate as `__lp`.
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};

@@ -1,4 +1,4 @@
-//! Call parameters: one name, one type, one source.
+//! The parameters of a call. Each parameter has one name, one type and one source.
 
 use syn::Ident;
 use syn::ext::IdentExt;
@@ -36,7 +36,7 @@ pub(crate) struct Param {
     pub(crate) name: String,
     /// camelCase.
     pub(crate) wire: String,
-    /// The field that gives the type.
+    /// The field that determines the type.
     pub(crate) field: usize,
     /// The entity of that field: a position in the scope's siblings, or `None` for the operation's
     /// own entity.
@@ -96,7 +96,7 @@ impl Params {
                 &used.ident,
                 format!("parameter `{name}` comes from `{one}` and from `{other}`"),
             )
-            .help(format!("`{one}({name})` in both places"));
+            .help(format!("write `{one}({name})` in both places"));
             return None;
         }
         match (&first.default, &used.default) {
@@ -107,7 +107,7 @@ impl Params {
                     &used.ident,
                     format!("parameter `{name}` has two defaults: `{one}` and `{other}`"),
                 )
-                .help("one of them, in one place");
+                .help("write one default, in one place");
                 return None;
             }
             (None, Some(_)) => first.default = used.default,

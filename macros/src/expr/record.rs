@@ -4,7 +4,8 @@ use super::filter::{Filter, Operand};
 use super::source::Source;
 use crate::diagnostics::Diagnostics;
 
-/// Reports values of the caller, of the call and of the time in the condition `when`.
+/// Reports values in the condition `when` that are not constants, such as `ctx(..)`, `param(..)`
+/// and `now()`.
 pub(crate) fn check_when_sources(filter: &Filter, d: &mut Diagnostics) {
     let mut check = |source: &Source| {
         let form = match source {

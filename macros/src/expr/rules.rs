@@ -115,7 +115,7 @@ pub(super) fn ctx(scope: &mut Scope<'_>, path: &CtxPath, field: usize, at: &Expr
             field,
             at,
             "NAMES",
-            &format!("this is a string, which `{}` is not", of.name),
+            &format!("this value is a string, but `{}` is not", of.name),
         );
     }
     fits
@@ -131,7 +131,7 @@ pub(super) fn now(scope: &mut Scope<'_>, field: usize, at: &Expr) -> bool {
                 field,
                 at,
                 "DATES",
-                &format!("`now()` is a date, which `{}` is not", of.name),
+                &format!("`now()` is a date, but `{}` is not", of.name),
             );
             true
         }

@@ -279,7 +279,7 @@ impl<'a> Scope<'a> {
         (!upper && self.model.index_of(name).is_some()).then_some(name)
     }
 
-    /// Reports a field without a value where a value is required.
+    /// Reports that a field needs a value.
     pub(crate) fn report_missing_value(&mut self, key: &Ident) {
         self.d
             .error(key, format!("`{key}` needs a value"))
@@ -325,7 +325,7 @@ impl<'a> Scope<'a> {
                     Role::Write | Role::Create | Role::Body { .. } | Role::Element => (
                         format!("`{other}` is a field, and a value cannot come from a field"),
                         format!(
-                            "a literal, `now()` or a parameter; or `computed` on `{key}`: then it follows from `{other}`"
+                            "a literal, `now()` or a parameter; or `computed` on `{key}`, so that its value is computed from `{other}`"
                         ),
                     ),
                     Role::Match | Role::Compare { .. } => (

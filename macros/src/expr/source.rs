@@ -128,13 +128,14 @@ impl Source {
             },
             "now" if call.args.is_empty() => Some(Self::Now(call_expr)),
             "now" => {
-                d.error(&call.args, "`now` takes nothing").help("`now()`");
+                d.error(&call.args, "`now` takes no arguments")
+                    .help("`now()`");
                 None
             }
             "uuid" if call.args.is_empty() => Some(Self::NewId("uuid", call_expr)),
             "cuid" if call.args.is_empty() => Some(Self::NewId("cuid", call_expr)),
             "uuid" | "cuid" => {
-                d.error(&call.args, format!("`{name}` takes nothing"))
+                d.error(&call.args, format!("`{name}` takes no arguments"))
                     .help(format!("`{name}()`"));
                 None
             }
@@ -167,11 +168,8 @@ fn param_source(call: &ExprCall, d: &mut Diagnostics) -> Option<Source> {
     let value = match Source::parse(value, d)? {
         value @ (Source::Now(_) | Source::Literal(_)) => value,
         other => {
-            d.error(
-                &other.tokens(),
-                "a default is the same for every call: a literal or the call's instant",
-            )
-            .help("`param(x, default = now())`");
+            d.error(&other.tokens(), "a default must be a literal or `now()`")
+                .help("`param(x, default = now())`");
             return None;
         }
     };
@@ -366,8 +364,8 @@ fn addition_error(key: &Ident, by: &str) -> String {
         format!(", by = {by}")
     };
     format!(
-        "a declaration cannot compute a value from a field\nhelp: an operation of `kind = \
-         \"increment\", field = {key}{by}` adds to it"
+        "a declaration cannot compute a value from a field\nhelp: to add to the field, write an operation of `kind = \
+         \"increment\", field = {key}{by}`"
     )
 }
 

@@ -117,7 +117,10 @@ fn and_binds_stronger_than_or() {
 
 #[test]
 fn grammar_errors_are_reported_with_a_help() {
-    fails("\"x\" == title", "the left side of a condition is a field");
+    fails(
+        "\"x\" == title",
+        "the left side of a condition must be a field",
+    );
     fails("title = \"x\"", "expected a condition");
     fails("pinned & pinned", "unknown operator `&`\nhelp: `&&`");
     fails("title.contain(\"x\")", "unknown operator `contain`");

@@ -1,8 +1,8 @@
 //! The form of `chain.json` and of migration files.
 //!
-//! Problems that concern several files are reported by the app's `migrate` commands and not here:
-//! digests, the order of migrations, and merged branches. An app with such a problem must compile,
-//! because the app itself contains these commands.
+//! The app's `migrate` commands, not this macro, report problems that concern several files: wrong
+//! digests, a wrong order of migrations, and merged branches. An app with such a problem must
+//! compile, because the app itself contains these commands.
 
 use super::json::{Json, JsonError, member};
 
@@ -135,7 +135,7 @@ impl Form {
             (Self::Format, Json::Number(format)) if format == FORMAT => return None,
             (Self::Format, Json::Number(format)) => {
                 return Some(format!(
-                    "format {format}; this version of Linchpin reads format {FORMAT}"
+                    "unsupported format {format}; this version of Linchpin reads format {FORMAT}"
                 ));
             }
             (Self::Sequence, Json::Number(n))
@@ -152,7 +152,7 @@ impl Form {
             | (Self::Array, Json::Array(_))
             | (Self::Any, _) => return None,
             (Self::Format, _) => "expected the number 2",
-            (Self::Sequence, _) => "expected a whole number from 1",
+            (Self::Sequence, _) => "expected a whole number of at least 1",
             (Self::Name, _) => "expected a name of the form [a-z][a-z0-9_]{0,62}",
             (Self::File, _) => "expected the name of a file in the same folder, without a path",
             (Self::Digest, _) => "expected 64 lower-case hexadecimal digits",

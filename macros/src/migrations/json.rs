@@ -69,7 +69,7 @@ impl Reader<'_> {
     fn value(&mut self) -> Result<Json, JsonError> {
         self.space();
         if self.path.len() > MAX_DEPTH {
-            return Err(self.problem(format!("more than {MAX_DEPTH} levels")));
+            return Err(self.problem(format!("more than {MAX_DEPTH} nested levels")));
         }
         match self.peek() {
             Some(b'{') => self.object(),
@@ -142,7 +142,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips white space and the closing bracket `end`, if it follows. Returns whether it does.
+    /// Skips white space and, if it follows, the closing bracket `end`. Returns whether the bracket
+    /// follows.
     fn closes(&mut self, end: u8) -> bool {
         self.space();
         let closes = self.peek() == Some(end);
@@ -166,7 +167,7 @@ impl Reader<'_> {
             let plain = rest
                 .iter()
                 .position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f))
-                .ok_or_else(|| self.syntax("the text has no end"))?;
+                .ok_or_else(|| self.syntax("the text has no closing quote"))?;
             out.push_str(&self.text[self.at..self.at + plain]);
             self.at += plain;
             match self.peek() {
@@ -352,7 +353,11 @@ mod tests {
             ("[-]", "$[0]", "invalid number (line 1, column 3)"),
             ("[1.]", "$[0]", "invalid number (line 1, column 4)"),
             ("[1e]", "$[0]", "invalid number (line 1, column 4)"),
-            ("[\"a", "$[0]", "the text has no end (line 1, column 3)"),
+            (
+                "[\"a",
+                "$[0]",
+                "the text has no closing quote (line 1, column 3)",
+            ),
             (
                 "[\"a\nb\"]",
                 "$[0]",

@@ -101,7 +101,7 @@ impl Args {
             Err(error) => {
                 d.error_at(
                     error.span(),
-                    format!("`migrations!` takes the folder of the migrations first: {error}"),
+                    format!("the first argument of `migrations!` must be the folder of the migrations: {error}"),
                 )
                 .help(EXAMPLE);
                 return args;
@@ -158,7 +158,7 @@ fn check_folder(folder: &LitStr, d: &mut Diagnostics) -> bool {
     if !valid {
         d.error(
             folder,
-            "the folder is a path from the folder of the package, with `/` between its parts",
+            "the folder must be a path relative to the package folder, with `/` between its parts",
         )
         .help(EXAMPLE);
     }
@@ -233,7 +233,7 @@ fn load(directory: &FilePath, file: &str) -> Result<json::Json, (String, String)
     let canonical = |path: &FilePath| path.canonicalize().map_err(|error| cannot_read(&error));
     if canonical(&path)?.parent() != Some(&*canonical(directory)?) {
         return Err(without_path(
-            "the file is a link to another folder".to_owned(),
+            "the file is a symbolic link to a file outside its folder".to_owned(),
         ));
     }
     let metadata = std::fs::metadata(&path).map_err(|error| cannot_read(&error))?;

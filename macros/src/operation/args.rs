@@ -86,7 +86,8 @@ impl Args {
         }
     }
 
-    /// Reports `route` on an operation without a route. Only the names of events are allowed there.
+    /// Reports `route(..)` on an operation without a route. In this `route(..)`, only the option
+    /// `event` is allowed.
     pub(crate) fn refuse_route(&self, why: &str, d: &mut Diagnostics) {
         if let Some(key) = self
             .route_key

@@ -43,7 +43,7 @@ pub(super) fn check(
             d.error(
                 &atomic.key,
                 format!(
-                    "`atomic` needs a transactional store; `{}` is not",
+                    "`atomic` needs a transactional store, but `{}` is not transactional",
                     store.name
                 ),
             )

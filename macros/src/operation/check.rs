@@ -34,7 +34,10 @@ pub(super) fn check(model: &Model<'_>, scope: &mut Scope<'_>) {
     if let Some((key, _)) = &args.route.policy.description {
         scope
             .d
-            .error(key, "the description of an operation is its doc comment")
+            .error(
+                key,
+                "an operation does not accept `description`: its doc comment is the description",
+            )
             .help("`/// ..` above the const");
     }
     reach::check(args, plan, &parsed.name, parsed.declared, entity, scope.d);
@@ -108,7 +111,7 @@ pub(crate) fn name_of(ident: &Ident, d: &mut Diagnostics) -> (String, String) {
     if RESERVED_NAMES.contains(&name.as_str()) {
         d.error(
             ident,
-            format!("operation name `{name}` is taken: every adapter has it"),
+            format!("operation name `{name}` is taken: every adapter has a method with this name"),
         )
         .help("another name");
     }
@@ -120,9 +123,9 @@ pub(crate) fn name_of(ident: &Ident, d: &mut Diagnostics) -> (String, String) {
     {
         d.error(
             ident,
-            format!("operation name gives `{kebab}`, which cannot be a route segment"),
+            format!("operation name becomes `{kebab}`, which is not a valid route segment"),
         )
-        .help("a name of letters and digits, at most 63 of them");
+        .help("a name of letters, digits and `_`, a letter first, at most 63 characters");
     }
     (name, kebab)
 }

@@ -295,8 +295,8 @@ fn method(model: &Expansion<'_>) -> TokenStream {
             #[doc = #doc]
             #deprecated
             #allow_many
-            // Not `async`: rustc would check a state machine for each method that does nothing but
-            // wait for another one.
+            // Not `async`: rustc would check a state machine for each method, although the method
+            // only awaits another method.
             #vis fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
                 let args = __lp::args([#(#args),*]);

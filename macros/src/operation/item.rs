@@ -34,7 +34,7 @@ impl Parse for Declared {
         let attrs = input.call(Attribute::parse_outer)?;
         let vis: Visibility = input.parse()?;
         if !input.peek(Token![const]) {
-            return Err(input.error(format!("an operation is a const{SHAPE}")));
+            return Err(input.error(format!("an operation must be a const{SHAPE}")));
         }
         let first = input.parse()?;
         let ident: Ident = input.parse()?;
@@ -42,14 +42,14 @@ impl Parse for Declared {
         let ty: Type = input.parse()?;
         if input.peek(Token![=]) {
             return Err(input.error(format!(
-                "the value of an operation is written by the macro{SHAPE}"
+                "leave the value of the operation out: the macro adds it{SHAPE}"
             )));
         }
         let ends = (first, input.parse()?);
         let entity = entity_of(&ty).ok_or_else(|| {
             syn::Error::new_spanned(
                 &ty,
-                format!("the type of an operation names its entity{SHAPE}"),
+                format!("the type of an operation must name its entity{SHAPE}"),
             )
         })?;
         Ok(Self {

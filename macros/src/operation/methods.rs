@@ -1,4 +1,4 @@
-//! The expansion of a collection: a descriptor and an adapter method for each method.
+//! The expansion of a collection: for each of its methods, a descriptor and an adapter method.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};

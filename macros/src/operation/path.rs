@@ -151,14 +151,17 @@ impl RouteOverride {
             Some((last, first)) if !first.is_empty() => format!("{} or {last}", first.join(", ")),
             _ => names.concat(),
         };
-        d.error(text, format!("`{}` does not suit {of}", method.as_str()))
-            .help(help);
+        d.error(
+            text,
+            format!("method `{}` is not allowed on {of}", method.as_str()),
+        )
+        .help(help);
         own
     }
 
     /// Returns the segments of the declared path, or the default `own`. Each of `parameters` is a
     /// pair: the name in the declared path, and the name in the route. The path must contain all of
-    /// them, because only the path carries them.
+    /// them, because a request contains their values only in the path.
     pub(crate) fn path(
         &self,
         own: Vec<Segment>,
@@ -192,7 +195,8 @@ impl RouteOverride {
                 },
             }
         }
-        // With an unknown parameter, a missing one is not reported: it may be misspelt.
+        // An unknown parameter may be a misspelt name of a missing one. Then the missing parameter
+        // is not reported.
         for (name, wire) in parameters.iter().filter(|_| !misspelt) {
             if !found.contains(&Segment::Param((*wire).to_owned())) {
                 d.error(text, format!("the path of {of} lacks `{{{name}}}`"))
@@ -214,8 +218,9 @@ fn after_entity_path<'p>(path: &'p str, base: &str) -> Option<&'p str> {
 /// A route: its method and its segments below the entity.
 pub(crate) type Route = (Method, Vec<Segment>);
 
-/// Reports routes of one declaration with the same method and path, at the route whose method or
-/// path is declared. `routes` has the name, the declared and the final method and path of each.
+/// Reports routes of one declaration that have the same method and path. The error points at the
+/// declared method or path of one of the two routes. Each item of `routes` contains the name, the
+/// declared method and path, and the final method and path.
 pub(crate) fn check_distinct<'a>(
     routes: impl Iterator<Item = (String, &'a RouteOverride, &'a Route)>,
     d: &mut Diagnostics,
@@ -228,7 +233,7 @@ pub(crate) fn check_distinct<'a>(
             && let Some(at) = route_override.at().or(other.at())
         {
             d.error(at, format!("`{first}` and `{name}` share a route"))
-                .help("another method or path for one of them");
+                .help("set another method or path for one of the routes");
         }
     }
 }

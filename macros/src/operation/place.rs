@@ -74,13 +74,14 @@ pub(super) fn routes(
             .help(format!("`param({ident})`"));
     }
     for param in scope.params.iter().filter(|p| p.default.is_some()) {
-        // It is enough that one of two path forms does not contain the parameter.
+        // A parameter with a default is allowed if at least one of two path forms does not contain
+        // it.
         if in_path
             .iter()
             .all(|path| path.contains(&Segment::Param(param.wire.clone())))
         {
             let text = format!(
-                "`{}` is a segment of the path, which is always given: it has no default",
+                "`{}` is a segment of the path, so every call contains it: it cannot have a default",
                 param.ident
             );
             scope.d.error(&param.ident, text);

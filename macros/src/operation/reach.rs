@@ -27,7 +27,7 @@ pub(super) fn check(
     if let Some((key, _)) = args.unscoped.as_ref().filter(|_| scopes.is_empty()) {
         d.error(
             key,
-            format!("`unscoped` lifts a scope, and `{}` has none", model.name),
+            format!("`unscoped` has no effect: `{}` has no scope", model.name),
         )
         .help("leave the option out");
     }
@@ -111,7 +111,7 @@ fn check_route(
         let field = &model.fields[scope.field].name;
         d.error(
             &declared.ident,
-            format!("`{name}` is left out of scope `{field}`"),
+            format!("`{field}` is left out of scope `{name}`"),
         )
         .help(format!(
             "add `{name}` to `apply_to`, or give the reason: `unscoped = \"reason\"`"

@@ -59,7 +59,7 @@ fn check(args: &PackageArgs, d: &mut Diagnostics) {
                 &entity.entity,
                 format!("entity `{}` is listed twice", last(&entity.entity)),
             )
-            .help("one `entity(..)` with all its operations");
+            .help("write one `entity(..)` with all operations of the entity");
         }
     }
 }
@@ -93,7 +93,8 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
     let audited_const =
         (!audits.is_empty()).then(|| quote!(const AUDITED: &[&str] = &[#(#audited),*];));
     let count = index(args.entities.len());
-    // One number per entity, with which the assertions find common routes quickly.
+    // One number per entity. With these numbers, the assertions quickly exclude pairs of entities
+    // that cannot have a common route.
     let beginnings = (sound && args.entities.len() > 1)
         .then(|| quote!(const BEGINNINGS: [u64; #count] = __lp::beginnings(ENTITIES);));
     let hook = args.after_adapters.as_ref().map(|path| {
@@ -149,9 +150,10 @@ fn entity(args: &EntityArgs) -> TokenStream {
     }
 }
 
-/// Uses the const `.._IS_IN_NO_PACKAGE` of each listed operation, so that rustc does not warn that
-/// it is unused. A private operation has no such const, and that of another crate is not visible:
-/// then the path resolves to the const of the trait.
+/// Uses the const `.._IS_IN_NO_PACKAGE` of each listed operation, so that rustc does not report the
+/// const as unused. A private operation has no such const, and the const of an operation in another
+/// crate is not visible. For these operations, the path resolves to the const of the trait
+/// `Listed`.
 fn listed(args: &EntityArgs) -> Option<TokenStream> {
     let entity = &args.entity;
     let names: Vec<_> = args

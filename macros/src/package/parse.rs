@@ -138,8 +138,11 @@ fn list(opt: &Opt, example: &str, d: &mut Diagnostics) -> Vec<Expr> {
 fn dependency(expr: &Expr, d: &mut Diagnostics) -> Option<LitStr> {
     let text = options::as_text(expr).cloned();
     if text.is_none() {
-        d.error(expr, "a dependency is the name of a package or plugin")
-            .help("`\"auth\"`");
+        d.error(
+            expr,
+            "a dependency must be the name of a package or plugin, in quotes",
+        )
+        .help("`\"auth\"`");
     }
     text
 }
@@ -149,7 +152,7 @@ fn action(expr: &Expr, d: &mut Diagnostics) -> Option<LitStr> {
     if text.is_none() {
         d.error(
             expr,
-            "an action is a text, as in `permission(requires = ..)`",
+            "an action must be a text, as in `permission(requires = ..)`",
         )
         .help("`\"lock\"`");
     }
@@ -163,7 +166,7 @@ fn entity(expr: &Expr, d: &mut Diagnostics) -> Option<EntityArgs> {
     {
         let mut arguments = call.args.iter();
         let Some(Expr::Path(entity)) = arguments.next() else {
-            d.error(call, "`entity(..)` names an entity first")
+            d.error(call, "the first argument of `entity(..)` must be an entity")
                 .help(EXAMPLE);
             return None;
         };

@@ -20,8 +20,11 @@ pub(crate) struct Audit {
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Audit> {
     let action = opt.text("audit = \"lock\"", d)?;
     if action.value().trim().is_empty() || action.value().chars().any(char::is_control) {
-        d.error(&action, "`audit` needs the name of an action")
-            .help("`audit = \"lock\"`");
+        d.error(
+            &action,
+            "`audit` needs the name of an action, without control characters",
+        )
+        .help("`audit = \"lock\"`");
         return None;
     }
     Some(Audit {

@@ -37,7 +37,7 @@ struct Keys {
     rest: Rest,
 }
 
-/// Reads either form.
+/// Reads the short form `event = "name"` or the long form `event(..)`.
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Event> {
     let OptValue::List(list) = &opt.value else {
         return Some(Event {
@@ -99,7 +99,7 @@ fn read_name(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'))
     };
     if text.len() > 127 || !text.split('.').all(part) {
-        d.error(&name, "the name of an event may contain lower-case letters, digits, `-` and `_`, with dots between its parts")
+        d.error(&name, "the name of an event must be at most 127 bytes of lower-case letters, digits, `-` and `_`, with dots between its parts")
             .help(format!("`{example}`"));
         return None;
     }

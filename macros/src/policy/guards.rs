@@ -53,20 +53,19 @@ fn guard<'a>(expr: &'a Expr, d: &mut Diagnostics) -> Option<(&'a Ident, Option<A
         return Some((ident, None));
     }
     let Expr::Call(call) = expr else {
-        d.error(expr, "a guard is a bare name")
+        d.error(expr, "a guard must be a name without quotes or `::`")
             .help(format!("`{EXAMPLE}`"));
         return None;
     };
     let Some(ident) = options::as_ident(&call.func) else {
-        d.error(&call.func, "a guard is a bare name")
+        d.error(&call.func, "a guard must be a name without quotes or `::`")
             .help(format!("`{EXAMPLE}`"));
         return None;
     };
     let argument = match call.args.first() {
         Some(argument) if call.args.len() == 1 => argument,
         first => {
-            let problem =
-                format!("guard `{ident}` takes one argument, or none without parentheses");
+            let problem = format!("guard `{ident}` needs exactly one argument in its parentheses");
             match first {
                 Some(_) => d.error(&call.args, problem),
                 None => d.error(ident, problem),
@@ -81,7 +80,7 @@ fn guard<'a>(expr: &'a Expr, d: &mut Diagnostics) -> Option<(&'a Ident, Option<A
         _ => {
             d.error(
                 argument,
-                "the argument of a guard is a whole number or a text",
+                "the argument of a guard must be a whole number or a text",
             )
             .help(format!("`{ident}(300)`"));
             return None;

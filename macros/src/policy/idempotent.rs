@@ -33,7 +33,7 @@ struct Keys {
     rest: Rest,
 }
 
-/// Reads either form.
+/// Reads the short form `idempotent` or the long form `idempotent(..)`.
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Idempotent> {
     let key = opt.key.clone();
     let OptValue::List(list) = &opt.value else {

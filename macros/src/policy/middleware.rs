@@ -18,7 +18,7 @@ pub(crate) enum Middleware {
     Named(LitStr),
 }
 
-/// Reads a list of either.
+/// Reads a list of functions and names.
 pub(crate) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Middleware>> {
     let Expr::Array(array) = opt.expr("middleware = [audit]", d)? else {
         d.error(&opt.key, "`middleware` needs a list").help(EXAMPLE);
@@ -38,8 +38,11 @@ pub(crate) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Middleware>> {
             (Some(text), _) => Middleware::Named(text.clone()),
             (None, Expr::Path(path)) => Middleware::Function(path.clone()),
             _ => {
-                d.error(expr, "a middleware is the path of a function, or a text")
-                    .help(EXAMPLE);
+                d.error(
+                    expr,
+                    "a middleware must be the path of a function, or a text",
+                )
+                .help(EXAMPLE);
                 continue;
             }
         };

@@ -108,8 +108,11 @@ impl Fields {
     pub(super) fn check_readable(&self, place: &str, model: &EntityModel, d: &mut Diagnostics) {
         for (name, field) in self.fields(model, d) {
             if let Some(hidden_by) = hidden(field) {
-                d.error(name, format!("{hidden_by} field `{name}` in {place}"))
-                    .help("leave it out");
+                d.error(
+                    name,
+                    format!("{hidden_by} field `{name}` is not allowed in {place}"),
+                )
+                .help("leave it out");
             }
         }
     }
@@ -145,7 +148,7 @@ impl Fields {
             if field.server_owned() {
                 d.error(
                     name,
-                    format!("field `{name}` in input is written by the server alone"),
+                    format!("field `{name}` is not allowed in input: only the server writes it"),
                 )
                 .help("leave it out");
             }

@@ -127,7 +127,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
         match &policy.output_once {
             Some(once) if *name == "create" => once.check(&[], model, d),
             Some(once) => {
-                let help = "it belongs to `create` and to operations that change something";
+                let help =
+                    "use it on `create`, or on an operation that changes and returns one record";
                 d.error(
                     &once.key,
                     format!("`output_once` is not possible on route `{name}`"),
@@ -154,7 +155,7 @@ pub(crate) fn check_operation(
         Some(once) => {
             d.error(
                 &once.key,
-                "`output_once` needs an operation that changes something and returns one record",
+                "`output_once` needs an operation that changes and returns one record",
             )
             .help("remove it, or use it on a route that changes and returns one record");
         }

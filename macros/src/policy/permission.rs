@@ -203,7 +203,8 @@ impl Permission {
             .chain(&self.rank)
     }
 
-    /// Refuses `rank` on a route that does not work on one record; `of` is the text for it.
+    /// Refuses `rank` on a route that does not work on one record. `of` is the end of the message:
+    /// the reason why there is no single record.
     fn refuse_rank(&self, of: &str, d: &mut Diagnostics) {
         if let Some(name) = &self.rank {
             d.error(
@@ -223,15 +224,18 @@ fn find<'a>(
     d: &mut Diagnostics,
 ) -> Option<(&'a Ident, &'a Field)> {
     let Some(index) = model.index_of(name) else {
-        d.error(name, format!("unknown field `{name}` in {key}"))
-            .suggest(&name.unraw().to_string(), model.field_names());
+        d.error(
+            name,
+            format!("unknown field `{name}` is not allowed in {key}"),
+        )
+        .suggest(&name.unraw().to_string(), model.field_names());
         return None;
     };
     let field = &model.fields[index];
     if let Some(hidden_by) = hidden(field) {
         d.error(
             name,
-            format!("{hidden_by} field `{name}` in {key}: fields of a permission must be readable"),
+            format!("{hidden_by} field `{name}` is not allowed in {key}: fields of a permission must be readable"),
         )
         .help("another field");
         return None;
@@ -249,8 +253,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
     let [_, list, ..] = &model.routes;
     for (policy, of) in [
-        (&model.defaults, "this applies to all routes"),
-        (list, "a list shows many"),
+        (&model.defaults, "this permission applies to all routes"),
+        (list, "a list returns many records"),
     ] {
         if let Some(permission) = &policy.permission {
             permission.refuse_rank(of, d);
@@ -258,8 +262,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Checks the permission of an operation. `records` is whether it works on records of its entity,
-/// `one` is whether it works on exactly one record.
+/// Checks the permission of an operation. If `records` is true, the operation works on records of
+/// its entity. If `one` is true too, it works on exactly one record.
 pub(crate) fn check_operation(
     policy: &Policy,
     records: bool,
@@ -272,7 +276,7 @@ pub(crate) fn check_operation(
     };
     permission.check(model, d);
     if records && !one {
-        permission.refuse_rank("this operation works on many", d);
+        permission.refuse_rank("this operation works on many records", d);
     }
     if !records {
         refuse_record_fields(permission, d);

@@ -47,7 +47,7 @@ pub(super) fn timeout(opt: &Opt, d: &mut Diagnostics) -> Option<u64> {
     )
 }
 
-/// Reads a duration in text, in milliseconds.
+/// Reads a duration such as `"24h"`, and returns it in milliseconds.
 pub(crate) fn duration(text: &LitStr, of: &str, example: &str, d: &mut Diagnostics) -> Option<u64> {
     amount(text, of, example, DURATIONS, d)
 }
@@ -59,7 +59,7 @@ fn text(opt: &Opt, example: &str, unit: &str, d: &mut Diagnostics) -> Option<Lit
     {
         d.error(
             value,
-            format!("`{}` is a number with its unit, in text", opt.key),
+            format!("`{}` must be a text: a number with its unit", opt.key),
         )
         .help(format!("`{} = \"{number}{unit}\"`", opt.key));
         return None;
@@ -88,7 +88,7 @@ fn amount(
             .map(|unit| format!("`\"{number}{unit}\"`"));
         d.error(
             text,
-            format!("`{of}` is a whole number with a unit of {names}"),
+            format!("`{of}` must be a whole number with one of the units {names}"),
         )
         .help(intended_unit.unwrap_or_else(|| format!("`{example}`")));
         return None;

@@ -34,7 +34,7 @@ struct Keys {
     rest: Rest,
 }
 
-/// Reads either form.
+/// Reads the short form `rate_limit = "20/s"` or the long form `rate_limit(..)`.
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<RateLimit> {
     match &opt.value {
         OptValue::List(list) => long(opt, list.clone(), d),
@@ -51,8 +51,11 @@ pub(crate) fn short(
 ) -> Option<RateLimit> {
     let value = text.value();
     let Some((max, window)) = value.split_once('/') else {
-        d.error(text, format!("`{of}` is a number of calls per time"))
-            .help(format!("`{example}`"));
+        d.error(
+            text,
+            format!("`{of}` must be a number and a unit of time, with `/` between them"),
+        )
+        .help(format!("`{example}`"));
         return None;
     };
     let max = match max.trim().parse::<u32>() {
@@ -63,8 +66,11 @@ pub(crate) fn short(
         }
         Ok(max) => max,
         Err(_) => {
-            d.error(text, format!("`{of}` is a number of calls per time"))
-                .help(format!("`{example}`"));
+            d.error(
+                text,
+                format!("`{of}` must be a number and a unit of time, with `/` between them"),
+            )
+            .help(format!("`{example}`"));
             return None;
         }
     };
@@ -114,7 +120,7 @@ fn long(opt: &Opt, list: List, d: &mut Diagnostics) -> Option<RateLimit> {
         Some(word) if word == "ip" => true,
         Some(word) => {
             d.error(&word, format!("unknown key `{word}` of rate_limit"))
-                .help("`key = ip`, or leave it out to count each actor");
+                .help("`key = ip`, or leave `key` out to count the calls of each actor");
             false
         }
         None => false,
@@ -138,15 +144,18 @@ fn max(opt: &Opt, d: &mut Diagnostics) -> Option<u32> {
         }
         Some(max) if u32::try_from(max).is_ok() => u32::try_from(max).ok(),
         _ => {
-            d.error(value, format!("`max` is a whole number up to {}", u32::MAX))
-                .help("`max = 20`");
+            d.error(
+                value,
+                format!("`max` must be a whole number from 1 to {}", u32::MAX),
+            )
+            .help("`max = 20`");
             None
         }
     }
 }
 
 impl RateLimit {
-    /// Whether more calls are allowed than `max`, or over a longer window than `window`
+    /// Whether the limit allows more calls than `max`, or has a longer window than `window`
     /// milliseconds.
     pub(crate) fn exceeds(&self, max: u32, window: u64) -> bool {
         self.max > max || self.window > window

@@ -63,7 +63,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Roles> {
             _ => d
                 .error(
                     role,
-                    "a role is a text, or a variant of a `#[derive(Roles)]` enum",
+                    "a role must be a text, or a variant of a `#[derive(Roles)]` enum",
                 )
                 .help(EXAMPLE),
         }
@@ -80,7 +80,7 @@ fn refuse_mixed(role: impl ToTokens, d: &mut Diagnostics) {
         &role,
         "`roles` mixes texts and variants: a misspelt text would go unnoticed",
     )
-    .help("all of one enum, or all texts");
+    .help("use only variants of one enum, or only texts");
 }
 
 /// Returns `Role` of `Role::Admin`.

@@ -29,7 +29,7 @@ pub(super) fn check(endpoint: &Endpoint, entities: &Entities, d: &mut Diagnostic
             .any(|(_, other)| other.storage_name == model.storage_name)
         {
             d.error(entity, format!("`{path_text}` is listed twice"))
-                .help("one list with all its events");
+                .help("write one list with all events of the entity");
         }
         if let Some(help) = read_disabled(model, LIST) {
             d.error(
@@ -77,12 +77,12 @@ fn check_path(endpoint: &Endpoint, d: &mut Diagnostics) {
         return;
     };
     if rest.contains([':', '{', '*']) {
-        d.error(&endpoint.path, "an SSE path has static segments only")
+        d.error(&endpoint.path, "an SSE path must have static segments only")
             .help("use scopes, not path parameters, to select the records of a caller");
     } else if !names::is_static_path(rest) {
         d.error(
             &endpoint.path,
-            format!("SSE path `{path}` has a segment that no URL can hold as it is"),
+            format!("SSE path `{path}` has a segment that is empty, `.`, `..` or needs encoding in a URL"),
         )
         .help(format!(
             "letters, digits, `-`, `.`, `_` and `~`: `\"{PATH_PREFIX}notifications\"`"
@@ -120,7 +120,7 @@ fn check_public(endpoint: &Endpoint, entity: &Path, model: &EntityModel, d: &mut
             format!("SSE endpoint `{name}` is public but `list` of {entity} needs a user"),
         )
         .help(format!(
-            "leave `auth` out, or on {entity} `routes(list(auth = none))`"
+            "leave `auth` out, or write `routes(list(auth = none))` on {entity}"
         ));
     }
 }
@@ -145,8 +145,8 @@ fn check_partitions(models: &[(&Path, &EntityModel)], d: &mut Diagnostics) {
             d.error(
                 entity,
                 format!(
-                    "`{}` is divided by {}, `{}` by {}: all entities of an SSE endpoint share one \
-                     partition",
+                    "events of `{}` are partitioned by {}, events of `{}` by {}: all entities of an SSE \
+                     endpoint must have the same partitions",
                     path_text(first),
                     partition_text(&own),
                     path_text(entity),

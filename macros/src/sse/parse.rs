@@ -60,8 +60,8 @@ pub(super) struct Source {
 #[derive(Debug)]
 pub(super) struct Event {
     pub(super) path: EventPath,
-    /// The names after `as`. The first one replaces the event's own name; under each of the others
-    /// the event is sent again.
+    /// The names after `as`. The first name replaces the event's own name. The event is sent once
+    /// more under each further name.
     pub(super) names: Vec<LitStr>,
 }
 
@@ -88,7 +88,7 @@ impl Parse for Head {
         let with_shape = |error: syn::Error| {
             syn::Error::new(
                 error.span(),
-                format!("an SSE endpoint is a const with its path: {error}{SHAPE}"),
+                format!("an SSE endpoint must be a const with its path: {error}{SHAPE}"),
             )
         };
         let attrs = input.call(Attribute::parse_outer)?;
@@ -200,7 +200,7 @@ impl Endpoint {
 
     fn source(&mut self, entity: Path, events: Vec<(Ident, Vec<LitStr>)>, d: &mut Diagnostics) {
         if events.is_empty() {
-            d.error(&entity, "no event of the entity is sent")
+            d.error(&entity, "the list of events of the entity is empty")
                 .help("`[created, updated, deleted]`, or consts of operations");
         }
         let event = |(at, names): (Ident, Vec<LitStr>)| Event {
@@ -246,7 +246,7 @@ fn heartbeat(opt: &Opt, d: &mut Diagnostics) -> Option<u64> {
     }) = value
     {
         if *on {
-            d.error(value, "`heartbeat` is a time, or `false`")
+            d.error(value, "`heartbeat` must be a duration or `false`")
                 .help(format!("`{EXAMPLE}`, or leave it out"));
             return None;
         }
@@ -267,8 +267,11 @@ fn max_connections(opt: &Opt, d: &mut Diagnostics) -> Option<u32> {
     match options::as_int(value) {
         Some(Ok(max)) if (1..=1_000).contains(&max) => u32::try_from(max).ok(),
         _ => {
-            d.error(value, "max_connections is a whole number within 1..=1000")
-                .help("`max_connections = 8`");
+            d.error(
+                value,
+                "max_connections must be a whole number within 1..=1000",
+            )
+            .help("`max_connections = 8`");
             None
         }
     }

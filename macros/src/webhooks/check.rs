@@ -21,7 +21,7 @@ pub(super) fn check(catalogue: &Catalogue, d: &mut Diagnostics) {
         let mut before = catalogue.sources[..i].iter();
         if before.any(|other| text(&other.entity) == name) {
             d.error(&source.entity, format!("`{name}` is listed twice"))
-                .help("one list with all its events");
+                .help("write one list with all events of the entity");
         }
         if source.events.is_empty() {
             d.error(&source.entity, format!("`{name}` is listed without events"))
@@ -31,7 +31,7 @@ pub(super) fn check(catalogue: &Catalogue, d: &mut Diagnostics) {
             let at = &event.path.at;
             if source.events[..i].iter().any(|other| other.path.at == *at) {
                 d.error(at, format!("`{at}` is listed twice"))
-                    .help("one condition for all: `when(a || b)`");
+                    .help("list the event once, and join its conditions: `when(a || b)`");
             }
             check_event(event, d);
         }

@@ -1,4 +1,4 @@
-//! Whether a migration may start while an earlier one waits for its contract.
+//! Checks whether a migration may start while an earlier migration waits for its contract phase.
 
 use linchpin_core::schema::{Action, Only};
 

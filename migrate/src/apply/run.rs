@@ -136,7 +136,7 @@ impl Run<'_> {
     }
 
     /// Whether a migration may start now. Earlier migrations may still wait for their contract
-    /// phase, unless a pending step of theirs changes the same object.
+    /// phase, unless one of their pending steps changes the same object.
     fn may_follow(&self, at: usize, limit: Phase) -> Result<bool, Refusal> {
         let migration = &self.plan.migrations[at];
         let earlier = &self.plan.migrations[..at];
@@ -159,7 +159,7 @@ impl Run<'_> {
                 "earlier_contract_pending",
                 Exit::Incomplete,
                 format!(
-                    "migration {} `{}` waits for the contract of migration {} `{}`: both change {shared}",
+                    "migration {} `{}` waits for the contract phase of migration {} `{}`: both change {shared}",
                     migration.seq, migration.name, other.seq, other.name
                 ),
             )
@@ -229,7 +229,8 @@ impl Run<'_> {
         self.commit_or_roll_back(written).await
     }
 
-    /// The present names of tables and columns that open migrations rename, including this one.
+    /// The present names of the tables and columns that this migration and other open migrations
+    /// rename.
     pub(super) fn modes(&self, migration: &Planned) -> BTreeMap<String, NameMode> {
         let mut modes = BTreeMap::new();
         for one in &self.plan.migrations {
@@ -305,8 +306,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the new binary may serve: all steps that it needs are done. It needs no widening
-    /// step, because it refuses the values that such a step allows until the step is done.
+    /// Whether the new binary may serve: all steps that it needs are done. It does not need a
+    /// widening step: until this step is done, the binary refuses the values that the step allows.
     fn is_ready(&self, migration: &Planned) -> bool {
         migration.steps.iter().all(|step| {
             step.phase > migration.ready || step.is_widening() || self.done.contains(&step.id)

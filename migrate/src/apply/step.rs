@@ -44,7 +44,7 @@ impl Run<'_> {
         self.commit_or_roll_back(marked).await?;
         fault::point(&step.id, "after-running");
         self.wait_for_instances(step).await?;
-        // The build of an index has its own time limit, and is not retried after it.
+        // The build of an index has its own time limit. After this limit the build is not retried.
         let is_brief = match &step.work {
             Work::Schema(action) => self.dialect().lock(action).brief,
             Work::Data(_) | Work::Check { .. } => true,
@@ -99,7 +99,7 @@ impl Run<'_> {
             self.commit_or_roll_back(failed).await
         }
         .await;
-        // The first error is the one to report.
+        // The refusal is reported, even if it could not be recorded.
         drop(recorded);
         Err(refusal)
     }
@@ -280,7 +280,7 @@ fn instances_alive(step: &Step, alive: &[String]) -> Refusal {
     .help("stop them, or wait for them with `--wait TIME`, and run the command again")
 }
 
-/// A random pause of 50 to 100 % of this one, so that two runners do not retry at the same times.
+/// A random pause of 50 to 100 % of `pause`, so that two runners do not retry at the same times.
 pub(crate) fn with_jitter(pause: Duration) -> Duration {
     let random = uuid::Uuid::new_v4().as_bytes()[0];
     pause.mul_f64(0.5 + f64::from(random) / 512.0)

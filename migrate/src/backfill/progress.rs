@@ -48,7 +48,8 @@ impl Progress {
             batch: 1,
             batches: 0,
             done,
-            // Refused rows are visited again. Without a condition that finds them, all rows are.
+            // Refused rows are visited again. If no SQL condition can find them, all rows are
+            // visited again.
             cursor: key.filter(|_| failed == 0 || work.data.has_condition()),
             failed: 0,
             refused: Vec::new(),

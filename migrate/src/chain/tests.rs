@@ -205,7 +205,7 @@ fn wrong_order_numbers_and_names_are_reported() {
     };
     assert_eq!(
         refused(&[&a, &b, &skipped]),
-        "the number of migration 4 `c` is not the next one"
+        "the number of migration 4 `c` is not the previous number plus 1"
     );
     let named = Migration {
         name: "b".to_owned(),

@@ -29,7 +29,7 @@ pub enum Command {
     Plan {
         /// `--out`: the file that the plan is written to.
         out: Option<PathBuf>,
-        /// `--check`: pending steps give the exit status 10.
+        /// `--check`: the exit status is 10 if steps are pending.
         check: bool,
         /// `--sql`: prints the statements of the steps.
         sql: bool,
@@ -126,7 +126,7 @@ pub struct ApplyArgs {
 pub struct Common {
     /// `--store`: the name of the database's store.
     pub store: Option<String>,
-    /// `--url`: the database. It may contain a password; print [`shown_url`].
+    /// `--url`: the database. It may contain a password; in output, use [`shown_url`].
     pub url: Option<String>,
     /// `--dir`: the folder of migrations; `None` without the option.
     pub dir: Option<PathBuf>,

@@ -155,7 +155,7 @@ pub(super) fn squashed(dir: &Path, until: u64) -> Result<Outcome, Refusal> {
             )],
             ..Outcome::new(
                 format!(
-                    "migrations up to {until} are the baseline `{}` in {}",
+                    "migrations up to {until} are replaced by the baseline `{}` in {}",
                     baseline.name,
                     dir.join(baseline.file()).display()
                 ),

@@ -205,7 +205,7 @@ async fn refuse_unfinished(store: &dyn SchemaStore, seq: u64) -> Result<(), Refu
         "migration_unfinished",
         Exit::Planning,
         format!(
-            "the database `{}` has finished only migration {finished}; after a squash it could not \
+            "the database `{}` has finished only the migrations up to {finished}; after a squash it could not \
              be migrated any more",
             store.database()
         ),

@@ -182,7 +182,7 @@ fn command(spec: &Spec, arguments: &[&str], given: &GivenOptions<'_>) -> Result<
             return Ok(name.to_owned());
         }
         Err(usage(format!(
-            "`{}` is no name of a migration: a lower-case letter, then at most 62 lower-case \
+            "`{}` is not a migration name: write a lower-case letter, then at most 62 lower-case \
              letters, digits and `_`",
             name.escape_debug()
         )))
@@ -203,7 +203,7 @@ fn command(spec: &Spec, arguments: &[&str], given: &GivenOptions<'_>) -> Result<
         ["migrate", "verify"] => {
             let (offline, data) = (given.has("--offline"), given.has("--data"));
             if offline && data {
-                let message = "`--data` reads the database, which `--offline` excludes";
+                let message = "`--data` cannot be combined with `--offline`: it reads the database";
                 return Err(usage(message.to_owned()));
             }
             Command::Verify {

@@ -241,7 +241,7 @@ pub(super) fn plan_text(
         text.push_str("nothing to do\n");
     } else if plan.pending(Phase::Contract).next().is_none() {
         text.push_str(if plan.recorded {
-            "no step is needed; `migrate apply` records this in the database\n"
+            "no step is needed; `migrate apply` records the migration in the database\n"
         } else {
             "no step is needed; `migrate record NAME` records the change\n"
         });

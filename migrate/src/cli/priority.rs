@@ -4,16 +4,16 @@ use super::command::ApplyArgs;
 use crate::step::Phase;
 
 /// The nice value of a run that only backfills. It is the default of the command `nice`. Servers on
-/// this machine get the processor before the run.
+/// the same machine have a higher priority than the run.
 #[cfg(target_os = "linux")]
 const BACKFILL_NICENESS: i32 = 10;
 
 /// Lowers the priority of this process for a run that only backfills and has pauses.
 ///
-/// A backfill computes as fast as it can between its pauses, so without this the requests of a
-/// server on the same machine wait for a processor. Other phases keep their priority, because they
-/// may hold locks that requests wait for, and a process cannot raise its priority again. With
-/// `--duty 1`, a run without pauses, the priority is not lowered.
+/// A backfill computes as fast as it can between its pauses. With normal priority, it would delay
+/// the requests of a server on the same machine. Other phases keep their priority, because they may
+/// hold locks that requests wait for, and a process cannot raise its priority again. A run without
+/// pauses (`--duty 1`) keeps its priority too.
 pub(super) fn lower_for_backfill(args: &ApplyArgs) {
     if args.phase == Some(Phase::Backfill) && args.options.pace.duty < 1.0 {
         lower();
@@ -34,7 +34,8 @@ fn lower() {
         let Some(id) = id.and_then(Pid::from_raw) else {
             continue;
         };
-        // A failure is ignored: the thread may have ended, and the run works without it.
+        // A failure is ignored: the thread may have ended, and the run does not need a lower
+        // priority.
         if getpriority_process(Some(id)).is_ok_and(|now| now < BACKFILL_NICENESS) {
             let _ = setpriority_process(Some(id), BACKFILL_NICENESS);
         }

@@ -31,7 +31,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     opt("--dry-run", "", "shows what would be done"),
     opt("--out", "FILE", "writes the document to a file"),
     opt("--check", "", "exit status 10 if steps are pending"),
-    opt("--sql", "", "prints the statements, for reading"),
+    opt("--sql", "", "prints the SQL statements, only to read them"),
     opt(
         "--rollback",
         "",
@@ -66,18 +66,22 @@ pub(super) const OPTIONS: &[Opt] = &[
     opt(
         "--lock-timeout",
         "TIME",
-        "wait of a statement for a lock (2s)",
+        "maximum wait of a statement for a lock (default 2s)",
     ),
-    opt("--lock-wait", "TIME", "wait for another runner (30s)"),
+    opt(
+        "--lock-wait",
+        "TIME",
+        "maximum wait for another run of migrations (default 30s)",
+    ),
     opt(
         "--index-wait",
         "TIME",
-        "wait of an index build for old transactions (10m)",
+        "maximum wait of an index build for old transactions (default 10m)",
     ),
     opt(
         "--wait",
         "TIME",
-        "wait for instances of older binaries (0s)",
+        "maximum wait for instances of older binaries (default 0s)",
     ),
     opt("--max-steps", "COUNT", "maximum number of steps"),
     opt(
@@ -87,7 +91,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     ),
     opt("--offline", "", "reads only the folder of migrations"),
     opt("--data", "", "reads records too"),
-    opt("--strict", "", "a warning is an error"),
+    opt("--strict", "", "treats warnings as errors"),
     opt("--until", "SEQ", "the last migration of the baseline"),
     opt("--store", "NAME", "the store, if several are configured"),
     opt("--url", "URL", "the database"),

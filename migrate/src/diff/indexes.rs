@@ -66,8 +66,8 @@ impl Differ<'_> {
         }
     }
 
-    /// Compares the counters of this entity's records in other entities. Counters of a new entity
-    /// need no count.
+    /// Compares the counters in other entities that count this entity's records. A counter needs no
+    /// recount if one of the two entities is new.
     pub(super) fn counters(&mut self, pair: &Pair<'_>, pairs: &[Option<Pair<'_>>]) {
         for counter in &pair.new.counters {
             let target = pairs

@@ -1,4 +1,4 @@
-//! Finds the recorded field or entity of each declared one, under renames.
+//! Finds the recorded field or entity for each declared field or entity, also after a rename.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,8 @@ struct NameTable<'a> {
     source: &'a str,
     recorded: Recorded<'a>,
     declared: Vec<Name<'a>>,
-    /// Whether a name whose `rename_from` is not recorded is new instead of an error.
+    /// Whether a name with an unrecorded `rename_from` is a new name. Otherwise, the name is an
+    /// error.
     may_be_new: bool,
     /// Whether the declarations themselves are compared. A snapshot of them causes no errors.
     strict: bool,
@@ -83,7 +84,7 @@ impl NameTable<'_> {
                 .iter()
                 .map(|at| format!("`{}`", self.declared[*at].name))
                 .collect();
-            let message = format!("`{name}` is claimed by {}", names.join(" and "));
+            let message = format!("`{name}` is the `rename_from` of {}", names.join(" and "));
             comparison
                 .wrong
                 .push(("rename_claimed_twice", message, by[0]));
@@ -240,7 +241,7 @@ impl Differ<'_> {
         }
         for (name, from) in comparison.unrecorded_sources {
             self.notes.push(format!(
-                "entity `{name}` is created: it is renamed from {from}"
+                "entity `{name}` is created, because its `rename_from` names {from}"
             ));
         }
         comparison.origins

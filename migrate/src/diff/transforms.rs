@@ -132,8 +132,8 @@ impl Differ<'_> {
     }
 }
 
-/// Whether a function takes the values of a field. Null is not compared, because a function need
-/// not take it.
+/// Whether a function accepts the values of a field. Null is not checked, because a function does
+/// not have to accept null.
 fn takes(from: &TransformType, old: &FieldSnapshot) -> bool {
     let values = old.values.as_deref().unwrap_or_default();
     from.kind.name() == old.kind

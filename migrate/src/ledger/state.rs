@@ -62,7 +62,7 @@ pub enum StepState {
     Done,
     /// It ended with an error.
     Failed,
-    /// It waits for instances of older binaries.
+    /// It waits until all instances of older binaries have ended.
     Waiting,
 }
 

@@ -390,7 +390,8 @@ impl Lowering<'_> {
                 if present.index(&index.name).is_some() {
                     return None;
                 }
-                // An index with the same content, whose present name is not the final name of any.
+                // An index with the same content. Its present name is not the final name of any
+                // index.
                 let can_be_renamed = |other: &&Index| {
                     same(other, index) && !wanted.iter().any(|wanted| wanted.name == other.name)
                 };
@@ -418,8 +419,8 @@ fn is_taken(before: &EntitySnapshot, present: &Table, column: &str) -> bool {
     present.column(column).is_some() && !fields.any(|field| field.column == column)
 }
 
-/// Whether a store that rebuilds tables gives columns of this kind a check. The name of such a
-/// check contains the name of the column.
+/// Whether a store that rebuilds tables creates a check for columns of this kind. The name of such
+/// a check contains the name of the column.
 fn has_named_check(kind: &ColumnKind) -> bool {
     matches!(
         kind,

@@ -137,7 +137,8 @@ impl Lowering<'_> {
                     let unique = before.table().indexes.into_iter();
                     let in_unique = unique.filter(|i| i.unique).any(|i| i.reads(&was.column));
                     if in_unique && !was.optional {
-                        let reason = format!("`{}` is dropped and unique", was.column);
+                        let reason =
+                            format!("`{}` is dropped, but it is in a unique index", was.column);
                         self.fence.get_or_insert(reason);
                     }
                 }
@@ -180,7 +181,8 @@ impl Lowering<'_> {
         });
     }
 
-    /// Adds the check of a field that must name a record of another table from now on.
+    /// Adds the check of a field that becomes a reference: from now on, its value must be the key
+    /// of a record of another table.
     fn orphans(
         &mut self,
         before: &EntitySnapshot,

@@ -149,7 +149,7 @@ pub(super) fn steps_of(before: &Snapshot, after: &Snapshot, dialect: &dyn Dialec
             })
         })
         .collect();
-    // Fields whose names end with `k` have a reverse; with `nk`, the reverse takes null.
+    // Fields whose names end with `k` have a reverse; with `nk`, the reverse accepts null.
     let reverses = after.entities.values().flat_map(|entity| {
         let names = entity.fields.keys().filter(|name| name.ends_with('k'));
         names.map(|name| {

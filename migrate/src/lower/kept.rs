@@ -12,7 +12,7 @@ use crate::own_sql;
 pub struct Reverse {
     /// Its name.
     pub name: String,
-    /// Whether it takes null.
+    /// Whether it accepts null.
     pub takes_null: bool,
 }
 

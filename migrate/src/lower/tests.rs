@@ -194,7 +194,7 @@ fn a_dropped_field_of_a_unique_index_ends_the_overlap() {
     let before = snapshot([indexed(entity("posts", &slug()), true, &["slug"])]);
     let after = snapshot([entity("posts", &[])]);
     let fence = steps(&before, &after, false).fence.expect("a fence");
-    assert_eq!(fence, "`slug` is dropped and unique");
+    assert_eq!(fence, "`slug` is dropped, but it is in a unique index");
     let plain = snapshot([entity("posts", &slug())]);
     assert_eq!(steps(&plain, &after, false).fence, None);
 }

@@ -124,8 +124,8 @@ impl Recorded {
                 "transform_missing",
                 Exit::Planning,
                 format!(
-                    "this binary has no transform `{name}`, with which the open migration {seq} \
-                     `{migration}` keeps two columns up to date"
+                    "this binary has no transform `{name}`; the open migration {seq} `{migration}` \
+                     needs it to keep two columns up to date"
                 ),
             )
             .help(

@@ -28,7 +28,7 @@ pub(crate) fn check_history(ledger: &Ledger, chain: &Chain) -> Result<(), Refusa
             "history_missing",
             Exit::Data,
             format!(
-                "the chain begins with the baseline {} `{}`, but this database has only migration {}",
+                "the chain begins with the baseline {} `{}`, but this database has only the migrations up to {}",
                 baseline.seq, baseline.name, ledger.seq
             ),
         )
@@ -100,7 +100,7 @@ fn refuse_changed_migration(
             "migration_started",
             Exit::Planning,
             format!(
-                "migration {seq} `{}` was recorded again, but steps of the former one have run in this database",
+                "migration {seq} `{}` was recorded again, but steps of its former version have run in this database",
                 known.name
             ),
         )

@@ -116,7 +116,7 @@ fn instances_alive(seq: u64, alive: &[String]) -> Refusal {
         "instances_alive",
         Exit::Incomplete,
         format!(
-            "waiting: instances of schema {seq} are alive: {}",
+            "waiting: instances of schema {seq} or newer are alive: {}",
             alive.join(", ")
         ),
     )

@@ -1,5 +1,6 @@
-//! The changes of a development start. It creates the tables of an empty database. On an embedded
-//! store it also applies changes that only add.
+//! The changes of a development start, which is the start of a server in `Mode::Development`. It
+//! creates the tables of an empty database. On an embedded store it also applies changes that only
+//! add.
 
 use std::time::Duration;
 
@@ -64,8 +65,8 @@ impl Target<'_> {
         }
     }
 
-    /// The next task of the start; `None` if there is none. `extended` is whether this start has
-    /// extended the tables already.
+    /// The next task of the start; `None` if there is none. `extended` is true if this start has
+    /// already extended the tables.
     fn task(&self, installed: &Installed, extended: bool) -> Result<Option<Task>, Refusal> {
         let embedded = self.store.is_embedded();
         let Some(ledger) = installed.ledger() else {

@@ -74,7 +74,10 @@ impl Target<'_> {
             let migration = ledger.migrations.get(&ledger.min_seq);
             let since = migration.map_or_else(String::new, |migration| {
                 let at = migration.done_at.unwrap_or(migration.opened_at);
-                format!("; migration {} was contracted {at}", ledger.min_seq)
+                format!(
+                    "; migration {} reached its contract phase at {at}",
+                    ledger.min_seq
+                )
             });
             let why = Refusal::new("binary_too_old", Exit::Refused, "").help(format!(
                 "deploy a binary of schema {} or newer{since}",

@@ -55,7 +55,7 @@ async fn run(
     apply(&*db.store, app.chain_and_declared(), &options, report).await
 }
 
-/// The states of a step whose transactions get a fault.
+/// The states of a step at which the test causes a fault.
 fn states(step: &Step, dialect: &dyn Dialect) -> Vec<&'static str> {
     match &step.work {
         Work::Data(_) => vec!["running", "progress", "done"],

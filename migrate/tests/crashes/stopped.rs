@@ -1,5 +1,5 @@
-//! Tests of runs that SIGSTOP suspends during a step, as on a suspended machine, and that continue
-//! later.
+//! Tests of runs that SIGSTOP suspends during a step and that continue later. This simulates a
+//! suspended machine.
 
 use std::process::{Child, ExitStatus, Stdio};
 

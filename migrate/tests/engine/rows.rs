@@ -347,7 +347,8 @@ async fn a_stopped_run_continues_at_its_cursor(db: Db) {
     assert!((1..6_000).contains(&before), "{before}");
     db.apply(&app, Phase::Contract).await.expect("applied");
     db.assert_at_head(&app).await;
-    // Each row is visited once, and the trial runs of plans and runs visit some again.
+    // The function visits each row once. Plans and runs also make trial runs, each of which visits
+    // up to 100 rows twice.
     let calls = calls.load(Ordering::Relaxed);
     assert!(calls <= rows + 5 * 200, "{calls} calls for {rows} rows");
 }

@@ -126,7 +126,8 @@ fn is_harmless((rule, kind, statement): &Finding) -> bool {
         ("require-concurrent-index-creation", "createIndex") => {
             statement.contains(" ON \"posts\" ")
         }
-        // The new check accepts more than the former one. The step waits for older binaries.
+        // The new check accepts more than the former one. The step runs only after all older
+        // binaries have stopped.
         ("ban-drop-constraint" | "renaming-object", "replaceCheck") => true,
         _ => false,
     }

@@ -95,8 +95,9 @@ fn logged(table: &str) -> Vec<Logged> {
         .collect()
 }
 
-/// Statements that read or write rows of a table, or make the server scan it, after a statement of
-/// the same transaction that took the strongest lock of the table.
+/// Returns two kinds of statements: those that name a table after an `ALTER TABLE` of the same
+/// transaction took its strongest lock, and those that make the server scan or rewrite the table. A
+/// `VALIDATE CONSTRAINT` may scan the table, because its lock is weaker.
 fn reads_under_lock(lines: &[Logged], table: &str) -> Vec<String> {
     let (mut found, mut statement) = (Vec::new(), String::new());
     let (mut open, mut locked) = (false, None);

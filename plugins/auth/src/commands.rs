@@ -7,7 +7,7 @@ use crate::service::{Account, AuthService, NewUser};
 
 const USER: &str = "creates an account, or adds roles to it: \
     IDENTIFIER [--role R]… [--password-stdin] [--existing]";
-const TOKEN: &str = "prints a token of an account, and creates it if needed (development only): \
+const TOKEN: &str = "prints a token of an account, and creates the account if needed (development only): \
     IDENTIFIER [--role R]…";
 const REKEY: &str = "encrypts stored data with the newest key, and reports which values need a \
     former key: [--end-recovery-codes]";
@@ -69,7 +69,7 @@ impl AccountArguments {
                 name if identifier.is_none() => identifier = Some(name.to_owned()),
                 more => {
                     return Err(usage(format!(
-                        "only one account is allowed: `{more}` is the second"
+                        "only one IDENTIFIER is allowed: remove `{more}`"
                     )));
                 }
             }
@@ -98,7 +98,7 @@ async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     let (account, password) = match found {
         Some(_) if asked.reads_password => {
             return Err(message_error(format!(
-                "{} has an account already; only its owner can change the password",
+                "{} already has an account, and only its owner can change the password: leave out `{STDIN}`",
                 asked.identifier
             )));
         }
@@ -169,7 +169,7 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
         service.rekey().await?
     };
     let mut lines = vec![format!(
-        "{} stored secrets are under the newest key",
+        "{} stored values were encrypted with the newest key",
         done.rewritten
     )];
     if done.ended > 0 {
@@ -180,11 +180,11 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     }
     lines.push(match done.dependents() {
         None => "no former key is needed any more: former secrets and data keys can be removed; \
-                 sessions of a removed secret end"
+                 the sessions that a removed secret signed end"
             .to_owned(),
         Some(dependents) if done.codes == 0 => format!("still needed: {dependents}"),
         Some(dependents) => format!(
-            "still needed: {dependents}; their owners create new codes, or `rekey {END_CODES}` \
+            "still needed: {dependents}; ask the owners to create new codes, or run `rekey {END_CODES}`, which \
              ends these codes and mails their owners"
         ),
     });
@@ -227,7 +227,7 @@ async fn with_roles(
     if !service.identifies_by_email() && !asked.existing {
         return Err(message_error(format!(
             "{} has an account already, which may belong to anyone who signed up first; \
-             `{EXISTING}` adds the roles if it is the intended account",
+             add `{EXISTING}` if this is the intended account",
             account.identifier
         )));
     }
@@ -235,7 +235,7 @@ async fn with_roles(
         return Err(message_error(format!(
             "{} has an account already, and its address is not verified: it may belong to anyone \
              who knows that address, so it gets no roles; its owner must follow a mailed link \
-             first, or code of the app calls `AuthService::set_email_verified`",
+             first, or the code of the app must call `AuthService::set_email_verified`",
             account.identifier
         )));
     }

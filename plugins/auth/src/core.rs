@@ -120,7 +120,7 @@ impl Client {
     }
 }
 
-/// An event for the audit.
+/// An event for the audit log.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditEvent<'a> {
     pub(crate) event: &'static str,
@@ -329,7 +329,7 @@ impl Core {
         found
     }
 
-    /// Writes an entry of the audit, in the transaction of `cx` if it has one.
+    /// Writes an audit log entry, in the transaction of `cx` if it has one.
     ///
     /// # Errors
     /// If the entry cannot be written. Then the event must not happen either.

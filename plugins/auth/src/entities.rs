@@ -1,5 +1,6 @@
-//! The stored entities, in the namespace `auth` and without routes. All writes are creates, updates
-//! under a version, lookups, and deletes by id, so every store supports them.
+//! The stored entities, in the namespace `auth` and without routes. The plugin uses only operations
+//! that the memory, SQLite and PostgreSQL stores all support: creates, updates, deletes, lookups,
+//! lists, increments and consumes.
 
 use linchpin::prelude::*;
 use serde_json::Value as Json;
@@ -106,7 +107,7 @@ pub(crate) struct Session {
     pub(crate) step_up_at: Option<Timestamp>,
     /// The method of the last step-up.
     pub(crate) step_up_by: Option<ProofMethod>,
-    /// The `mfa_version` of the user for which this session proved a factor. If another session
+    /// The `mfa_version` that the user had when this session proved a factor. If another session
     /// removes a factor or sets up the first one, this session must prove a factor again.
     pub(crate) proved_factors: Option<i64>,
     pub(crate) last_active_at: Timestamp,
@@ -152,7 +153,8 @@ impl User {
 }
 
 impl Session {
-    /// Whether the session belongs to the user and was opened after all sessions last ended.
+    /// Whether the session belongs to the user and has the user's current `session_epoch`. The
+    /// epoch changes when all sessions of the user end.
     pub(crate) fn is_of(&self, user: &User) -> bool {
         self.user_id == user.id && self.epoch == user.session_epoch
     }
@@ -170,8 +172,8 @@ impl Session {
     }
 
     /// Whether a token of the session may still work. The lifetime is not over, the last request is
-    /// at most `idle` ago, and the last refresh token was issued at most `refresh` ago. Both are
-    /// milliseconds; 0 means no bound.
+    /// at most `idle` ago, and the last refresh token was issued at most `refresh` ago. `idle` and
+    /// `refresh` are in milliseconds; 0 means no limit.
     pub(crate) fn is_usable(&self, now: Timestamp, idle: i64, refresh: i64) -> bool {
         let within =
             |since: Timestamp, most: i64| most == 0 || now.millis() - since.millis() <= most;
@@ -184,8 +186,8 @@ impl Session {
     }
 }
 
-/// An entry of the audit. Entries are only added, and expire. The entries of a deleted account keep
-/// a pseudonym.
+/// An entry of the audit log. Entries are only added, and expire. In the entries of a deleted
+/// account, a pseudonym replaces the id.
 #[entity(namespace = "auth", index(user_id, desc(at)), index(by_id), index(desc(at)), sort = desc(at), ttl(expires_at), routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct Audit {
@@ -220,7 +222,7 @@ pub(crate) struct Audit {
 )]
 #[derive(Clone)]
 pub(crate) struct Credential {
-    /// The id that the authenticator gave, in base64url.
+    /// The id that the authenticator created, in base64url.
     #[field(primary)]
     pub(crate) id: String,
     #[field(immutable)]
@@ -262,7 +264,8 @@ pub(crate) struct PasswordHistory {
     pub(crate) user_id: String,
     #[field(private)]
     pub(crate) password_hash: String,
-    /// The version of the password, which gives the order.
+    /// The `password_version` of the account with this password. Newer passwords have larger
+    /// numbers.
     pub(crate) number: i64,
 }
 

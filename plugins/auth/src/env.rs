@@ -136,7 +136,7 @@ mod fake {
 
     use super::{Clock, SecureRng};
 
-    /// A clock that stands still until a test advances it.
+    /// A clock whose time changes only when a test changes it.
     #[derive(Debug)]
     pub struct FakeClock(AtomicI64);
 

@@ -49,7 +49,7 @@ codes! {
     HOOK_TIMEOUT = 504, "hook_timeout", "A check took too long";
 }
 
-/// The code of an error of a hook that sets no status or code.
+/// The default status and code of a hook's error.
 pub(crate) const HOOK_REJECTED: Code = Code::Other(400, "hook_rejected");
 
 /// An error with the status and text of a code.

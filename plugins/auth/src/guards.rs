@@ -16,11 +16,11 @@ use crate::error::{
 use crate::session::cookies::Cookies;
 use crate::session::{CheckedSession, is_fresh};
 
-/// A valid session, in any state of its account. Used by routes that read the own account, sign
-/// out, or cancel a deletion.
+/// A valid session, in any state of its account. Used by routes that read the caller's account,
+/// sign out, or cancel a deletion.
 pub(crate) const SESSION: &str = "userSession";
-/// A valid session of an active account, also one that must still set up its second factor. Used by
-/// the routes that set it up.
+/// A valid session of an active account, even if the account must still set up a second factor.
+/// Used by the routes that set up this factor.
 pub(crate) const ENROLLING: &str = "userEnrolling";
 
 /// A valid session of an active account with every required factor.
@@ -141,8 +141,8 @@ fn recent(call: &GuardInput<'_>, seconds: u64) -> Result<()> {
     }
 }
 
-/// Security schemes for the OpenAPI document. Names that only routes of this plugin use add no
-/// scheme.
+/// Security schemes for the OpenAPI document. All guards for users share the same schemes, so the
+/// document contains no names of internal guards.
 pub(crate) fn security(config: &AuthConfig) -> Vec<Security> {
     let session = &config.auth.session.transport;
     let refuses = |names: &[&str], codes: &[Code]| {
@@ -165,8 +165,8 @@ pub(crate) fn security(config: &AuthConfig) -> Vec<Security> {
             Cookies::new(config).token_name(),
             "The access token that the sign-in has set.",
         );
-        let form = "The value of the cookie `csrf_token`: a request with a session cookie needs \
-                    it, and `Origin`.";
+        let form = "The value of the cookie `csrf_token`. A request that changes data with a \
+                    session cookie needs this header and the header `Origin`.";
         users = if config.security.csrf {
             users
                 .by_both(cookie, Scheme::header("csrfToken", "x-csrf-token", form))
@@ -191,7 +191,7 @@ fn takes_seconds(argument: Option<GuardArg>) -> std::result::Result<(), String> 
     match argument {
         None | Some(GuardArg::Int(1..)) => Ok(()),
         // Nobody could pass with 0 seconds.
-        _ => Err("a whole number of seconds, 1 or more: `require_step_up(300)`, or none for `auth.stepUp.maxAgeSeconds`".to_owned()),
+        _ => Err("a whole number of seconds, 1 or more, such as `require_step_up(300)`, or no argument: then `auth.stepUp.maxAgeSeconds` applies".to_owned()),
     }
 }
 

@@ -35,7 +35,8 @@ pub struct HookCx {
     pub services: Adapters,
 }
 
-/// The refusal of a hook. Any error converts into one, with its text as the message.
+/// The refusal of a hook. Any error can be converted to a `HookError`; its text becomes the
+/// message.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HookError {
@@ -201,8 +202,8 @@ pub trait AuthHooks: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// Runs after an account is deleted. This may be long after the request; the context is the one
-    /// of the request.
+    /// Runs after an account is deleted. This may be long after the request; `cx` is the context of
+    /// that request.
     fn post_delete_account<'a>(
         &'a self,
         cx: &'a HookCx,

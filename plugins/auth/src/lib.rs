@@ -1,9 +1,9 @@
 //! Authentication for Linchpin: accounts, sessions, second factors, guards, and an actor on every
 //! request.
 //!
-//! Each rule has one place. `password` checks passwords, `identity` normalises addresses and names,
-//! `flow` turns a proof into a session, `session` checks sessions, and `guards` decides which
-//! callers may call a route. The README of the crate lists all rules with their files.
+//! Each rule is in one module. `password` checks passwords, `identity` normalises addresses and
+//! names, `flow` turns a proof into a session, `session` checks sessions, and `guards` decides
+//! which callers may call a route. The README of the crate lists all rules with their files.
 //!
 //! # Features
 //!

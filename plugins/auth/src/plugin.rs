@@ -39,7 +39,7 @@ pub struct Auth {
     core: CoreCell,
     /// The checked settings, between `setup_middleware` and `setup_routes`.
     checked: Mutex<Option<(Checked, Env)>>,
-    /// Origins whose requests carry cookies by the CORS lists of the app, although
+    /// Origins whose requests may carry cookies according to the CORS lists of the app, although
     /// `security.allowedOrigins` does not list them. Start-up logs a warning for each.
     foreign: Mutex<Vec<String>>,
     /// Processes the outbox while the app runs.
@@ -294,7 +294,7 @@ impl Plugin for Auth {
             for origin in self.foreign.lock().drain(..) {
                 tracing::warn!(
                     "pages of {origin} may read responses with cookies, but their requests that sign in \
-                     or change data are refused: add it to security.allowedOrigins"
+                     or change data are refused: add this origin to security.allowedOrigins"
                 );
             }
             *self.worker.lock() = Some(

@@ -33,8 +33,8 @@ impl Resolver {
     }
 
     /// The actor for an invalid credential. Routes of this plugin treat it as a caller without a
-    /// credential: they are where a client gets a new one, so their responses must not ask for a
-    /// refresh.
+    /// credential: a client gets a new credential from these routes, so their responses must not
+    /// ask for a refresh.
     fn unrecognised(&self, core: &Core, path: &str) -> &Arc<Actor> {
         let is_plugin_route = path
             .strip_prefix(&*core.config.auth.mount)

@@ -1,4 +1,5 @@
-//! Return addresses after a sign-in elsewhere. This module alone prevents open redirects.
+//! Return addresses after a sign-in on a page of the plugin or at a provider. No other module
+//! prevents open redirects.
 
 use linchpin::Result;
 use percent_encoding::percent_decode_str;
@@ -41,9 +42,9 @@ impl ReturnTarget {
         self.0.starts_with('/')
     }
 
-    /// Whether it is at or below `base` but not at or below `except`, for any reader: browsers
-    /// resolve dots, and a proxy and the server each decode once. Case and repeated slashes are
-    /// ignored.
+    /// Whether any client or server may read it as a path at or below `base` that is not at or
+    /// below `except`. Browsers resolve dots, and a proxy and the server may each percent-decode it
+    /// once. Case and repeated slashes are ignored.
     pub(crate) fn may_be_below(&self, base: &str, except: &str) -> bool {
         let mut text = self.0.clone();
         (0..3).any(|_| {

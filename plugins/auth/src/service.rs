@@ -324,7 +324,7 @@ impl AuthService {
             .map(Account::from)
     }
 
-    /// Replaces the data of the app of an account, which the user can neither read nor change.
+    /// Replaces the app's data of an account, which the user can neither read nor change.
     ///
     /// # Errors
     /// `not_found`.
@@ -369,7 +369,7 @@ impl AuthService {
     /// that this key can be removed. Their owners get a mail.
     ///
     /// # Errors
-    /// As [`AuthService::rekey`].
+    /// The errors of [`AuthService::rekey`].
     pub async fn rekey_ending_codes(&self) -> Result<Rekeyed> {
         self.core.rekey(true).await
     }
@@ -423,8 +423,8 @@ impl AuthService {
         Err(Error::new(
             Code::Internal,
             format!(
-                "`{unknown}` is not a role of this app, which {there_are} (`Auth::roles`, \
-                 `auth.roles`)"
+                "`{unknown}` is not a role of this app, which {there_are}: add it with \
+                 `Auth::roles` or `auth.roles`"
             ),
         ))
     }

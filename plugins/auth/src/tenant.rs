@@ -1,4 +1,4 @@
-//! The tenant of a user, which the app knows.
+//! The tenant of a user, which the app's resolver returns.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub(crate) struct TenantAndRoles {
 pub(crate) struct Tenants {
     resolver: Option<Arc<dyn TenantResolver>>,
     services: Adapters,
-    /// Roles that a tenant may give.
+    /// Roles that the resolver may assign in a tenant.
     assignable: Arc<[String]>,
 }
 
@@ -118,8 +118,8 @@ impl Tenants {
         for role in resolver.roles(&cx, &tenant).await? {
             if !self.assignable.contains(&role) {
                 let text = format!(
-                    "the `TenantResolver` gives the role `{role}`: it is not in `auth.roles`, or \
-                     it is `auth.admin.role`"
+                    "the `TenantResolver` returned the role `{role}`: return only roles in `auth.roles`, \
+                     and not `auth.admin.role`"
                 );
                 return Err(Error::unavailable(text));
             }

@@ -94,7 +94,8 @@ impl Bed {
     }
 }
 
-/// Runs each function as a test on each store. It takes a `&Bed` with the package.
+/// Runs each function as a test on each store. A function has the parameter `&Bed`: an app with the
+/// entities of the package.
 macro_rules! on_stores {
     ($package:expr => $($name:ident),* $(,)?) => {
         mod memory {

@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Another program computes the codes. The test needs it on the machine.
+    /// The program `oathtool` computes the codes. The test needs it on the machine.
     #[test]
     fn totp_codes_of_another_program_are_accepted() {
         let secret = secret(&*Env::system().rng).unwrap();

@@ -1,5 +1,5 @@
-//! Rules about the source of the plugin: one module reads the time and randomness, each rule stands
-//! in one place, and secrets are never logged.
+//! Rules about the source of the plugin: one module reads the time and randomness, each rule is
+//! implemented in one place, and secrets are never logged.
 
 #![allow(clippy::unwrap_used)] // in a test, a panic reports the failure
 
@@ -197,7 +197,8 @@ const RULES: [(&str, &[&str]); 21] = [
     ("verify_password(", &["password/hash.rs"]),
     ("Cookie::new(", &["session/cookies.rs"]),
     ("x-forwarded-for", &["core.rs"]),
-    // Requests to providers, and the only reader of this header of requests to the app.
+    // The first file sends this header to providers. Only the second one reads it from requests to
+    // the app.
     ("AUTHORIZATION", &["oauth/wire.rs", "session/credential.rs"]),
 ];
 

@@ -35,8 +35,8 @@ pub struct QueuedJob {
     /// The status.
     #[field(default = JobStatus::Waiting)]
     pub status: JobStatus,
-    /// The time of the next attempt. During an attempt it is the end of the lease: then another
-    /// worker may take the job.
+    /// The time of the next attempt. During an attempt, it is the end of the lease. After that
+    /// time, another worker may take the job.
     pub due_at: Timestamp,
     /// The attempts so far.
     #[field(default = 0)]

@@ -49,7 +49,7 @@ pub struct JobCx {
     pub attempt: u32,
 }
 
-/// The facts of a type of jobs.
+/// The constants and functions of one job type.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) id: TypeId,

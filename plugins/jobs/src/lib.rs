@@ -1,10 +1,10 @@
 //! Durable background jobs.
 //!
-//! A job is a serializable value with a function. [`JobQueue::put`] stores it, in the transaction of
-//! the change that causes it, so the job is stored if and only if the change is committed. A worker
-//! of any process runs it, at least once: if a process ends during a job, another one repeats the
-//! job after its lease. A job that fails is retried after a pause; after its last attempt it is
-//! parked, until an operator retries or drops it with the command `jobs`.
+//! A job is a serializable value with a function. [`JobQueue::put`] stores it, in the transaction
+//! of the change that causes it, so the job is stored if and only if the change is committed. A
+//! worker of any process runs it at least once: if a process ends during a job, another process
+//! repeats the job after the lease ends. A job that fails is retried after a pause; after its last
+//! attempt it is parked, until an operator retries or drops it with the command `jobs`.
 //!
 //! ```no_run
 //! use linchpin::prelude::*;

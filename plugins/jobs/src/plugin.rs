@@ -72,9 +72,9 @@ impl Jobs {
         self
     }
 
-    /// Runs a job of a type by a schedule: a cron expression of five fields, in UTC, or with a time
-    /// zone as a sixth field. One process runs it, once for each time. Times that pass while no
-    /// process runs lead to one run at the next start.
+    /// Runs a job on a schedule: a cron expression of five fields in UTC, or of six fields if the
+    /// last one is a time zone. For each time of the schedule, one process runs the job. If times
+    /// pass while no process is running, the job runs once at the next start.
     ///
     /// ```
     /// # use linchpin::Result;
@@ -126,12 +126,12 @@ impl Jobs {
             }
             if kind.timeout.is_zero() || kind.timeout > DAY {
                 wrong(format!(
-                    "the job `{name}` needs a `TIMEOUT` of at most a day"
+                    "the job `{name}` needs a `TIMEOUT` of more than zero and at most one day"
                 ));
             }
         }
         if !(1..=1_000).contains(&self.at_once) {
-            wrong(format!("`at_once` is 1 to 1000, not {}", self.at_once));
+            wrong(format!("`at_once` must be 1 to 1000, not {}", self.at_once));
         }
         let mut recurring: Vec<Recurring> = Vec::new();
         for (name, text, payload) in &self.recurring {

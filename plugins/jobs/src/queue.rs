@@ -1,4 +1,4 @@
-//! The queue: how code adds jobs.
+//! The queue: the API that adds jobs.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl JobQueue {
     ) -> Result<()> {
         if !self.names.iter().any(|name| name == T::NAME) {
             let text = format!(
-                "no worker runs the job `{}`: add `Jobs::job` for it",
+                "the job `{}` is not registered: call `Jobs::job` with its type",
                 T::NAME
             );
             return Err(Error::internal(text));

@@ -45,8 +45,8 @@ impl Recurring {
     }
 
     /// Creates the record of this job. If it exists, updates its payload, and its due time if the
-    /// schedule now has an earlier one. After a begun attempt the due time stays: it is the lease of
-    /// that attempt, or the time of the next one.
+    /// schedule now has an earlier one. If an attempt has begun, the due time does not change: it
+    /// is the end of the lease of that attempt, or the time of the next attempt.
     pub(crate) async fn ensure(&self, records: &QueuedJobAdapter, cx: &Cx) -> Result<()> {
         let due_at = self.after(cx.now())?;
         let known = queued_job::name

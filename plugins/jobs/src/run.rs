@@ -63,7 +63,7 @@ impl Source for Runner {
         Box::pin(async move {
             let (id, name) = (job.id.clone(), job.name.clone());
             if let Err(error) = self.attempt(job).await {
-                tracing::warn!(job = name, id, error = ?error, "could not write the result of a job; the job is repeated after its lease");
+                tracing::warn!(job = name, id, error = ?error, "could not write the result of a job; the job is repeated after its lease ends");
             }
         })
     }
@@ -82,8 +82,8 @@ impl Runner {
         let attempt = u32::try_from(job.attempts)
             .unwrap_or(u32::MAX)
             .saturating_add(1);
-        // The attempt is counted before it begins, so that a job that crashes its process is parked
-        // in the end, too.
+        // The attempt is counted before it begins, so that a job that crashes its process is also
+        // parked after its last attempt.
         let lease_end = later((self.clock)(), kind.timeout + LEASE_MARGIN);
         let begun = QueuedJobPatch {
             attempts: Some(i64::from(attempt)),
@@ -101,7 +101,7 @@ impl Runner {
             Err(error) => return Err(error),
         };
         let failure = if attempt > kind.attempts {
-            Some("an earlier attempt ended the process".to_owned())
+            Some("the process ended during the last attempt".to_owned())
         } else {
             self.execute(kind, &job, attempt).await.err()
         };
@@ -130,7 +130,7 @@ impl Runner {
             attempt,
         };
         let work = (kind.run)(&job.payload, cx)
-            .map_err(|_| "the stored value cannot be read".to_owned())?;
+            .map_err(|_| "the stored payload of the job cannot be parsed".to_owned())?;
         match tokio::time::timeout(kind.timeout, AssertUnwindSafe(work).catch_unwind()).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) => Err(text_of(&error)),

@@ -125,7 +125,7 @@ impl Job for Endless {
     }
 }
 
-/// A product in the shelf.
+/// A product on the shelf.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Product {
@@ -483,7 +483,7 @@ async fn a_started_process_leaves_the_lease_of_a_running_schedule() {
         assert_eq!(a.log.all(), ["release 1"]);
         drop(b);
     }
-    // The new payload is that of the next run.
+    // The next run uses the new payload.
     setup.advance(Duration::from_hours(2));
     assert_eq!(a.log.until(2).await[1], "release 2");
 }
@@ -567,11 +567,11 @@ async fn a_job_with_an_unreadable_value_is_parked_and_unknown_jobs_wait() {
     assert_eq!(job.status, JobStatus::Parked, "{job:?}");
     assert_eq!(
         job.error.as_deref(),
-        Some("the stored value cannot be read")
+        Some("the stored payload of the job cannot be parsed")
     );
 }
 
-/// A stored value of another shape.
+/// A patch that renames the member `failure` of the payload, so that the job cannot be read.
 fn reshaped(job: &QueuedJob) -> <QueuedJob as linchpin::Entity>::Patch {
     type Patch = <QueuedJob as linchpin::Entity>::Patch;
     Patch {

@@ -50,7 +50,9 @@ pub(super) fn token(args: &[String], secrets: &[SigningSecret]) -> Result<String
         return Err(usage("`--sub` is required".to_owned()));
     }
     let Some(secret) = secrets.first() else {
-        return Err(usage("no signing secret is configured".to_owned()));
+        return Err(usage(
+            "no signing secret is configured: set LINCHPIN_SIGNING_SECRET".to_owned(),
+        ));
     };
     claims.signed(ttl, secret)
 }

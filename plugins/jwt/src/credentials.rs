@@ -49,8 +49,8 @@ impl Credentials for Verifier {
         Box::pin(std::future::ready(self.credential(token)))
     }
 
-    /// Returns the credential unchanged: the sessions of tokens are managed elsewhere, so none can
-    /// end here.
+    /// Returns the credential unchanged. Another system manages the sessions of tokens, so this
+    /// plugin does not know when they end.
     fn again<'a>(
         &'a self,
         earlier: &'a Credential,

@@ -19,7 +19,7 @@ use crate::{Claims, install_crypto};
 const MAX_CACHE_BYTES: u64 = 16 << 20;
 /// The memory of a cached token in addition to its text, in bytes.
 const OVERHEAD: u64 = 512;
-/// How far the clocks of issuer and app may differ, in seconds.
+/// The maximum difference between the clocks of the issuer and the app, in seconds.
 pub(super) const LEEWAY: i64 = 10;
 /// The maximum length of a token, in bytes.
 pub(super) const MAX_TOKEN_BYTES: usize = 8 * 1024;
@@ -257,7 +257,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 255 && !text.contains(char::is_control)
 }
 
-/// The error for an invalid token. It has no reason, so that an attacker learns nothing from it.
+/// The error for an invalid token. It has no reason, so that it reveals nothing to an attacker.
 fn refused() -> Error {
     Error::new(Code::Unauthorized, "The token is not valid")
 }

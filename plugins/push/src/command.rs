@@ -30,8 +30,8 @@ pub(crate) fn run(args: &[String]) -> Result<String> {
 fn keys() -> String {
     let key = VapidKey::generate();
     format!(
-        "Keep this one secret, in the environment of the app:\nLINCHPIN_PUSH_VAPID={}\n\nPages may \
-         know this one; they also get it from `/__push/vapid-public-key`:\n{}",
+        "The private key. Keep it secret, and set it in the environment of the app:\nLINCHPIN_PUSH_VAPID={}\n\n\
+         The public key. Pages also get it from `/__push/vapid-public-key`:\n{}",
         *key.private_text(),
         key.public_text()
     )

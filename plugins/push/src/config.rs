@@ -22,8 +22,8 @@ const HOSTS: [&str; 4] = [
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PushConfig {
-    /// `vapid`: the keys that identify the app, newest first. A browser gets messages that are
-    /// signed with the key it subscribed with. At least one is required.
+    /// `vapid`: the keys that identify the app, newest first. Messages to a browser are signed with
+    /// the key that the browser used to subscribe. At least one key is required.
     pub vapid: Vec<VapidKey>,
     /// `subject`: a contact of the operator for push services: a `mailto:` address or an `https://`
     /// page. Required.
@@ -77,7 +77,7 @@ const READERS: &[(&str, Reader<PushConfig>)] = &[
             &mut config.vapid,
             list(
                 text,
-                "private keys that `push keys` makes, separated by commas",
+                "VAPID private keys from the command `push keys`, separated by commas",
             ),
         )
     }),
@@ -158,14 +158,14 @@ impl PushConfig {
             wrong(
                 "hosts",
                 "format",
-                "must be `any`, or names in lower case such as `push.example.com` and `*.example.com`",
+                "must be `any`, or host names in lower case such as `push.example.com` and `*.example.com`",
             );
         }
         if production && !self.allow_cidrs.is_empty() && !self.allow_private {
             wrong(
                 "allow_cidrs",
                 "range",
-                "allows callers to reach private networks: remove it, or set `push.allow_private`",
+                "allows callers to reach private networks: remove it, or set `push.allow_private` to `true`",
             );
         }
         if !(1..=1_000).contains(&self.workers) {

@@ -37,7 +37,7 @@ pub(crate) struct PushSubscription {
     #[field(private, length = 1..=2048)]
     pub(crate) endpoint: String,
     pub(crate) endpoint_host: String,
-    /// Scheme, host and port of the address.
+    /// Scheme, host and port of the endpoint URL.
     #[field(private)]
     pub(crate) origin: String,
     /// The public key of the browser.
@@ -134,8 +134,8 @@ pub(crate) const FREE_SENT: Operation<PushSubscription>;
 )]
 pub(crate) const WAKE: Operation<PushSubscription>;
 
-/// Holds back the subscriptions of a push service that have messages due before the end of the
-/// hold. Subscriptions without such messages are not written: there may be millions.
+/// Sets `held_until` for the active subscriptions of a push service that have messages due before
+/// that time. Other subscriptions are not written, because there may be millions of them.
 #[operation(
     kind = "batch",
     action = "update",
@@ -176,8 +176,8 @@ pub(crate) const SUSPEND_KEY: Operation<PushSubscription>;
 )]
 pub(crate) const REMOVE: Operation<PushSubscription>;
 
-/// Removes a subscription that its push service no longer knows. After a renewal with new keys it
-/// is kept.
+/// Removes a subscription that its push service no longer knows, unless the browser has renewed it
+/// with new keys.
 #[operation(
     kind = "batch",
     action = "delete",
@@ -283,7 +283,7 @@ pub(crate) struct PushDelivery {
     /// The message as JSON; empty after it was sent or given up.
     #[field(private, default = "")]
     pub(crate) message: String,
-    /// When the record is removed.
+    /// The time at which the record is removed.
     pub(crate) kept_until: Option<Timestamp>,
     #[field(default = now)]
     pub(crate) created_at: Timestamp,
@@ -318,7 +318,7 @@ pub(crate) const ACK: Operation<PushDelivery>;
 )]
 pub(crate) const DROP: Operation<PushDelivery>;
 
-/// Gives up the waiting messages to a browser that its push service no longer knows.
+/// Gives up the waiting messages to a subscription, because its push service no longer knows it.
 #[operation(
     kind = "batch",
     action = "update",

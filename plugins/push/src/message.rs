@@ -150,8 +150,8 @@ impl PushMessage {
         self
     }
 
-    /// Whether the user has quiet hours. In quiet hours the urgency is `low`, except for
-    /// [`Priority::Urgent`].
+    /// Whether the message falls into the quiet hours of the user. If so, its urgency is `low`,
+    /// except for [`Priority::Urgent`].
     #[must_use]
     pub fn quiet(mut self, is_quiet: bool) -> Self {
         self.is_quiet = is_quiet;

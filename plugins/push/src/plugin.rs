@@ -172,7 +172,7 @@ impl Push {
             problems.push(Problem::new(
                 "push",
                 "required",
-                "the secrets of browsers are encrypted with a data key: set `LINCHPIN_DATA_KEYS`",
+                "a data key is required, because the secrets of browsers are encrypted: set `LINCHPIN_DATA_KEYS`",
             ));
         }
         let keys = match cx.data_keys() {

@@ -50,9 +50,9 @@ static PUBLIC_KEY: Route<Nothing> = Route::get("vapid_public_key", "vapid-public
 static SUBSCRIBE: Route<Subscribe> = Route::post("subscribe", "subscribe")
     .of(PLUGIN)
     .doc(
-        "Stores the subscription of a browser.\n\n409 if the endpoint URL belongs to another \
-         user's browser. If the user of a browser has changed, the subscription moves to \
-         the new user.",
+        "Stores the subscription of a browser.\n\n409 if the endpoint URL belongs to a \
+         browser of another user. If the same browser, with the same keys, now has another user, \
+         the subscription moves to that user.",
     )
     .auth("userAuth")
     .max_body(16 * 1024)
@@ -120,7 +120,7 @@ static TEST: Route<Nothing> = Route::post("test", "test")
     )
     .answers(&[AnswerDesc::of::<Queued>(
         202,
-        "The number of browsers that get it.",
+        "The number of browsers that get the message.",
     )])
     .errors(&[
         Code::Unauthorized,
@@ -149,7 +149,7 @@ struct Subscribe {
     endpoint: String,
     /// An object with `p256dh` and `auth`, as base64url.
     keys: Json,
-    /// When the subscription ends, in milliseconds since 1970.
+    /// The time at which the subscription ends, in milliseconds since 1970.
     expiration_time: Option<f64>,
     /// The key with which the browser subscribed; the newest one by default.
     #[field(length = ..=200)]
@@ -265,8 +265,8 @@ fn check_origin(parts: &Parts, call: &PluginCall) -> Result<()> {
 }
 
 /// Like [`check_origin`], for requests without a body. It also requires the content type
-/// `application/json`: without the permission of the server (CORS), a page of another origin cannot
-/// send it.
+/// `application/json`, which a page of another origin cannot send without the permission of the
+/// server (CORS).
 fn check_origin_and_content_type(parts: &Parts, call: &PluginCall) -> Result<()> {
     check_origin(parts, call)?;
     let value = call.headers.get(CONTENT_TYPE);

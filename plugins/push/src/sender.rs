@@ -1,4 +1,4 @@
-//! One request to a push service, and the outcome by its response.
+//! One request to a push service, and the outcome of the attempt.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ const PAUSES: [Duration; 4] = [
     Duration::from_mins(10),
     Duration::from_hours(1),
 ];
-/// The pause after a 429 or 503 without `retry-after`, and the maximum pause with it.
+/// The pause after a 429 or 503 without the header `retry-after`, and the maximum pause with it.
 const DEFAULT_HOLD: Duration = Duration::from_mins(1);
 const MAX_HOLD: Duration = Duration::from_hours(1);
 /// Refusals of one push service are logged at most once in this time.
 const LOG_INTERVAL: Duration = Duration::from_hours(1);
-/// A message with a lifetime of zero may be sent this late.
+/// The maximum delay of a message with a lifetime of zero.
 const ZERO_TTL_GRACE: Duration = Duration::from_mins(1);
 /// The maximum number of push services whose refusals and pauses are kept in memory.
 const MAX_ORIGINS: usize = 1_000;

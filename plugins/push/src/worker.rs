@@ -83,7 +83,7 @@ impl Source for Workers {
                 tracing::warn!(
                     %error,
                     subscription = id,
-                    "sending messages to a browser failed; it is repeated after the lease ends"
+                    "sending messages to a browser failed; a worker tries again after the lease ends"
                 );
             }
         })
@@ -99,7 +99,7 @@ impl Workers {
         Cx::system("messages to browsers").at(self.now())
     }
 
-    /// Sends the due messages of a subscription, then frees it.
+    /// Sends the due messages of a subscription, then ends the lease.
     async fn serve(&self, leased: Leased) -> Result<()> {
         let cx = self.cx();
         let due = self
@@ -220,8 +220,8 @@ impl Workers {
                     Outcome::Dead(DeliveryReason::Gone) => {
                         let (user, key) = (&subscription.user_id, &subscription.p256dh);
                         let gone = subscriptions.gone(cx, id, user.as_str(), key.as_str());
-                        // With new keys it is a renewed subscription: it is kept, and so are its
-                        // messages.
+                        // If the keys are new, the browser has renewed the subscription. Then the
+                        // subscription and its messages are kept.
                         if gone.await? > 0 {
                             self.records.deliveries.abandon(cx, id).await?;
                         }

@@ -28,8 +28,8 @@ const NON_PUBLIC_V4: [([u8; 4], u8); 19] = [
 /// The only IPv6 network that is assigned to public hosts: `2000::/3`.
 const PUBLIC_V6: (u16, u8) = (0x2000, 3);
 
-/// The networks within `2000::/3` without public hosts. They include all addresses that embed an
-/// IPv4 address, also a public one.
+/// The networks within `2000::/3` without public hosts. They include Teredo and 6to4, whose
+/// addresses embed an IPv4 address, even if this IPv4 address is public.
 const NON_PUBLIC_V6: [([u16; 2], u8); 4] = [
     // IETF protocol assignments, such as Teredo and benchmarking.
     ([0x2001, 0], 23),

@@ -163,7 +163,7 @@ impl Catalogue {
             let (entity, word) = (listed.entity.name, listed.word);
             if listed.only_reads {
                 return Some(format!(
-                    "`{word}` of `{entity}` never changes records, so it has no event: remove it"
+                    "`{word}` of `{entity}` never changes records, so it has no event: remove it from the webhook events"
                 ));
             }
             (!is_listed(listed.entity)).then(|| {

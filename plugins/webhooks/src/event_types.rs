@@ -164,7 +164,8 @@ fn may_be_truncated(schema: &mut Json, entity: &EntityDesc) {
         ("entity", json!({ "const": entity.storage_name })),
         ("id", json!({ "type": "string" })),
     ]);
-    reference["description"] = json!("The record, if its data would make the body too large.");
+    reference["description"] =
+        json!("A reference to the record, if its data would make the body too large.");
     schema["properties"]["dataRef"] = reference;
     schema["if"] = json!({ "properties": { "data": { "type": "null" } } });
     schema["then"] = json!({ "required": ["dataRef"] });

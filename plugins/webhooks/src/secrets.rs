@@ -76,8 +76,9 @@ impl Secrets {
         keys.seal(place(endpoint), &plain)
     }
 
-    /// Adds a new secret in front. The former secrets still sign until `overlap` has passed, or
-    /// until their own end if it is earlier. Returns the end of the previously newest secret.
+    /// Inserts a new secret as the first one. The former secrets still sign until `overlap` has
+    /// passed, or until their own end if it is earlier. Returns the end of the secret that was the
+    /// first one before, or `None` if no former secret still signs.
     pub(crate) fn rotate(
         &mut self,
         secret: SigningSecret,

@@ -83,7 +83,7 @@ impl Worker {
             Ok(Err(error)) => tracing::error!(%error, "a worker ended early"),
             Err(_) => {
                 tracing::warn!(
-                    "running work did not end in time: it is aborted and repeated after its lease"
+                    "running work did not end in time: it is aborted, and repeated after its lease ends"
                 );
                 abort.abort();
             }
@@ -134,6 +134,6 @@ fn log_panic(worker: &'static str, ended: std::result::Result<(), tokio::task::J
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!(worker, %error, "work panicked; it is repeated after its lease");
+        tracing::error!(worker, %error, "work panicked; it is repeated after its lease ends");
     }
 }

@@ -106,7 +106,7 @@ async fn generated_routes_report_all_problems(s: &Server) {
 async fn operations_report_all_problems(s: &Server) {
     assert_eq!(s.post("/baskets", json!({"id": "a"})).await.status, 201);
     let set = |tags: Json| s.raw_json("PUT", "/baskets/a/retag", json!({"tags": tags}));
-    // Duplicates are removed. A problem has the position in the request.
+    // Duplicates are removed. The index in a problem is still the index in the request.
     assert_eq!(
         problem_list(&set(json!(["x", "x", "", 3])).await),
         ["tags[2] min_length", "tags[3] type"]

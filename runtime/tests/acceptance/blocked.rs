@@ -100,8 +100,9 @@ impl Holder {
     }
 }
 
-/// Runs calls that need locked seats, and meanwhile calls that do not; the latter must finish
-/// before the seats are unlocked. Returns the results of the former and the duration of the latter.
+/// Runs `blocked_calls`, which need locked seats, and `others`, which do not. The `others` must
+/// finish before the seats are unlocked. Returns the results of `blocked_calls`, and the duration
+/// of `others`.
 async fn calls_during_lock<T>(
     holder: Holder,
     blocked_calls: impl Future<Output = T>,

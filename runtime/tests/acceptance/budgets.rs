@@ -157,8 +157,8 @@ async fn routes_keep_their_number_of_statements(store: Arc<dyn Store>) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The other kinds that write by id, by a key or by a filter: 1 if a record matched; if none
-/// matched, 1 more by id.
+/// The other kinds that write by id, by a key or by a filter: one statement if a record matches. If
+/// no record matches, a call by id needs one more statement.
 async fn writing_operations_keep_their_number_of_statements(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));

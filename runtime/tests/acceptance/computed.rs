@@ -127,7 +127,7 @@ async fn computed_aggregate_stores_its_number(s: &Server) {
         (200, &json!(2)),
         "{reply:?}"
     );
-    // It is a normal change: the version grows.
+    // The computation is a normal change of the record: it increases the version.
     assert_eq!(reply.header("etag"), "\"2\"");
     assert_eq!(reply.json()["updatedAt"], json!(s.now().to_string()));
     assert_eq!(s.get("/papers/p1").await.json()["remarks"], 2);
@@ -290,7 +290,7 @@ async fn code_calls_computed_aggregates(s: &Server) {
         .await
         .unwrap();
     assert_eq!(paper.mean, Some(2.0));
-    // It is rolled back with its transaction.
+    // A computation is rolled back with its transaction.
     let papers = s.running().adapter::<Paper>().unwrap();
     s.post("/remarks", json!({"paperId": "p1"})).await;
     let failed: linchpin::Result<()> = cx

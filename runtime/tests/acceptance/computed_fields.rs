@@ -192,7 +192,7 @@ async fn create_leaf(s: &Server, id: &str, slug: &str) -> Json {
     reply.json()
 }
 
-/// Every computed field has the value that its inputs give.
+/// Checks that the value of every computed field matches the fields that it is computed from.
 fn check_computed_fields(page: &Json) {
     let text = |key: &str| page[key].as_str().unwrap().to_owned();
     assert_eq!(

@@ -208,7 +208,8 @@ async fn indexed_texts_have_one_size_limit(s: &Server) {
     link(json!({ "address": "é".repeat(1025) }))
         .await
         .problem("max_length", "address");
-    // Two texts share the space that a short third one leaves.
+    // `kind`, `short` and `note` are in one index. `short` needs at most 80 of 2,048 bytes, so
+    // `kind` and `note` may have 984 bytes each.
     link(json!({ "kind": random(985) }))
         .await
         .problem("max_length", "kind");

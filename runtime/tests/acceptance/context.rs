@@ -27,7 +27,7 @@ linchpin::context! {
     /// The level of records that the caller may see; the provider reads it from the store.
     pub level: i64;
     pub tier: Tier;
-    /// The instant since which the caller reads.
+    /// The caller reads records from this instant on.
     pub since: Timestamp;
 }
 
@@ -139,7 +139,7 @@ impl Plugin for ContextPlugin {
                 }
             })?;
             cx.provide(region, |call| Ok(header(call.parts, "x-region")))?;
-            // It can read the values of earlier providers, and it can query the store.
+            // This provider reads the value of an earlier provider, and queries the store.
             cx.provide_later(level, move |call| {
                 let greetings = greetings.clone();
                 Box::pin(async move {
@@ -515,7 +515,8 @@ async fn an_error_of_a_provider_is_the_response(s: &Server) {
             "{path}"
         );
     }
-    // Plugin paths run the provider too.
+    // Providers also run for other paths of plugins. An invalid credential is reported before the
+    // error of a provider.
     for path in ["/silence", "/files/a", "/health/records"] {
         assert_eq!(
             s.raw(
@@ -573,7 +574,8 @@ async fn an_error_of_a_provider_is_the_response(s: &Server) {
     );
 }
 
-/// The same idempotency key in two regions means two calls. Neither gets the response of the other.
+/// The same idempotency key in two regions identifies two different calls. Neither of them gets the
+/// response of the other.
 async fn idempotency_keys_depend_on_context_values(s: &Server) {
     let body = || json!({"id": "a"});
     let keyed = |region_name| {

@@ -541,7 +541,8 @@ async fn a_counter_follows_every_change(s: &Server) {
     }
 }
 
-/// Concurrent transactions of one process, which only the server isolates: there is no deadlock.
+/// One process runs several transactions concurrently. Only the database server isolates them, and
+/// there is no deadlock.
 #[cfg(feature = "postgres")]
 mod many_transactions {
     use crate::server::Server;

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Tests that run on every store, by subject. To rename or remove one, change it here too.
+/// Tests that run on every store, by subject. If a test is renamed or removed, change its name here
+/// too.
 const ON_EVERY_STORE: &[(&str, &[&str])] = &[
     (
         "the generated routes",

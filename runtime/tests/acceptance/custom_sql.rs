@@ -20,7 +20,8 @@ pub struct Trunk {
     pub weight: i64,
 }
 
-/// Uses the placeholder for the records that the caller may see twice, each time with an alias.
+/// Uses the placeholder `{visible}` twice, each time with an alias. The server replaces it with the
+/// records that the caller may see.
 const HEAVIER: &str = "SELECT t.id FROM {visible} AS t WHERE t.weight > (SELECT avg(o.weight) FROM {visible} o) ORDER BY t.id";
 
 /// The trunks that are heavier than the mean.

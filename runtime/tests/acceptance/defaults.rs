@@ -175,7 +175,8 @@ async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
     let (marked, ()) = tokio::join!(marking, meanwhile);
     assert_eq!((marked.status, marked.json()), (200, json!(2)));
     assert_eq!(seen_titles(s).await, ["a", "b"]);
-    // A call that sets the limit reaches only older records, and may also set the value to write.
+    // A call that sets `upTo` changes only records up to this instant. It may also set the value to
+    // write.
     let until = Timestamp::from_millis(s.now().millis() - 15).to_string();
     let unmarked = call(
         s,
@@ -331,7 +332,7 @@ async fn reads_use_defaults_of_parameters(s: &Server) {
     };
     let first = shown("").await.json();
     assert_eq!(titles(&first), "ad");
-    // A cursor does not depend on the default instant, but on one that the caller gives.
+    // A cursor does not depend on the default instant. It depends on an instant in the request.
     s.advance(5);
     let cursor = first["nextCursor"].as_str().unwrap();
     assert_eq!(
@@ -375,7 +376,7 @@ async fn the_document_lists_defaults(s: &Server) {
     assert_eq!(input["properties"]["seen"]["default"], json!(true));
     assert_eq!(
         input["properties"]["upTo"]["description"],
-        "Without it: the instant of the call."
+        "Default: the time of the call."
     );
     assert!(input["properties"]["kind"].get("default").is_none());
     let parameters = document["paths"]["/notices/shown"]["get"]["parameters"]

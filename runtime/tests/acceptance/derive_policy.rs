@@ -86,7 +86,7 @@ pub const SHORT: Operation<Open>;
 #[operation(kind = "derive", source(Open), merge = "union")]
 pub const PLAIN: Operation<Open>;
 
-/// Admits a call unless it has a certain header, and marks the response.
+/// Refuses the call or sends its own response if the header `x-wish` requests this.
 async fn watched(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     assert_eq!(
         (call.name, call.path),
@@ -292,8 +292,8 @@ async fn a_derive_checks_the_policies_of_its_lists(s: &Server) {
                 "{path}"
             );
         }
-        // The policy is checked before everything else: a caller without access learns nothing
-        // else.
+        // The policy is checked first: the response to a caller without access reports no other
+        // problem.
         assert_eq!(
             get_as(s, Some(&[]), &format!("/d/open/{path}?nonsense=1"))
                 .await

@@ -51,7 +51,7 @@ pub struct Line {
     pub report_id: String,
 }
 
-/// Marks the responses of its routes, and refuses calls that ask for it.
+/// Adds the header `x-stamp` to responses, and refuses calls with the header `x-refuse-package`.
 async fn stamped(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     if call.parts.headers.contains_key("x-refuse-package") {
         return Err(Error::forbidden());
@@ -403,7 +403,7 @@ async fn plugins_are_guarded_too(s: &Server) {
         preflight_reply.header("allow").contains("PUT"),
         "{preflight_reply:?}"
     );
-    // An invalid credential counts as none.
+    // An invalid credential has the same result as a missing one.
     assert_eq!(
         s.raw("GET", "/inside/page", &[("authorization", "Bearer x")], "")
             .await

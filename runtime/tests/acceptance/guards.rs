@@ -455,7 +455,8 @@ async fn missing_names_are_start_up_errors(s: &Server) {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    // Registers some names as another kind than the routes use, and some names with a mistake.
+    // Registers some names as a kind of check that does not fit the routes, and some names with a
+    // spelling mistake.
     struct Confused;
     impl Plugin for Confused {
         fn name(&self) -> &'static str {
@@ -527,8 +528,8 @@ async fn missing_names_are_start_up_errors(s: &Server) {
             format!("needs role `{role}`, which no plugin declares: list it in `staff.roles`\n");
         assert!(text.contains(&part), "{part} is not in\n{text}");
     }
-    // Registers guards that refuse the declared arguments, and an auth name that no caller can
-    // pass.
+    // Registers guards that refuse the declared arguments, and an auth check that refuses every
+    // caller because its setting is missing.
     struct Strict;
     impl Plugin for Strict {
         fn name(&self) -> &'static str {

@@ -196,8 +196,8 @@ async fn a_refusal_frees_the_key(s: &Server) {
     assert_eq!(coins(s).await, 5);
 }
 
-/// A call that is so slow that another call takes its key over has no effect: its writes are rolled
-/// back together with its response.
+/// A call is so slow that another call claims the same idempotency key. The slow call has no
+/// effect: its writes are rolled back together with its stored response.
 async fn a_call_whose_key_was_taken_over_has_no_effect(s: &Server) {
     prepare(s, "slow").await;
     let hold = s.running().adapters().provided::<Arc<Hold>>().unwrap();

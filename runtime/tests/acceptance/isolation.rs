@@ -44,8 +44,7 @@ const OF_OWNERS: &[&str] = &["/tasks"];
 const OF_THE_PUBLIC: &[&str] = &["/sheets"];
 const BEHIND_GATES: &[&str] = &["/slips"];
 
-/// Every kind of operation is swept: all kinds of the fixture that compares stores must be
-/// included.
+/// Checks that the sweeps include every kind of operation in the fixture of the conformance tests.
 #[test]
 fn every_operation_kind_is_included() {
     let kinds_of = |paths: &[&str]| -> BTreeSet<&str> {
@@ -162,7 +161,7 @@ async fn records_of_tenants_look_missing_to_the_public(s: &Server) {
     .await;
 }
 
-/// The record has no owner field; the record that it refers to decides about its visibility.
+/// A slip has no owner field. The vault that it refers to determines who may see it.
 async fn records_behind_gates_look_missing(s: &Server) {
     let sweep = Sweep {
         caller: s.token("eve", &[]),
@@ -187,12 +186,12 @@ async fn records_behind_gates_look_missing(s: &Server) {
     sweep_routes(s, &sweep, 1).await;
 }
 
-/// Records that decide the visibility of the caller's and the victim's records.
+/// The vaults that determine the visibility of the caller's and the victim's records.
 const OWN: &str = "vault-of-eve";
 const THEIRS: &str = "vault-of-bob";
 
-/// The values of a record by wire name, as a client knows them: of an existing record, or of a
-/// missing one with the same form.
+/// The values of a record by wire name, as a client knows them. Either the record exists, or no
+/// record has these values.
 type Known = Map<String, Json>;
 
 async fn sweep_routes(s: &Server, sweep: &Sweep, entities: usize) {
@@ -223,8 +222,9 @@ async fn sweep_routes(s: &Server, sweep: &Sweep, entities: usize) {
             .iter()
             .find(|p| endpoint.path.starts_with(**p))
             .unwrap();
-        // Each route has its own records, so that earlier routes do not affect it. All records are
-        // read after each probe: with those of earlier routes, this would take most of the time.
+        // The sweep of each route begins without records, so that earlier routes do not affect it.
+        // After each probe, the test reads all records. Records of earlier routes would make these
+        // reads slow.
         remove_all_records(s, desc).await;
         let theirs = victim(s, sweep, base, desc, 0).await;
         let second = victim(s, sweep, base, desc, 1).await;
@@ -278,8 +278,8 @@ async fn sweep_routes(s: &Server, sweep: &Sweep, entities: usize) {
         included += usize::from(crossing::included_records_are_ones_own(route).await);
         derived += usize::from(crossing::derived_records_are_ones_own(route).await);
     }
-    // If the routes have idempotency keys or relations, the three checks above have run on some of
-    // them.
+    // If a swept route has idempotency keys, the check of replays has run. If a swept route has
+    // relations, the checks of included and derived records have run.
     let related = swept
         .iter()
         .any(|e| e.includes() && !sweep.caller.is_empty());
@@ -295,7 +295,8 @@ async fn sweep_routes(s: &Server, sweep: &Sweep, entities: usize) {
     assert_eq!(reached, all, "every route was probed");
 }
 
-/// Whether the route works on deleted records; then the victim's record is deleted.
+/// Whether the route works on deleted records. For such a route, the test first deletes the
+/// victim's records.
 fn is_of_deleted(endpoint: &Endpoint) -> bool {
     matches!(endpoint.action, Action::Operation(spec, _) if ["account_restore", "account_lost"].contains(&spec.name))
 }

@@ -209,8 +209,8 @@ async fn long_sort_values_are_paged_by_key(s: &Server) {
         cursor = format!("&cursor={next}");
     }
     assert_eq!(seen, ["0", "1", "2", "3", "4"]);
-    // If the record of the cursor is changed or removed, the position of the cursor is unknown: a
-    // page after its new title would skip records.
+    // If the record of the cursor is changed or removed, the position of the cursor is unknown. A
+    // page that begins after the new title of the record would skip records.
     let bearer = s.token("alice", &[]);
     for method in ["PATCH", "DELETE"] {
         let page = s.get("/notes?limit=1").await.json();
@@ -387,7 +387,7 @@ async fn the_document_lists_inputs_and_outputs(s: &Server) {
     assert_eq!(document["paths"]["/notes/{id}"]["get"]["deprecated"], true);
 }
 
-/// A rate store that is unavailable for every other call.
+/// A rate store that is unavailable for every second call, beginning with the first.
 #[derive(Default)]
 struct Unsteady(std::sync::atomic::AtomicUsize);
 
@@ -406,8 +406,8 @@ impl RateStore for Unsteady {
     }
 }
 
-/// The app's own rate store counts instead of the process. If it is unavailable, the call is
-/// refused, or allowed if the route says so.
+/// The rate store of the app replaces the counters of the process. If it is unavailable, the call
+/// is refused, unless the route has `fail_open`.
 #[tokio::test]
 async fn an_unavailable_rate_store_refuses_or_admits_as_declared() {
     let s = Server::memory_with(&COUNTED, |app| app.rate_store(Unsteady::default())).await;

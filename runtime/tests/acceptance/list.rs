@@ -349,8 +349,8 @@ async fn a_cursor_with_other_filters_is_refused(s: &Server) {
     );
 }
 
-/// A refusal suggests similar names. It suggests no private fields, for a body no fields that only
-/// the server writes, and nothing for long names.
+/// The error for an unknown name suggests a similar name. It suggests no private field. For a body,
+/// it suggests no field that only the server writes. For a long name, it suggests nothing.
 async fn refusals_suggest_similar_names(s: &Server) {
     let message = |reply: crate::server::Reply| {
         reply.json()["details"][0]["message"]
@@ -388,7 +388,8 @@ async fn refusals_suggest_similar_names(s: &Server) {
             "{member}"
         );
     }
-    // Long names get no suggestion; of many names, at most 8 get one.
+    // The error for a long name has no suggestion. If a request has many unknown names, at most 8
+    // errors have one.
     let long = format!("/posts?{}=1", "titlf".repeat(40));
     assert_eq!(
         message(s.get(&long).await),

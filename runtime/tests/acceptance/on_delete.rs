@@ -551,7 +551,7 @@ async fn a_refused_deletion_rolls_back_its_transaction(s: &Server) {
     .unwrap();
 }
 
-/// Concurrent transactions of one process, which only the server isolates.
+/// One process runs several transactions concurrently. Only the database server isolates them.
 #[cfg(feature = "postgres")]
 mod many_transactions {
     use std::sync::Arc;

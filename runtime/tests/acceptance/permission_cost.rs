@@ -57,8 +57,8 @@ async fn permissions_add_few_statements() {
         (&ann, "POST", "/papers/send-all", title(), 200, 1),
         // A hidden record looks like a missing one, so no further read is needed.
         (&bob, "GET", &paper, Json::Null, 404, 1),
-        // One more read decides between 403 and 404, after the read that finds the reason for zero
-        // changes.
+        // The update changes no record, so a read looks for the reason. One more read decides
+        // between 403 and 404.
         (&bob, "PATCH", &paper, title(), 403, 3),
         (&bob, "DELETE", &paper, Json::Null, 403, 0),
         (

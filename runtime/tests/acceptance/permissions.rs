@@ -272,7 +272,8 @@ async fn stored(s: &Server, record: &Json) -> Json {
 }
 
 async fn start_up_reports_permissions_without_an_evaluator(s: &Server) {
-    // The check does not depend on the store; a second app shows it.
+    // The check does not depend on the store, so the test starts a separate app with the memory
+    // store.
     let config = Config::new()
         .signing_secret(SECRET)
         .port(0)

@@ -52,7 +52,8 @@ pub async fn strangers_are_refused(
             .filter(|key| *key != "parameters")
         {
             let method = method.to_uppercase();
-            // This includes an invalid body: a caller without access learns nothing else.
+            // The request also has an unknown parameter and an invalid body. The response does not
+            // report them.
             let reply = s.raw(&method, &format!("{at}?nonsense=1"), &[], "{").await;
             assert_eq!(reply.status, 401, "{method} {path}");
             if method != "HEAD" {

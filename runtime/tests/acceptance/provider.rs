@@ -361,7 +361,7 @@ async fn a_small_entity_is_searched_in_the_store(l: Library) {
     assert_eq!(ids(&page["items"]), ["1", "2"]);
     let provided = page["nextCursor"].as_str().unwrap().to_owned();
     l.words.behave(Behaviour::Fails);
-    // The same response from the store, which continues after its own cursor.
+    // If the provider fails, the store returns the same records. It continues after its own cursor.
     let page = l.s.get("/leaves/seek?q=leaf").await.json();
     assert_eq!(ids(&page["items"]), ["1", "2"]);
     let stored = page["nextCursor"].as_str().unwrap();
@@ -489,7 +489,7 @@ async fn code_calls_provider_searches(l: Library) {
     assert_eq!(secrets.hunt(&cx, "word", page()).await.unwrap().len(), 2);
 }
 
-/// On stores that outlive a process.
+/// On stores that keep their data after the process ends.
 mod lasting {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn sqlite() {

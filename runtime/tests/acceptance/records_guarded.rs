@@ -17,7 +17,7 @@ pub enum State {
     Gone,
 }
 
-/// A room, whose visibility decides about its talks.
+/// A room. Its talks are visible only to callers who see the room.
 #[entity(visible(open || owner_id == ctx(actor.id)), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Room {
@@ -83,8 +83,8 @@ macro_rules! everything {
             Ok(match wide {
                 0 => call.records("TRUE OR id IS NULL"),
                 1 => call.records("TRUE").order_by("id").limit(50),
-                // Twelve values, unsorted, some of them twice. The values of the row-level filter
-                // and of the limit follow them.
+                // Twelve values, used in another order, some of them twice. The framework binds the
+                // values of the row-level filter and of the limit after them.
                 _ => call
                     .records("($12 = 12 AND $1 = 1 AND $11 = 11 AND $10=$2+8 AND $3+$4 = 7 AND $6-$5 = $8-$7 AND $9=9) OR $12 = $1")
                     .bind(1).bind(2).bind(3).bind(4).bind(5).bind(6).bind(7).bind(8).bind(9).bind(10).bind(11).bind(12)
@@ -130,7 +130,7 @@ async fn send_as(
     s.raw(method, path, &headers, &body).await
 }
 
-/// The ids in the responses of the three conditions.
+/// The ids that each of the three conditions of a custom operation returns.
 async fn ids(s: &Server, token: Option<&str>, path: &str) -> Vec<Vec<String>> {
     let mut out = Vec::new();
     for wide in 0..3 {

@@ -36,7 +36,7 @@ async fn an_include_takes_one_statement_for_each_path(store: Arc<dyn Store>) {
         ("/essays?limit=3&include=writer", 2),
         ("/essays?limit=50&include=remarks", 2),
         ("/essays?limit=50&include=writer,remarks", 3),
-        // Every prefix of a path is a path.
+        // `remarks.writer` includes `remarks`, too: two further statements.
         ("/essays?limit=50&include=remarks.writer", 3),
         (
             "/essays?limit=50&include=writer,remarks,remarks.writer,remarks.essay",

@@ -83,7 +83,7 @@ pub struct Remark {
     pub rank: i64,
 }
 
-/// A leaf, whose path contains its essay.
+/// A record whose path contains the id of its essay.
 #[entity(parent_path = "essays/{essay_id}", scope(essay_id = param(essay_id)), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Leaf {
@@ -102,7 +102,7 @@ pub struct Client {
     pub name: String,
 }
 
-/// A deal of its owner with a client.
+/// A deal with a client; only its owner sees the deal.
 #[entity(tenant(tenant_id), scope(owner_id = ctx(actor.id)), belongs_to(client: Client, key = client_id))]
 #[derive(Clone, Debug)]
 pub struct Deal {
@@ -293,7 +293,7 @@ async fn has_many_includes_the_first_records(s: &Server) {
         .iter()
         .map(|r| r["id"].as_str().unwrap())
         .collect();
-    // The order of their own list: greatest rank first, then greatest id.
+    // In the order of the list route of remarks: greatest rank first, then greatest id.
     assert_eq!(ids, ["r4", "r3"]);
     assert_eq!(remarks["hasMore"], json!(true));
     assert!(remarks["nextCursor"].is_string());
@@ -348,7 +348,7 @@ async fn includes_may_be_two_relations_deep(s: &Server) {
     assert_eq!(first["writer"], json!({"id": "w1", "name": "Ada"}));
     assert_eq!(first["essay"]["title"], "On notes");
     assert_eq!(first["essay"].get("remarks"), None);
-    // A path includes the relations that lead to it, in any order.
+    // `remarks.writer` alone also includes `remarks`. The order of the paths does not matter.
     let named = get_json(
         s,
         "/essays/e1?include=remarks,writer,remarks.essay,remarks.writer",

@@ -289,7 +289,7 @@ async fn refused_calls_can_be_repeated(s: &Server) {
         .unwrap()
         .to_owned();
     let path = format!("/orders/{id}");
-    // Refused before the key is read.
+    // The caller is refused before the server reads the idempotency key, so no response is stored.
     let user = s.token("root", &[]);
     let delete = async |token: &str| {
         s.raw(
@@ -412,7 +412,7 @@ async fn keys_of_different_callers_are_separate(s: &Server) {
         headers.extend(token.map(|token| ("authorization", token.as_str())));
         let body = json!({"number": format!("n{n}")}).to_string();
         let reply = s.raw("POST", "/orders", &headers, &body).await;
-        // Neither a replay nor a conflict: callers do not learn the keys of others.
+        // Neither a replay nor a conflict: a response does not reveal the keys of other callers.
         assert_eq!((reply.status, replayed(&reply)), (201, false), "{n}");
         check_equal(&reply, &s.raw("POST", "/orders", &headers, &body).await);
         seen.push(reply.body);

@@ -142,7 +142,7 @@ impl Server {
         }
     }
 
-    /// Stops the app like a signal.
+    /// Stops the app as a stop signal does.
     #[allow(dead_code)] // some of the suites that share this file use it
     pub async fn stop(self) {
         self.running.stop().await.unwrap();
@@ -341,7 +341,8 @@ impl Reply {
     /// The status and the code of an error.
     pub fn code(&self) -> (u16, &'static str) {
         let code = self.json()["code"].as_str().unwrap_or_default().to_owned();
-        // There are few codes, so they are leaked: comparisons with `&str` stay short.
+        // Tests meet few different codes, so this may leak them. A `&'static str` is short to
+        // compare.
         (self.status, Box::leak(code.into_boxed_str()))
     }
 

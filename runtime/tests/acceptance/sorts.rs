@@ -46,7 +46,7 @@ pub struct Topic {
 )]
 pub const OF_CONTAINER: Operation<Topic>;
 
-/// The same with numbered pages and parameters in the body.
+/// The topics of a container, with numbered pages and parameters in the body.
 #[operation(
     kind = "lookup",
     fields(container_id = param(container_id)),
@@ -58,7 +58,7 @@ pub const OF_CONTAINER: Operation<Topic>;
 )]
 pub const PAGES: Operation<Topic>;
 
-/// The topics that were created before an instant of the caller and before now.
+/// The topics that were created before an instant that the caller sends, and before now.
 #[operation(
     kind = "lookup",
     fields(container_id = param(container_id)),
@@ -213,7 +213,7 @@ async fn a_lookup_offers_named_sorts(s: &Server) {
     );
 }
 
-/// From every position, including nulls, the next pages are the rest of the order.
+/// Reads all topics in pages of one record, so that there is a cursor at each null and each tie.
 async fn pages_continue_at_nulls_and_ties(s: &Server) {
     let topics = seed(s).await;
     for (sort, keys) in [("new", NEW), ("top", TOP)] {
@@ -306,7 +306,8 @@ async fn a_default_sort_may_have_several_fields(s: &Server) {
         ids(&s.walk("/topics?limit=4").await),
         ordered(&topics, default_order)
     );
-    // `sortDir` alone is the direction of the first field, and reverses the others with it.
+    // `sortDir` without `sort` sets the direction of the first field of the default sort. If this
+    // reverses the first field, the other fields are reversed, too.
     assert_eq!(
         ids(&s.walk("/topics?sortDir=desc").await),
         ordered(&topics, default_order)

@@ -328,7 +328,7 @@ async fn uniques_are_per_tenant(s: &Server) {
         )
     );
     made(s, &two, "/accounts", json!({"slug": "x", "title": "T"})).await;
-    // Uniques across tenants are an exception.
+    // A `unique` with `global` also compares with the records of other tenants.
     let refused = call(
         s,
         &two,

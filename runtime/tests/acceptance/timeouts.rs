@@ -26,8 +26,8 @@ cases!(&crate::timeouts::MOMENTS => a_waiting_write_times_out);
 async fn a_waiting_write_times_out(s: &Server) {
     let moments = s.running().adapter::<Moment>().unwrap();
     let cx = Cx::system("a test");
-    // The first write blocks the second one for 900 ms and is then rolled back, so that only the
-    // time limit ends the second one.
+    // The first write blocks the second one for 900 ms and is then rolled back. So the second write
+    // fails because of its time limit of 300 ms, never because of a conflict.
     let has_ended = AtomicBool::new(false);
     let blocking = cx.transaction(async |cx| {
         moments

@@ -115,8 +115,8 @@ async fn a_transaction_commits_all_writes(s: &Server) {
     assert_eq!(s.walk("/entries").await.len(), 1);
 }
 
-// After a rolled-back transaction no lock remains: a consume skips records that another transaction
-// holds.
+// After a rolled-back transaction no lock remains. Otherwise the next `tear` would return false,
+// because a consume skips records that another transaction has locked.
 async fn a_rolled_back_transaction_holds_no_locks(s: &Server) {
     let bank = bank(s);
     for number in 0..20 {
@@ -194,7 +194,8 @@ async fn a_transaction_reads_its_own_writes(s: &Server) {
     let bank = bank(s);
     let outcome = bank.cx.transaction(async |cx| {
         let made = bank.entries.create(cx, entry(7)).await?;
-        // By key, by a filter that needs a function of the framework, and in a list.
+        // The transaction finds the record by its key, by a filter that calls a function of the
+        // framework, and in a list.
         assert_eq!(
             bank.entries
                 .get(cx, made.id.clone())

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cases;
 use crate::server::{Reply, Server};
 
-/// Its path has a guard of the app.
+/// An entity whose path has a guard of the app.
 #[entity(path = "inside/vaults", routes(auth = none, list(disabled), get(disabled)))]
 #[derive(Clone, Debug)]
 pub struct Vault {
@@ -19,7 +19,8 @@ pub struct Vault {
     pub id: String,
 }
 
-/// Its package has a middleware, and the path of another of its routes has a guard of the app.
+/// An entity whose package has a middleware. The app guards the path of its `create` route, but not
+/// the path of its `list` route.
 #[entity(path = "chests", routes(auth = none, create(path = "inside/put"), list(disabled, path = "outside"), get(disabled)))]
 #[derive(Clone, Debug)]
 pub struct Chest {

@@ -37,7 +37,7 @@ async fn a_soft_deleted_record_is_hidden(s: &Server) {
     assert_eq!(s.patch(&path, json!({"title": "x"})).await.status, 404);
     assert_eq!(s.patch(&path, json!({})).await.status, 404);
     assert_eq!(s.delete(&path).await.status, 404);
-    // It is still stored.
+    // The deleted record is still stored.
     let notes = s.running().adapter::<Note>().unwrap();
     let system = Cx::system("look").at(s.now());
     let all = notes
@@ -156,7 +156,7 @@ async fn deleted_records_are_missing_everywhere(s: &Server) {
         (200, &json!(false))
     );
     assert_ne!(format!("/notes/{}", id(&ensured.json()["entity"])), path);
-    // Pages are full although records between theirs are deleted.
+    // A page is full even if there are deleted records between its records.
     for slug in ["p", "q", "r", "t"] {
         let path = note(s, slug).await;
         s.delete(&note(s, &format!("{slug}-gone")).await).await;
@@ -246,7 +246,7 @@ async fn clients_cannot_write_the_deletion_mark(s: &Server) {
             .status,
         200
     );
-    // The server sets the date.
+    // Only the server sets the date of the deletion.
     let note = note(s, "a").await;
     s.post(
         "/notes",
@@ -322,7 +322,7 @@ async fn only_the_application_reads_deleted_records(s: &Server) {
             .len(),
         1
     );
-    // A cursor over deleted records is refused without them.
+    // A cursor of a list with deleted records is refused in a list without them.
     assert_eq!(
         notes
             .list(&system, query().limit(1).cursor(&cursor))
@@ -425,7 +425,8 @@ async fn expired_records_free_keys_and_uniques(s: &Server) {
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
     made(s, "", "/sessions", json!({"id": "y", "code": "2"})).await;
     s.advance(1000);
-    // A conflict on the key, on a unique, and on both at once.
+    // The new records have the keys and unique values of expired records. The first new record has
+    // the key of one expired record and the unique value of the other.
     made(s, "", "/sessions", json!({"id": "x", "code": "2"})).await;
     made(s, "", "/sessions", json!({"id": "y", "code": "3"})).await;
     assert_eq!(
@@ -442,7 +443,7 @@ async fn expired_records_free_keys_and_uniques(s: &Server) {
         200
     );
     s.advance(200);
-    // The same by an update, and by an upsert.
+    // An update and an upsert also get the values of expired records.
     assert_eq!(
         s.patch("/sessions/x", json!({"code": "4"})).await.status,
         200
@@ -480,7 +481,8 @@ async fn expired_records_free_keys_within_a_transaction(s: &Server) {
     })
     .await
     .unwrap();
-    // A refused transaction undoes its removals and writes, and the next one finds none of them.
+    // A failed transaction is rolled back: later reads find only the two records of the first
+    // transaction.
     s.advance(500);
     let later = cx.clone().at(s.now());
     let undone = later.transaction(async |cx| {
@@ -514,7 +516,7 @@ async fn every_change_extends_the_expiry(s: &Server) {
             200
         );
     }
-    // A call without a change does not delay expiry.
+    // A call that changes nothing does not extend the expiry.
     s.advance(900);
     assert_eq!(s.patch("/sessions/x", json!({})).await.status, 200);
     s.advance(100);
@@ -536,7 +538,8 @@ async fn the_sweeper_removes_expired_records(s: &Server) {
     }
     s.advance(1000);
     made(s, "", "/sessions", json!({"id": "live", "code": "live"})).await;
-    // The first sweep of the app itself may have run in between.
+    // The sweeper of the app runs at the start, when no record has expired, and then once per
+    // minute. So it removes none of these records.
     assert_eq!(sweep_once(s).await, 1203);
     assert_eq!(sweep_once(s).await, 0);
     assert_eq!(s.get("/sessions/live").await.status, 200);

@@ -109,7 +109,7 @@ pub struct Invite {
 #[operation(kind = "exists", fields(code = param(code)))]
 pub const CODE_TAKEN: Operation<Invite>;
 
-/// A task of an owner, by a scope.
+/// A task that only its owner sees and changes; a scope restricts it.
 #[entity(
     scope(owner_id = ctx(actor.id)),
     unique(slug),
@@ -164,7 +164,7 @@ pub const TASK_ENSURE: Operation<Task>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "boolean")]
 pub const TASK_TAKE: Operation<Task>;
 
-/// The tasks of all owners with a title.
+/// The tasks with a given title, of all owners.
 #[operation(kind = "lookup", fields(title = param(title)), returns = "many", unscoped = "titles are public within the house")]
 pub const ANYBODYS: Operation<Task>;
 

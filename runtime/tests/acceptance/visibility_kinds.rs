@@ -18,7 +18,7 @@ pub struct Vault {
     pub owner_id: String,
 }
 
-/// A slip without an owner field; its container decides about its visibility.
+/// A slip without an owner field. A caller sees it only if the caller sees its vault.
 #[entity(gate(vault_id -> Vault), unique(slug), index(title), version(required_on_write = false), routes(idempotent))]
 #[derive(Clone, Debug)]
 pub struct Slip {
@@ -78,8 +78,8 @@ pub const SLIP_FEED: Operation<Slip>;
 #[operation(kind = "derive", source(Sheet, where = (slug == param(slug))), merge = "first", route(auth = none))]
 pub const SHEET_FEED: Operation<Sheet>;
 
-/// The number is written to a record that the call names, or to the caller's own, which it does not
-/// name.
+/// Counts records, and writes the number to a record that a parameter identifies, or to the
+/// caller's own record with the slug `own`.
 macro_rules! recounts {
     ($($name:ident $entity:ident ($($target:tt)*) $($atomic:ident)?),* $(,)?) => {$(
         #[operation(
@@ -131,8 +131,8 @@ macro_rules! functions {
         )]
         pub const $tally: Operation<$entity>;
 
-        /// Returns the key that it gets: the response contains the record only if the caller may
-        /// see it.
+        /// Returns the key from the request. The response contains the record with this key only if
+        /// the caller may see it.
         #[operation(
             kind = "custom",
             http(method = "GET"),

@@ -105,7 +105,8 @@ async fn a_request_of_a_disconnected_client_is_dropped() {
     let signals = Signals::default();
     let app = started(&signals).await;
     for path in ["/never", "/begun"] {
-        // A client that has disconnected, and a client that only seems disconnected to the server.
+        // First a client that has disconnected, then a client that has only closed its side. The
+        // server cannot distinguish the two.
         for closes_only_its_side in [false, true] {
             let began = Instant::now();
             let mut stream = send_request(&app, path).await;
@@ -136,7 +137,7 @@ async fn a_reset_connection_is_noticed_at_once() {
     let began = Instant::now();
     let stream = send_request(&app, "/never").await;
     signals.reached.notified().await;
-    // The other side sees a reset instead of an end.
+    // The server receives a TCP reset instead of the normal end of the connection.
     stream.set_zero_linger().unwrap();
     drop(stream);
     signals.dropped.notified().await;

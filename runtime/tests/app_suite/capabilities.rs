@@ -19,8 +19,8 @@ use linchpin::{App, EntityEntry, JwtAuth, Package, Result, StartupError, Value, 
 
 use crate::fixture::{NOTE_BASE, PUBLIC, config, package};
 
-/// A store with the capabilities for reads, and the named ones. Any call of the store fails the
-/// test.
+/// A store with the capabilities for reads and the capabilities in this list. Any call of the store
+/// fails the test.
 struct Plain(&'static [&'static str]);
 
 impl Store for Plain {
@@ -293,8 +293,8 @@ async fn audited_routes_and_batches_over_computed_fields_need_a_store_with_trans
         }
     }
     const AUDIT: PolicyDesc = PUBLIC.audit("change");
-    // These need no transaction: reads are not audited, a disabled route writes nothing, and
-    // `PURGE` writes no computed field.
+    // No transaction is necessary for `FIND`, because reads are not audited; for the disabled
+    // route, because it writes nothing; and for `PURGE`, because it writes no computed field.
     static BAN: OpSpec = OpSpec {
         policy: AUDIT,
         ..spec("ban", 10, &Batch::update(ANY, TEXT))

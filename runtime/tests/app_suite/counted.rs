@@ -1,4 +1,4 @@
-//! Mistakes about counters that are visible only in several declarations together.
+//! Start-up errors about counters that are visible only in several declarations together.
 
 #![allow(missing_docs, dead_code)] // fixtures
 
@@ -6,7 +6,8 @@ use linchpin::prelude::*;
 
 use crate::fixture::{config, refused};
 
-/// A list whose counters can be written by clients, or whose counted fields can change.
+/// A list with mistakes in its counters: an operation writes `items`, the counter `Shelf.lists`
+/// depends on `items`, and `odd` does not start at 0.
 #[entity(counter(Shelf.lists, by = shelf_id, when(items > 3)), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Checklist {

@@ -1,4 +1,4 @@
-//! Visibility of records of events: the check in memory agrees with the store.
+//! Visibility of the records in events: the check in memory agrees with the check in the store.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -73,7 +73,7 @@ pub struct Paper {
     pub author_id: String,
 }
 
-/// A badge, whose key routes also accept in upper case.
+/// A badge. Its routes accept the key in upper case, too.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Badge {
@@ -81,7 +81,7 @@ pub struct Badge {
     pub id: String,
 }
 
-/// A place in a row.
+/// A seat with an integer key.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Seat {

@@ -93,7 +93,7 @@ async fn two_stores_with_one_name_or_one_scheme_are_refused() {
     static TWICE: StoreKind = StoreKind::new("toy", &["other"], "other:");
     assert_eq!(
         text("memory:", vec![Provider(&NAMED, None)]).await,
-        "two stores are named `memory`: register one of them"
+        "two stores are named `memory`: register only one of them"
     );
     assert_eq!(
         text("memory:", vec![Provider(&SCHEME, None)]).await,
@@ -105,7 +105,7 @@ async fn two_stores_with_one_name_or_one_scheme_are_refused() {
             vec![Provider(&TOY, None), Provider(&TWICE, None)]
         )
         .await,
-        "two stores are named `toy`: register one of them"
+        "two stores are named `toy`: register only one of them"
     );
 }
 

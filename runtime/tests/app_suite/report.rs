@@ -342,7 +342,7 @@ fn routes_are_printed_as_json() {
         ),
         (Some(1), &serde_json::json!([]))
     );
-    // An operation without routes is in no report of routes.
+    // The report of routes does not contain operations without routes.
     assert_eq!(rows.len(), 5);
 }
 

@@ -284,8 +284,8 @@ async fn plugins_allow_further_origins() {
         .start()
         .await
         .unwrap();
-    // Each origin has the permissions of its own lists; a list does not allow cookies to origins of
-    // another list.
+    // An origin has the permissions of every list that contains it. A list with cookies does not
+    // allow cookies for origins that are only in other lists.
     for (origin, read, cookies) in [
         ("https://app.example", true, false),
         ("https://spa.example", true, true),
@@ -390,7 +390,7 @@ async fn connections_beyond_the_limit_wait() {
         let address = app.address();
         async move { get(address, "/health/live", "").await }
     });
-    // Active connections continue, and the new one is not served in between.
+    // The server answers requests on the two open connections, and does not serve the third one.
     for _ in 0..100 {
         for stream in &mut open {
             request_again(stream).await;
@@ -432,8 +432,8 @@ async fn bodies_being_read_share_a_memory_limit() {
         .start()
         .await
         .unwrap();
-    // The first body comes without a socket. When the server requests its second part, the memory
-    // of the first part is reserved.
+    // The first request is passed to the service directly, not over a socket. The server asks for
+    // the second part of the body only after it has reserved memory for the first part.
     let (first_reserved, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (reserved_signal, go_on_signal) = (Arc::clone(&first_reserved), Arc::clone(&go_on));
     let parts = futures_util::stream::unfold(0, move |sent| {
@@ -463,8 +463,8 @@ async fn bodies_being_read_share_a_memory_limit() {
         let mut second = TcpStream::connect(app.address()).await.unwrap();
         let head = "POST /notes HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n";
         second.write_all(head.as_bytes()).await.unwrap();
-        // If a refused body does not arrive soon, its connection is closed, and the response can be
-        // lost.
+        // If the body of a refused request does not arrive soon, the server closes the connection,
+        // and the response can be lost.
         drop(second.write_all(&vec![b' '; 900_000]).await);
         let mut answer = Vec::new();
         drop(second.read_to_end(&mut answer).await);
@@ -506,7 +506,7 @@ async fn an_address_may_use_its_share_of_connections_only() {
     );
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["code"], "unavailable");
-    // A closed connection makes room a moment later.
+    // The server releases the slot of a closed connection a moment later.
     open.pop();
     loop {
         let mut stream = TcpStream::connect(at).await.unwrap();

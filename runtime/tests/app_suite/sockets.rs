@@ -33,7 +33,7 @@ struct Echo {
     lines: Arc<parking_lot::Mutex<Option<mpsc::UnboundedReceiver<&'static str>>>>,
     /// `true` once sockets must end.
     stops: watch::Sender<bool>,
-    /// Whether `stopping` ends them.
+    /// Whether `stopping` ends the sockets.
     ends_sockets: bool,
     ended: Arc<Notify>,
 }
@@ -133,7 +133,7 @@ impl Plugin for Echo {
 
 const UPGRADE: &str = "GET /echo HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: other, ECHO\r\n\r\n";
 
-/// A connection that has changed to the protocol; `more` follows the request at once.
+/// Opens a connection and changes its protocol. `more` follows the request at once.
 async fn open_socket(at: SocketAddr, more: &str) -> TcpStream {
     let mut stream = TcpStream::connect(at).await.unwrap();
     stream
@@ -246,7 +246,8 @@ async fn a_socket_keeps_its_place_in_the_limit_of_its_address() {
     check_echo(&mut first, "still here").await;
     drop(first);
     ended.notified().await;
-    // The task that releases the place may end a moment after the function of the route.
+    // The slot of the connection may be released a moment after the function of the route has
+    // ended.
     let mut tries = 0;
     while status(&get(app.address(), "/health/live", "").await) != "200" {
         tries += 1;

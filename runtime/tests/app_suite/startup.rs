@@ -280,7 +280,8 @@ impl Plugin for Context {
     }
 }
 
-/// A context value that a declaration reads has a provider, with the type that was checked.
+/// Each context value that a declaration reads needs a provider. The provider must have the type
+/// with which the declaration was checked.
 #[tokio::test]
 async fn context_values_in_declarations_need_a_provider() {
     let app = || App::new(config()).package(&POSTERS).plugin(JwtAuth::new());

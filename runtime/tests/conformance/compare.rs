@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// The differences between two responses that are allowed.
+/// The allowed differences between two responses.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// Compares JSON by meaning: `jsonb` keeps neither white space nor the order of members.

@@ -111,7 +111,8 @@ async fn program() {
     std::process::exit(0);
 }
 
-/// The reported number of statements by method and path on a store; `None` if the report has none.
+/// The reported number of statements by method and path on a store; `None` if the report contains
+/// no number for the route.
 fn reported(store: &str) -> HashMap<(String, String), Option<usize>> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -225,7 +226,7 @@ async fn check_costs(store: Arc<dyn Store>, sequences: u64) {
         too_many.is_empty(),
         "more statements than reported: {too_many:#?}"
     );
-    // A reported number that no call reaches is too high.
+    // A reported number is too high if no call sends so many statements.
     let is_never_reached =
         |route: &(String, String), took: &usize| reported[route].is_some_and(|cost| *took < cost);
     let inflated: Vec<_> = highest

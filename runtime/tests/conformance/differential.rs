@@ -1,5 +1,5 @@
-//! Sequences of calls on the memory model and on a store. Every response must be equal, and after
-//! every write the stored records and the records that each actor sees.
+//! Runs sequences of calls on the memory model and on a store. Every response must be equal. After
+//! every write, the stored records must be equal, and so must the records that each actor sees.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -113,8 +113,8 @@ impl Pair {
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), String> {
-        // Calls on the memory store never wait. Without a pause the relays on this thread cannot
-        // renew their leases, and deliver events twice after the end of a lease.
+        // Calls on the memory store never wait. Without a pause, the relays on this thread cannot
+        // renew their leases, and they deliver events again after the end of a lease.
         tokio::task::yield_now().await;
         self.model.advance(step.advance);
         self.store.advance(step.advance);
@@ -190,7 +190,8 @@ impl Pair {
         *self.seen.entry(name).or_default().entry(kind).or_default() += 1;
     }
 
-    /// The entities that a step may have changed: the called one, and those with dependent records.
+    /// The entities that a step may have changed: the called entity, and the entities with records
+    /// that depend on it.
     fn changed_entities(&self, what: &What) -> Vec<&'static EntityDesc> {
         match what {
             What::Call(call) if call.method != "GET" => self
@@ -271,7 +272,8 @@ impl Pair {
     }
 }
 
-/// The given entities, and those whose records change when records of these are deleted.
+/// The given entities, and the entities whose records change when records of the given entities are
+/// deleted.
 fn affected(directly_changed: &[&'static EntityDesc]) -> Vec<&'static EntityDesc> {
     let mut all = directly_changed.to_vec();
     let mut at = 0;
@@ -290,7 +292,7 @@ fn affected(directly_changed: &[&'static EntityDesc]) -> Vec<&'static EntityDesc
             }
         }
     }
-    // Entities with counters of these records.
+    // Adds the entities with counters that count records of these entities.
     for target in all
         .clone()
         .iter()
@@ -383,7 +385,8 @@ pub enum Report {
 }
 
 /// Runs the stored sequences, then `count` random ones, on `per_core` times as many threads as
-/// there are cores. `make` returns the store of a thread, and a value that must live as long.
+/// there are cores. `make` returns the store of a thread, and a value that must live as long as the
+/// store, such as its folder.
 ///
 /// # Errors
 /// The first difference, with the sequence that `report` selects.

@@ -48,7 +48,7 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
             }
         }
     }
-    // Adds the entities with counters of them.
+    // Adds the entities with counters that count records of the chosen entities.
     for at in 0..entities.len() {
         for target in entities[at]
             .summaries
@@ -63,7 +63,7 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
             }
         }
     }
-    // Adds the entities of their gates.
+    // Adds the entities to which the gates of the chosen entities lead.
     let mut at = 0;
     while let Some(desc) = entities.get(at).copied() {
         for gate in desc.gates {
@@ -109,7 +109,7 @@ fn is_keyed(step: &Step) -> bool {
 
 const IDEMPOTENCY: &str = "idempotency-key";
 
-/// Whether calls from code also use records of this entity.
+/// Whether calls from code may also use records of this entity.
 fn is_coded(desc: &EntityDesc) -> bool {
     ["diff_people", "diff_memos", "diff_projects", "diff_jobs"].contains(&desc.storage_name)
 }
@@ -157,7 +157,7 @@ fn call(r: &mut Random, routes: &[Endpoint], desc: &'static EntityDesc) -> Call 
                 .is_some_and(|t| t.desc.storage_name == desc.storage_name)
         })
         .collect();
-    // There must be records to work on.
+    // Other calls need existing records, so `create` is called more often.
     let create_routes = || {
         own.iter()
             .copied()
@@ -248,7 +248,7 @@ fn related_key(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Option<S
     })
 }
 
-/// A record's key as a path holds it.
+/// The key of a record, as text for a path.
 fn key(r: &mut Random, desc: &EntityDesc) -> String {
     if r.percent(4) {
         return (*r.one(&[
@@ -336,7 +336,7 @@ fn create_body(r: &mut Random, desc: &'static EntityDesc) -> Json {
     Json::Object(body)
 }
 
-/// A value to be stored. There are few different keys of clients, so that records conflict.
+/// A value to be stored. Clients choose among few different keys, so that records conflict.
 fn stored_value(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Json {
     if let Some(key) = related_key(r, desc, field).filter(|_| !field.optional || r.percent(85)) {
         return json!(key);
@@ -640,8 +640,8 @@ fn argument(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Jso
     }
 }
 
-/// Whether both sides have the same order of the values. Generated uuids increase with time on both
-/// sides; generated cuids have another order on each side.
+/// Whether the values are in the same order on both sides. Generated uuids increase with time on
+/// both sides; the order of generated cuids differs between the sides.
 fn comparable(field: &FieldDesc) -> bool {
     !matches!(field.default, DefaultDesc::Cuid)
 }

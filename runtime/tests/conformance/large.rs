@@ -77,8 +77,8 @@ async fn call(service: &HttpService, method: &str, path: &str, body: Json) -> (u
     (status, serde_json::from_slice(&body).unwrap_or(Json::Null))
 }
 
-/// A batch and an aggregate over 10,000 records send as many statements and return as many rows as
-/// over ten records.
+/// A batch and an aggregate over 10,000 records send the same number of statements, and return the
+/// same number of rows, as over ten records.
 async fn statements_do_not_depend_on_the_number_of_records(store: Arc<dyn Store>) {
     let counting = Arc::<Counting>::default();
     let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&counting)));

@@ -208,7 +208,7 @@ pub fn item(r: &mut Random, fields: &[FieldDesc], part: bool) -> Json {
             (false, _) => 98,
         };
         if r.percent(present) {
-            // There are few different numbers that identify items.
+            // Few different numbers, because the number identifies an item.
             let value = if field.wire == "number" {
                 json!(r.below(4))
             } else {

@@ -1,8 +1,9 @@
-//! Concurrent callers: of those with the same precondition exactly one wins, and additions are
-//! never lost.
+//! Concurrent callers: if several callers have the same precondition, exactly one succeeds; and no
+//! addition is lost.
 //!
-//! Each case of writers runs 40 rounds of 25 callers and one round of 200 callers. A barrier starts
-//! the callers of a round at the same time. A case checks the responses and the stored records.
+//! Each test of concurrent writers runs 40 rounds of 25 callers and one round of 200 callers. A
+//! barrier starts the callers of a round at the same time. The test checks the responses and the
+//! stored records.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -280,8 +281,9 @@ async fn concurrent_increments_all_count(app: App) {
 
 async fn concurrent_increments_stay_within_the_bound(app: App) {
     for (round, callers) in rounds() {
-        // A new record has fewer than 900 views. Each increment adds 3 and the maximum is 1000, so
-        // 34 increments are allowed. Only the round of 200 callers reaches the maximum.
+        // The record has 896 views, because a new record must have fewer than 900. Each increment
+        // adds 3 and the maximum is 1000, so 34 increments are allowed. Only the round of 200
+        // callers reaches the maximum.
         let allowed = callers.min(34);
         let path = app
             .create_record(
@@ -477,8 +479,8 @@ async fn concurrent_updates_of_different_fields_are_kept(app: App) {
     }
 }
 
-/// The same call under one idempotency key has one effect. A concurrent call gets an error, a later
-/// one gets the response.
+/// The same call under one idempotency key has one effect. A concurrent call gets an error; a later
+/// call gets the stored response.
 async fn concurrent_calls_under_one_key_have_one_effect(app: App) {
     for (round, callers) in rounds() {
         let key = format!("key-{round}");
@@ -576,7 +578,7 @@ async fn concurrent_claims_get_different_jobs(app: App) {
     }
 }
 
-/// A change that requires a state, and changes it.
+/// A call that requires a state and changes this state.
 async fn concurrent_field_updates_with_one_condition_succeed_once(app: App) {
     for (round, callers) in rounds() {
         let path = app
@@ -591,8 +593,8 @@ async fn concurrent_field_updates_with_one_condition_succeed_once(app: App) {
     }
 }
 
-/// A client that reads all pages gets every record that stays, once and in order, while other
-/// records come and go, including the last record of a page.
+/// A client that reads all pages gets every stable record exactly once and in order, while other
+/// records are created and deleted, including the last record of a page.
 async fn pages_contain_every_lasting_record_once(app: App) {
     let stable: Vec<String> = (0..30).map(|n| format!("stable{n:02}")).collect();
     for (rank, slug) in stable.iter().enumerate() {

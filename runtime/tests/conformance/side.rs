@@ -192,8 +192,9 @@ impl Side {
         "bm90IGEgY3Vyc29y".clone_into(&mut self.cursor);
     }
 
-    /// The events since the last call, by record and in their order; the order between records is
-    /// not defined. A last event per entity shows that all earlier ones have arrived.
+    /// The events since the last call, by record. The events of a record are in order; the order
+    /// between records is not defined. An end marker for each entity shows that all earlier events
+    /// have arrived.
     pub async fn take_events(&mut self) -> String {
         self.ends += 1;
         let end = format!("end-{}", self.ends);
@@ -280,7 +281,8 @@ impl Side {
         Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
     }
 
-    /// Sends a request; `next` requests the page after that of the previous response.
+    /// Sends a request. If `next` is true, it requests the page that follows the page of the
+    /// previous response.
     pub async fn call(&mut self, who: usize, call: &Call, next: bool) -> Answer {
         let mut path = String::new();
         for segment in &call.path {

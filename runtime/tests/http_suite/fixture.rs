@@ -498,7 +498,7 @@ impl Answer {
         self.headers.get(name).map_or("", |v| v.to_str().unwrap())
     }
 
-    /// `status code` and, for problems, ` path=code` of each.
+    /// The status; for an error also its code, and ` path=code` for each detail.
     #[track_caller]
     pub fn summary(&self) -> String {
         if self.status.is_success() || self.body.is_empty() {

@@ -9,8 +9,9 @@ use serde_json::json;
 
 use crate::fixture::{App, blog};
 
-/// Takes the actor from the headers `x-user` and `x-roles`. With `x-slow` it resolves later,
-/// `x-user: bad` is refused, and `x-user: ended` is an anonymous caller with an invalid credential.
+/// Reads the actor from the headers `x-user` and `x-roles`. With `x-slow`, the actor is resolved
+/// asynchronously. `x-user: bad` is refused, and `x-user: ended` is an anonymous caller with an
+/// invalid credential.
 pub struct Headers;
 
 impl ActorResolver for Headers {
@@ -224,7 +225,7 @@ async fn checks_have_a_fixed_order() {
                 .summary()
         }
     };
-    // Each request also has all later mistakes.
+    // Each request also contains all mistakes that later checks would find.
     assert_eq!(
         create(vec![], "?x=1", long.clone()).await,
         "401 unauthorized"

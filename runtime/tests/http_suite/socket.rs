@@ -9,7 +9,7 @@ use crate::fixture::{App, blog};
 pub struct Server {
     address: std::net::SocketAddr,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
-    // Keeps the folder of the store as long as the server.
+    // Keeps the folder of the store until the server is dropped.
     _app: App,
 }
 

@@ -21,7 +21,7 @@ async fn an_app_that_its_database_does_not_accept_any_more_answers_503_and_stops
     let client = Client::new(&app);
     assert_eq!(client.get("/tasks").await.unwrap().status(), 200);
 
-    // The same write as that of a migration that this binary does not know.
+    // The same update as in a migration that this binary does not know.
     let moved = "UPDATE linchpin_schema SET min_seq = 5, max_seq = 6, epoch = epoch + 1";
     let database = Connection::open(&file).unwrap();
     database.execute(moved, []).unwrap();

@@ -178,7 +178,7 @@ fn an_earlier_binary_is_refused_after_the_contract() {
             &[
                 "\nbinary schema    1  start             sha256 ",
                 "\ndatabase accepts 2 .. 2\n",
-                "\n  help: deploy a binary of schema 2 or newer; migration 2 was contracted 20",
+                "\n  help: deploy a binary of schema 2 or newer; migration 2 reached its contract phase at 20",
             ],
         );
         drop(new.serve("served_dropped", url, &PRODUCTION).unwrap());
@@ -234,7 +234,7 @@ fn a_development_start_creates_extends_and_keeps() {
     served.stop();
     assert_eq!(database.columns(), ["id", "note", "size", "views"]);
 
-    // The columns stay. New records get a value for the required one.
+    // The columns of removed fields stay. New records get a value in the required column.
     let served = place.serve("served_dropped", url, &[]).unwrap();
     assert_contains(&served.log, &["contract rebuildTable tasks"]);
     let created = served.post("/tasks", &json!({}));
@@ -339,7 +339,7 @@ fn recording_a_draft_adopts_its_changes() {
         assert_eq!(exit, 10, "{plan}");
         assert_contains(
             &plan,
-            &["\nno step is needed; `migrate apply` records this in the database\n"],
+            &["\nno step is needed; `migrate apply` records the migration in the database\n"],
         );
         let done = "no step was needed; migration 1 is installed\n";
         assert_eq!(run("migrate apply"), (0, done.to_owned()));
@@ -436,7 +436,7 @@ fn tables_of_the_framework_are_expanded_by_their_version() {
         let url = &database.url();
         let place = AppFolder::recorded("served");
         apply(&place, "served", url, "");
-        // The framework's tables as an earlier release creates them.
+        // The framework's tables as an earlier release created them.
         database.execute(
             "UPDATE linchpin_schema SET system = 0; DROP TABLE linchpin_audit_entries; \
              DROP TABLE linchpin_consumers",

@@ -1,4 +1,5 @@
-//! Compares the document with the service: the document announces every response, for any request.
+//! Compares the document with the service: the document must describe every response, for any
+//! request.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -14,7 +15,8 @@ use tower_service::Service;
 
 use super::fixture;
 
-/// `x-actor: alice editor` is Alice, an editor.
+/// Reads the actor from the header `x-actor`: `alice editor` is the user `alice` with the role
+/// `editor`.
 struct ByHeader;
 
 impl ActorResolver for ByHeader {

@@ -256,7 +256,7 @@ async fn code_and_http_see_the_same_records(s: &Server) {
     );
     crate::fixture::call(s, &format!("{path}/hit")).await;
     assert_eq!(desk.get(&cx, &made.id).await.unwrap().unwrap().hits, 1);
-    // Every way to get the adapter returns that of the app.
+    // Every way to get an adapter returns the adapter of the app.
     assert_eq!(
         s.running()
             .adapters()

@@ -112,8 +112,8 @@ async fn increments_add_to_floats_and_null(s: &Server) {
         call(s, &format!("{path}/downvote")).await.json()["votes"],
         -2
     );
-    // If the value is so large that the step does not change the float, the call is refused, or the
-    // value stays the same.
+    // The value is so large that the sum is rounded to the same float. Either the call is refused,
+    // or the value stays the same.
     let path = ticket(s, "b", json!({ "weight": f64::MAX })).await;
     let reply = s.raw("PATCH", &format!("{path}/weight"), &[], "").await;
     assert!(

@@ -58,8 +58,8 @@ async fn a_lookup_may_be_a_post(s: &Server) {
 
 async fn redefined_operations_have_no_default_routes(s: &Server) {
     ticket(s, "a", json!({})).await;
-    // The static path belongs to the operation for every method, and a form with parameters in the
-    // path does not exist.
+    // The static path belongs to the operation for every method. There is no route with the
+    // parameters in the path.
     let reply = s.get("/tickets/find").await;
     assert_eq!(
         (reply.code(), reply.header("allow")),

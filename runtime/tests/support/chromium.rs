@@ -213,7 +213,7 @@ impl Browser {
         done
     }
 
-    /// Reads from the page. If the page is redirecting, it reads again.
+    /// Evaluates an expression in the page, and tries again while the page is redirecting.
     async fn look(&mut self, expression: &str) -> Json {
         let started = std::time::Instant::now();
         while started.elapsed() < STEP_TIMEOUT {
@@ -261,7 +261,7 @@ impl Browser {
         answer["credentials"].as_array().unwrap().clone()
     }
 
-    /// Restores an earlier state of the credentials, like that of a cloned authenticator.
+    /// Restores an earlier state of the credentials, so that the authenticator looks like a clone.
     pub async fn copy_back(&mut self, authenticator: &Json, credentials: &[Json]) {
         self.call(
             "WebAuthn.clearCredentials",

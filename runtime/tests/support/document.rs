@@ -1,5 +1,5 @@
 //! Finds errors of an OpenAPI document: violations of the meta-schema, invalid schemas and
-//! references, and differences to the mounted routes.
+//! references, and differences from the mounted routes.
 
 use std::collections::BTreeSet;
 

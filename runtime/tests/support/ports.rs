@@ -3,9 +3,10 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Returns a port on which no program listens. It is below the ports that the system chooses for
-/// clients and for servers with port 0: they could take it before the server starts, and tests
-/// would then talk to another server. It is above the ports that browsers refuse.
+/// Returns a port on which no program listens. The port is below the range from which the system
+/// chooses ports for clients and for servers with port 0. Otherwise one of them could take the port
+/// before the server starts, and tests would connect to a wrong server. The port is above the ports
+/// that browsers refuse.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

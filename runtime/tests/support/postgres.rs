@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A server that this process starts. It ends with this process, also after a crash: the shell that
-/// runs it reads a pipe of this process.
+/// A server that this process starts. The server ends with this process, even after a crash: the
+/// shell that runs the server reads commands from a pipe of this process, and the pipe then closes.
 pub struct Server {
     port: u16,
     folder: PathBuf,
@@ -33,7 +33,7 @@ impl Server {
             .expect("a folder")
             .keep();
         let bin = programs::folder()
-            .expect("PostgreSQL is not installed: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES");
+            .expect("PostgreSQL is not installed: run `apt-get install postgresql`, or set LINCHPIN_TEST_POSTGRES to the URL of a server");
         let user: String = programs::prefix()
             .iter()
             .flat_map(|word| [word, " "])
@@ -47,7 +47,8 @@ impl Server {
             assert!(done.success(), "cannot change the owner of the folder");
         }
         let (bin, data) = (bin.display(), folder.display());
-        // Standard input brings the commands `kill` and `start`. It ends when this process ends.
+        // The shell reads the commands `kill` and `start` from standard input, which closes when
+        // this process ends.
         let script = format!(
             "cd {data}; up() {{ {user}{bin}/postgres -D {data}/data >>{data}/log 2>&1 & pid=$!; }}
             {user}{bin}/initdb -D {data}/data -U test --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-sync >{data}/initdb 2>&1 || exit 1
@@ -111,14 +112,14 @@ END
     }
 
     /// Ends the server at once, like a crash. The function blocks until the server accepts no
-    /// connection. If an app runs on the same thread, call it on another one, because the server
-    /// waits for each connection that the app has begun and not yet used.
+    /// connection. If an app runs on the same thread, call this function on another thread, because
+    /// the server waits for each connection that the app has begun to open and not yet used.
     pub fn kill(&mut self) {
         self.send_command("kill");
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let end = Instant::now() + Duration::from_mins(1);
-        // A connection without an answer means that the port still listens. The test must not
-        // mistake this server for the next one.
+        // If a connection attempt times out, the port still listens. The test must not mistake this
+        // server for the next one.
         let refused = || {
             TcpStream::connect_timeout(&address, Duration::from_millis(100))
                 .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
@@ -135,7 +136,7 @@ END
         self.wait();
     }
 
-    /// Turns on encryption from the next start on.
+    /// Turns on encryption at the next start.
     pub fn encrypt(&self, certificate: &str, key: &str) {
         let data = self.folder.join("data");
         let owner = std::fs::metadata(&data).expect("a folder");
@@ -181,7 +182,7 @@ END
 }
 
 /// The number of schemas per database of the server that this process starts. An app reads the
-/// catalog at its start, which takes longer with every table of the database.
+/// catalog when it starts, and this read takes longer with every table of the database.
 const SCHEMAS: usize = 32;
 
 /// The server of this binary.
@@ -218,7 +219,7 @@ pub fn fresh_url() -> String {
     fresh_schema(&database)
 }
 
-/// Creates a database on the server of another one; returns its URL.
+/// Creates a database on the server of the URL `base`; returns the URL of the new database.
 fn database_of(base: &str, name: &str) -> String {
     execute(base, &format!("CREATE DATABASE {name} TEMPLATE template0")).expect("a database");
     let (address, settings) = base.split_once('?').unwrap_or((base, ""));

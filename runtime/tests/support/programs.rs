@@ -3,7 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// The prefix of a server program started by root, because it refuses to run as root.
+/// The prefix of a command with which root starts a server program, because `PostgreSQL` refuses to
+/// run as root.
 const AS_NOBODY: &[&str] = &[
     "setpriv",
     "--reuid=nobody",

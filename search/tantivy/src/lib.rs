@@ -50,18 +50,18 @@
 //! rebuilt from the store when the app starts.
 //!
 //! Processes of one machine that share a database may share a directory, for example a server and
-//! the commands of the app (`user`, `token`, its own). The first process maintains the index: only
-//! that process writes. The others search the current index; the first process gets their database
-//! changes within a fraction of a second. When it ends, another running process takes over within a
-//! second; until then changes wait in the database. If another process maintains the index,
-//! `search rebuild` is refused with an explanation. A process with other fields or another database is
-//! refused in the same way.
+//! its commands (`user`, `token` and the commands that the app adds). The first process maintains
+//! the index: only that process writes. The others search the current index; the first process gets
+//! their database changes within a fraction of a second. When it ends, another running process
+//! takes over within a second; until then changes wait in the database. While another process
+//! maintains the index, `search rebuild` is refused with an explanation. The start of a process
+//! with other searched fields or with another database is refused in the same way.
 //!
 //! Each machine needs its own directory, whose index gets every change. Do not share a directory on
 //! a network drive.
 //!
 //! Each group of changes is one commit of the index. The database records which events the index
-//! contains: after a crash the index continues where it stopped.
+//! contains, so after a crash the index continues with the next event.
 
 mod open_index;
 mod top_hits;

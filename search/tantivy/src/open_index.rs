@@ -77,8 +77,8 @@ impl Location {
         self.maintenance_lock.lock().is_some()
     }
 
-    /// The error for an operation that is not possible while another process maintains the index,
-    /// with advice.
+    /// The error for an operation that is not possible while another process maintains the index.
+    /// The message also says what to do.
     fn maintained_elsewhere(&self, why: &str) -> Error {
         let folder = self.folder.display();
         Error::new(
@@ -195,9 +195,9 @@ impl OpenIndex {
             match found {
                 Ok(Found::Index(open_index)) => return Ok(*open_index),
                 Ok(Found::Other) => {
-                    return Err(
-                        location.maintained_elsewhere("has other fields than in this process")
-                    );
+                    return Err(location.maintained_elsewhere(
+                        "does not have the fields that this process declares",
+                    ));
                 }
                 Ok(Found::Nothing) | Err(_) if began.elapsed() < CREATION_WAIT.0 => {
                     std::thread::sleep(CREATION_WAIT.1);
@@ -330,8 +330,8 @@ impl OpenIndex {
             .filter(|location| !location.is_maintained_here())
     }
 
-    /// The index, maintained by this process from now on; `None` while another process maintains
-    /// it.
+    /// Tries to make this process maintain the index, and returns the opened index; `None` while
+    /// another process maintains it.
     pub(crate) fn take_over(&self, index: &SearchIndex) -> Result<Option<Self>> {
         match &self.location {
             Some(location) if location.take_lock()? => {
@@ -473,8 +473,8 @@ impl OpenIndex {
                 )));
             }
         } else if !self.state.lock().complete && !self.rebuild_begun.load(Ordering::Acquire) {
-            // This process took the index over from one that had not finished the rebuild, and has
-            // not begun its own rebuild yet.
+            // This process took over the index from a process that had not finished a rebuild, and
+            // this process has not begun its own rebuild yet.
             return Err(Error::unavailable("the index is not built yet"));
         }
         self.reader

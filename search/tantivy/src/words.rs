@@ -47,8 +47,8 @@ pub(crate) fn words(text: &str) -> Option<Words> {
         found = true;
         too_long |= token.text.len() >= UNINDEXED_LENGTH;
     });
-    // Too long words are not indexed, so no record matches. Ignoring the word would return records
-    // without it.
+    // A word that is too long is not indexed, so no record matches. If the word were ignored,
+    // records without it would match.
     if too_long || !found {
         return None;
     }

@@ -30,7 +30,7 @@ async fn hits_are_ordered_by_relevance() {
     assert_eq!(library.find("CREME").await, ["a", "b"]);
     assert_eq!(library.find("creme brulee").await, ["a"], "every word");
     assert_eq!(library.find("hard").await, ["c", "a"]);
-    // The last word may be a prefix, the others not.
+    // Only the last word may be a prefix.
     assert_eq!(library.find("crème tirami").await, ["b"]);
     assert_eq!(library.find("dess").await.len(), 2);
     assert_eq!(library.find("dess hard").await, Vec::<String>::new());
@@ -397,8 +397,8 @@ async fn any_search_text_is_accepted() {
     library.stop().await;
 }
 
-/// Runs the program and kills it repeatedly: after the last start every committed record is found
-/// in its current state, and no other.
+/// Runs the program and kills it repeatedly. After the last start, the search finds every committed
+/// record in its current state, and no other record.
 #[test]
 fn kills_between_commit_and_indexing_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -454,8 +454,8 @@ fn kills_between_commit_and_indexing_lose_nothing() {
                 && found("changed").await == ids_with_body("changed")
         })
         .await;
-        // The app would drop documents that are not in the store, so the index itself is checked
-        // for them.
+        // Search results omit documents whose records are not in the store, so this check reads the
+        // index itself.
         library.stop().await;
         assert_eq!(
             support::ids_in_the_index(folder.path()),

@@ -148,8 +148,8 @@ async fn commands_run_while_a_server_runs() {
     let library = start(folder.path()).await;
     library.article("a", "lamp", "").await;
     eventually(async || library.find("lamp").await == ["a"]).await;
-    // The command finds what the server has indexed, and the server finds what the command has
-    // written.
+    // The command finds the records that the server has indexed, and the server finds the records
+    // that the command has written.
     let output = run(folder.path(), "write b lamp").await;
     assert!(
         output.status.success() && output_text(&output).contains("found [\"a\"]"),
@@ -276,7 +276,7 @@ async fn an_index_rebuilt_at_a_takeover_is_complete_before_searches() {
     drop(first);
     std::fs::remove_dir_all(folder.path().join("search/articles.index")).unwrap();
     let began = Instant::now();
-    // Until the rebuild is complete, searches are errors or have complete results.
+    // Until the rebuild is complete, a search returns an error or the complete result.
     while library
         .running
         .adapters()

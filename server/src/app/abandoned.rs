@@ -1,4 +1,4 @@
-//! A connection whose client may leave before the response.
+//! Watches a connection for a client that leaves before the response.
 //!
 //! The HTTP library does not read while a request is open, because a client that closed its side
 //! may still wait for its response. So a client that has left would go unnoticed, and its request
@@ -18,8 +18,9 @@ use super::exchange::Exchange;
 /// The time limit for the next part of the response after a client has closed its side.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// A stream that fails if its client has left during an exchange: immediately on a socket error; if
-/// the client has only closed its side, when no part of the response is written for [`GRACE`].
+/// A stream that fails if its client leaves during an exchange. After a socket error, it fails
+/// immediately. If the client has only closed its side, the stream fails when no part of the
+/// response is written for [`GRACE`].
 pub(super) struct ClientWatch {
     stream: TcpStream,
     exchange: Exchange,

@@ -266,7 +266,7 @@ impl App {
             .collect()
     }
 
-    /// Replaces the clock that gives each call its `now`: over HTTP, and from code with
+    /// Replaces the clock that sets the instant of each call: over HTTP, and from code with
     /// [`Cx::system`](crate::Cx::system) and [`Cx::actor`](crate::Cx::actor).
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {

@@ -1,5 +1,5 @@
-//! The capability check: the needs of entities against the capabilities of their store, before a
-//! connection is opened.
+//! The capability check: compares the capabilities that entities need with the capabilities of the
+//! store, before a connection is opened.
 
 use linchpin_vocabulary::kind::Changes;
 use linchpin_vocabulary::store::{self, FACTORY};
@@ -12,7 +12,8 @@ use crate::resource::computed;
 use crate::store::StoreKind;
 use crate::{EntityGap, Error, Gap, Result, StartupError};
 
-/// Refuses entities that cannot run on the store, all together. `kinds` are the stores of the app.
+/// Refuses entities that cannot run on the store, and reports them together. `kinds` are the stores
+/// of the app.
 ///
 /// # Errors
 /// A start-up error that lists every missing capability.
@@ -182,7 +183,7 @@ fn computes_many(spec: &OpSpec, desc: &EntityDesc) -> bool {
 /// Whether a store would satisfy all gaps of an entity.
 fn fits(entry: &EntityEntry, missing: &[Gap], store: &StoreKind) -> bool {
     let named = entry.desc.stores.is_empty() || entry.desc.stores.contains(&store.name);
-    // The program must provide a factory for each operation.
+    // Each operation that runs a function of the app must have a handler for the store.
     let brought = || {
         entry
             .mounted()

@@ -163,9 +163,8 @@ fn unlisted(packages: &[&'static Package]) -> Vec<String> {
         .collect()
 }
 
-/// The route table. Its records would be in an empty in-memory store, which is never used. So
-/// mistakes are found before the store of the app is opened, and the route table can be printed
-/// without it.
+/// The route table. It is built over an empty in-memory store that no call uses. So mistakes are
+/// found before the store of the app is opened, and the command `routes` needs no store.
 pub(super) fn planned(packages: &[&'static Package]) -> Result<Vec<Endpoint>> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let key = CursorKey::derive::<&[u8]>(&[]);
@@ -251,7 +250,7 @@ pub(super) fn shadowed(paths: &[String], endpoints: &[Endpoint]) -> Vec<String> 
         let taken = endpoints.iter().find(|e| shape(&e.path) == shape(path))?;
         let (method, at) = (taken.method.as_str(), taken.at);
         Some(format!(
-            "duplicate route {path}: a plugin's route and {method} {} of {} ({at}); give the plugin's another path, or override the other",
+            "duplicate route {path}: a plugin's route and {method} {} of {} ({at}); set another path for the route of the plugin, or override the other route",
             taken.path,
             entity_of(taken)
         ))
@@ -270,7 +269,7 @@ fn entity_of(endpoint: &Endpoint) -> &'static str {
 /// Whether any route is audited.
 ///
 /// # Errors
-/// If a package lists the entity of the log itself: its entries must not be changed.
+/// If a package lists the entity of the audit log: routes must not change its entries.
 pub(super) fn audited(packages: &[&'static Package], plugins: &[Box<dyn Plugin>]) -> Result<bool> {
     let entries = || {
         packages

@@ -79,8 +79,8 @@ impl App {
     async fn run_command(mut self, args: &[String]) -> Result<()> {
         let word = args.first().map_or("serve", String::as_str);
         if ["migrate", "schema"].contains(&word) {
-            // The exit status is part of the interface: by it, scripts distinguish a refusal from a
-            // busy lock.
+            // The exit status is part of the interface: scripts use it to distinguish a refusal
+            // from a busy lock.
             match self.migrate(args).await {
                 0 => return Ok(()),
                 status => std::process::exit(status),

@@ -33,8 +33,8 @@ pub(super) fn checked<'a>(
     all
 }
 
-/// Refuses keys that are easy to guess, in production. Random keys have fewer different bytes only
-/// with a negligible chance.
+/// Returns a problem for each key that is easy to guess; production refuses such keys. The
+/// probability that a random key has so few different bytes is negligible.
 pub(super) fn weak(keys: &[(String, Key)]) -> impl Iterator<Item = Problem> {
     let is_weak = |key: &Key| {
         let mut seen = [false; 256];
@@ -77,7 +77,7 @@ pub(super) fn from_json(name: &str, json: &str, problems: &mut Vec<Problem>) -> 
     keys
 }
 
-/// Adds the keys of a plugin as the oldest ones. A key that is already there is skipped.
+/// Adds the keys of a plugin as the oldest ones. A key that is in the list already is skipped.
 ///
 /// # Errors
 /// If another key has the same id.

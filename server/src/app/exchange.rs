@@ -1,7 +1,7 @@
 //! Adds a body to the responses that the HTTP library writes itself. A request that cannot be
 //! parsed does not reach the service; the HTTP library refuses it without a body. An exchange is a
-//! request with its response. Bytes that are written to a connection between two exchanges are such
-//! a refusal.
+//! request with its response. If the HTTP library writes bytes between two exchanges, these bytes
+//! are such a refusal.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -40,8 +40,8 @@ struct State {
 }
 
 impl Exchange {
-    /// A request has reached the service. The exchange lasts until its response is dropped and
-    /// flushed.
+    /// Begins an exchange, because a request has reached the service. The exchange lasts until its
+    /// response is dropped and flushed.
     pub(super) fn begin(&self) -> OpenExchange {
         self.0.open.fetch_add(1, Relaxed);
         self.0.unflushed.store(true, Relaxed);
@@ -68,8 +68,8 @@ impl Exchange {
         self.0.begun.load(Relaxed)
     }
 
-    /// The connection was upgraded: from now on its bytes are not HTTP. `socket` speaks the other
-    /// protocol, unless a router of the app does.
+    /// Marks the connection as upgraded: from now on its bytes are not HTTP. `socket` speaks the
+    /// other protocol; it is `None` if a router of the app speaks it.
     pub(super) fn upgrade(&self, socket: Option<SocketTask>) {
         self.0.upgraded.store(true, Relaxed);
         *self.0.socket.lock() = socket;
@@ -160,8 +160,8 @@ impl<S: AsyncWrite + Unpin> RefusalBodies<S> {
         self.stream
     }
 
-    /// Writes `bytes`, or their replacement. Returns the number of bytes of the caller that were
-    /// written.
+    /// Writes `bytes`, or their replacement. Returns how many of the `bytes` are done: all of them
+    /// once the replacement is written.
     fn write_with_body(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.replacement.is_none() {
             self.replacement = crate::http::with_error_body(bytes).map(|whole| (whole, 0));

@@ -281,7 +281,7 @@ async fn close(mut open: Open, service: &HttpService, plugins: &[&dyn Plugin], g
         .is_err()
     {
         tracing::warn!(
-            "some requests did not finish within {} s and were cut",
+            "some requests did not finish within {} s and were aborted",
             grace.as_secs()
         );
     }
@@ -289,7 +289,7 @@ async fn close(mut open: Open, service: &HttpService, plugins: &[&dyn Plugin], g
     open.connections.shutdown().await;
     if tokio::time::timeout(grace, service.idle()).await.is_err() {
         tracing::warn!(
-            "some calls whose clients had left did not finish within {} s and were cut",
+            "some calls of disconnected clients did not finish within {} s and were aborted",
             grace.as_secs()
         );
     }
@@ -325,6 +325,6 @@ fn max_open_files() -> Option<usize> {
 
 /// Returns when the app stops, or when its handle was dropped.
 async fn stop_requested(stopped: &mut watch::Receiver<bool>) {
-    // The value is read here, so that its lock guard does not live on in the caller.
+    // Drops the returned guard here, so that the caller does not hold a read lock on the channel.
     drop(stopped.wait_for(|stop| *stop).await);
 }

@@ -48,7 +48,8 @@ impl RouteOverride {
         Self::new::<E, _, _>(route.name(), &[], run)
     }
 
-    /// Replaces the executor of an operation's routes; for a collection that of each method.
+    /// Replaces the executor of an operation's routes; for a collection, the executor of each
+    /// method.
     pub fn operation<E, F, Fut>(operation: Operation<E>, run: F) -> Self
     where
         E: Entity,

@@ -11,7 +11,8 @@ use crate::seal::Reseal;
 use crate::search::SearchProvider;
 use crate::{Actor, Error, Result};
 
-/// Gives the names in route policies their meaning.
+/// Registers the checks, middleware and evaluator behind the names in route policies, and also
+/// event consumers, search providers and encrypted values.
 #[derive(Debug, Default)]
 pub struct Registrar {
     pub(super) auth: Option<RouteAuth>,
@@ -118,7 +119,7 @@ impl Registrar {
         self.set_evaluator(YesNo(holds))
     }
 
-    /// Registers what `auth`, `roles` and `guards` mean.
+    /// Registers the checks for `auth`, `roles` and `guards`.
     ///
     /// # Errors
     /// On the second call.

@@ -40,14 +40,14 @@ pub(super) struct Line {
     scope: Vec<String>,
     unscoped: Option<&'static str>,
     events: Vec<String>,
-    /// The maximum number of statements of a call; `None` if there is none, because the number
-    /// depends on code of the app or on the number of changed records.
+    /// The maximum number of statements of a call; `None` if there is no maximum, because the
+    /// number depends on code of the app or on the number of changed records.
     statements: Option<usize>,
     /// `limit` or `page` for routes that return pages: the kind of paging.
     paging: Option<&'static str>,
-    /// The names of its sort orders; the first is the default.
+    /// The names of the sort orders of the route; the first is the default.
     sorts: Vec<&'static str>,
-    /// The one-time members of its response.
+    /// The one-time members of the response.
     once: Vec<&'static str>,
     /// The paths that `include` may name; each path costs one more statement.
     include: Vec<&'static str>,
@@ -267,8 +267,9 @@ fn deletes_dependents(
             .any(|r| r.enforced().is_some() && (r.target)().storage_name == desc.storage_name)
 }
 
-/// The statements that computed fields add to a call; `None` if it depends on the number of values.
-/// A single record is read before the change, instead of a query after it.
+/// The statements that computed fields add to a call; `None` if their number depends on the number
+/// of different computed values. A call that changes a single record reads it before the change
+/// instead of after the change, so it needs no further statement.
 fn computed_field_statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     let Action::Operation(spec, _) = endpoint.action else {
         return Some(0);
@@ -284,7 +285,8 @@ fn computed_field_statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<u
     let has_dependents = || !computed::affected(desc, written).is_empty();
     let facts = spec.kind.facts();
     match facts.changes {
-        // The record that conflicts with a new one may have been created in the meantime.
+        // The existing record is read before the change, and again if another call has created it
+        // concurrently.
         Changes::NewOrOne => Some(if has_dependents() { 2 } else { 0 }),
         Changes::Many => (!has_dependents()).then_some(0),
         Changes::Removed => (mark.is_none() || !has_dependents()).then_some(0),
@@ -346,8 +348,8 @@ fn statements(
         // Each changed record adds a statement.
         return None;
     }
-    // If nothing was changed, one more statement finds the reason; a rule over the whole record
-    // reads it before the change.
+    // If nothing was changed, one more statement finds the reason. A `check` of the entity needs
+    // the whole record, so the record is read before the change.
     let (base, one_record) = match endpoint.action {
         Action::Create | Action::List => (1, false),
         Action::Get => (1, true),
@@ -387,8 +389,9 @@ fn statements(
     let read = usize::from(restores && keys > 0);
     let counter_statements =
         summaries::cost(packages, desc, endpoint.touches(), changed, alone)? + read;
-    // The reason is looked up only if nothing was changed. Effects of a change are computed from
-    // the record, which is read again.
+    // `base` includes the statement that finds the reason if nothing was changed. Such a call
+    // changes no counter, so one statement is subtracted. Exception: if the call reads the record
+    // for its computed fields, it reads the record again for the counters.
     let counter_statements =
         if one_record && !(counter_statements > 0 && reads_record_first(endpoint, desc)) {
             counter_statements.saturating_sub(1)

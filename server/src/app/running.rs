@@ -175,7 +175,7 @@ impl Running {
             done = self.stop() => done,
             status = signals.next() => {
                 tracing::warn!("stopped before the accepted requests were finished");
-                // The status that a shell gives a process ended by this signal.
+                // The exit status that a shell reports for a process that was ended by this signal.
                 std::process::exit(status)
             }
         }

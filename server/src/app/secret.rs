@@ -9,8 +9,8 @@ pub struct SigningSecret(String);
 
 /// The minimum length of a secret, in bytes.
 const MIN_BYTES: usize = 32;
-/// The minimum number of distinct bytes outside of development. Random digits have
-/// fewer only with a chance of one in millions.
+/// The minimum number of distinct bytes outside of development. The probability that a secret of
+/// random digits has fewer is less than one in a million.
 const MIN_DISTINCT_BYTES: usize = 6;
 /// The maximum length, in bytes, of a piece that is repeated to form a secret.
 const MAX_REPEATED_BYTES: usize = 15;
@@ -42,8 +42,8 @@ impl SigningSecret {
         Ok(Self(secret))
     }
 
-    /// The reason why a secret is easy to guess, if it is. This finds placeholders and the like; a
-    /// secret that passes may still be weak.
+    /// The reason why a secret is easy to guess, if it is. The check finds placeholders,
+    /// repetitions and similar secrets; a secret that passes may still be weak.
     pub(crate) fn weakness(&self) -> Option<&'static str> {
         let bytes = self.0.as_bytes();
         let mut seen = [false; 256];

@@ -297,9 +297,9 @@ impl RoutesCx {
 
     /// Merges a router whose routes are used if no entity's route matches.
     ///
-    /// A route that is already mounted is a start-up error. Guards of the app also run before its
-    /// routes, but start-up cannot see that a guard's pattern matches one of them. With
-    /// [`RoutesCx::nest`] the path is known.
+    /// A route that is already mounted is a start-up error. Guards of the app also run before the
+    /// routes of the router. But start-up does not know these routes: a guard whose pattern matches
+    /// no other route is refused as unused. Use [`RoutesCx::nest`] for such routes.
     pub fn merge(&mut self, router: axum::Router) {
         self.change("a router", |all| all.merge(router));
     }
@@ -387,10 +387,10 @@ impl PostCx {
         self.data_keys().ok_or_else(data_keys::missing)
     }
 
-    /// Registers a text field that holds one encrypted value per record, bound to
+    /// Registers a text field with one encrypted value per record, bound to
     /// [`Place::of`](crate::seal::Place::of) the field and the record. The command `rekey` encrypts
-    /// the values with the newest key, in batches of 100 records, deleted records included. A value
-    /// that changes meanwhile is kept.
+    /// the values with the newest key, in batches of 100 records, deleted records included. If a
+    /// value changes during the command, the new value stays.
     ///
     /// If the entity has an index that begins with the field, start-up also fails while a value
     /// needs a key that is not configured. `linchpin-auth` checks fields without an index too.
@@ -438,8 +438,8 @@ impl PostCx {
         &self.caller
     }
 
-    /// The counters of rate limits, for limits of the plugin's own. They are those of
-    /// [`App::rate_store`](crate::App::rate_store), or of this process.
+    /// The counters of rate limits, for the plugin's own limits. They are in the store of
+    /// [`App::rate_store`](crate::App::rate_store), or in the memory of this process.
     pub fn rate_store(&self) -> &Arc<dyn RateStore> {
         &self.rates
     }
@@ -466,7 +466,7 @@ impl PostCx {
         &self.routes
     }
 
-    /// The registrar, which gives names in policies their meaning.
+    /// The registrar of the checks, middleware and evaluator behind the names in policies.
     pub fn registrar(&mut self) -> &mut Registrar {
         &mut self.registrar
     }

@@ -14,7 +14,7 @@ const FEATURES: &[(&[&str], &str)] = &[
     #[cfg(not(feature = "sqlite"))]
     (
         &["sqlite"],
-        "this build has no `sqlite` feature; enable it or use memory:",
+        "this build has no `sqlite` feature; enable it in Cargo.toml, or set the database URL to `memory:`",
     ),
     #[cfg(not(feature = "postgres"))]
     (
@@ -69,14 +69,14 @@ impl<'a> Stores<'a> {
                 let name = kind.name;
                 if other.name == name {
                     problems.push(format!(
-                        "two stores are named `{name}`: register one of them"
+                        "two stores are named `{name}`: register only one of them"
                     ));
                 } else if let Some(scheme) =
                     kind.schemes.iter().find(|s| other.schemes.contains(*s))
                 {
                     problems.push(format!(
                         "stores `{}` and `{name}` both take URLs that begin with `{scheme}:`: \
-                         register one of them",
+                         register only one of them",
                         other.name
                     ));
                 }
@@ -124,14 +124,16 @@ impl<'a> Stores<'a> {
     }
 
     fn provider(&self, url: &DatabaseUrl) -> Result<&dyn StoreProvider> {
-        self.find(url)
-            .ok_or_else(|| startup(feature_of(url).unwrap_or("the database has no store")))
+        self.find(url).ok_or_else(|| {
+            startup(feature_of(url).unwrap_or("no registered store can open the database URL"))
+        })
     }
 
     /// Opens the store for a URL.
     ///
     /// # Errors
-    /// If this build lacks it, or if it cannot be opened. The text has no secrets of the URL.
+    /// If this build lacks the store, or if the store cannot be opened. The message contains no
+    /// secret of the URL.
     pub(super) fn open(&self, url: &DatabaseUrl) -> Result<Arc<dyn Store>> {
         let provider = self.provider(url)?;
         provider.open(url).map_err(|error| {

@@ -1,5 +1,5 @@
-//! A connection whose client must keep reading: an unread response would hold its memory and its
-//! file descriptor forever.
+//! Closes a connection whose client does not read the response: an unread response would occupy
+//! memory and a file descriptor forever.
 
 use std::io;
 use std::pin::Pin;
@@ -139,7 +139,7 @@ mod tests {
             assert!(stream.write_all(b"123456789").await.is_err());
             assert_eq!(began.elapsed().as_secs(), seconds);
         }
-        // The limit is that of one response.
+        // The limit of a response does not apply to the next response.
         let _answering = exchange.begin();
         assert_eq!(exchange.unread_limit(), None);
     }

@@ -9,8 +9,8 @@ use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, SoftDelete, Sum
 use crate::resource::{computed, is_key_predictable};
 use crate::{Package, Result, Value};
 
-/// Refuses counters that are never updated, that do not start at zero, that something else writes,
-/// or that decide which records count.
+/// Refuses counters that are never updated, that do not start at zero, that an operation or a
+/// second counter also writes, or on which another counter depends.
 ///
 /// # Errors
 /// A start-up error that lists all of them.
@@ -69,8 +69,8 @@ fn field_mistakes(counter_entry: &EntityEntry, summary: &Summary) -> Vec<String>
     if !begins_at_zero {
         problems.push("it does not begin at 0; give it `default = 0`".to_owned());
     }
-    // A counter must not decide which records count: else one change would cause another, without
-    // an end if records refer to each other.
+    // A counter must not decide which records another counter counts. Otherwise a change of one
+    // counter would change the other, endlessly if records refer to each other.
     if counter_entry
         .desc
         .summaries
@@ -78,7 +78,7 @@ fn field_mistakes(counter_entry: &EntityEntry, summary: &Summary) -> Vec<String>
         .any(|own| input_fields(own).has(field))
     {
         problems
-            .push(format!("a counter that counts records of `{}` cannot depend on it, because it changes without a change of the record", counter_entry.desc.name));
+            .push(format!("a counter that counts records of `{}` must not depend on this field, because the framework changes the field without an update of the record", counter_entry.desc.name));
     }
     for spec in counter_entry.mounted() {
         let facts = spec.kind.facts();
@@ -86,7 +86,9 @@ fn field_mistakes(counter_entry: &EntityEntry, summary: &Summary) -> Vec<String>
             // A number that an operation computes from all records is correct. The fields that a
             // function of the app writes are not known here.
             (Records::Foreign | Records::OfPath, _) => false,
-            // New records start at 0; deleted ones are not counted.
+            // Such an operation may touch all fields, because it creates or deletes records. A new
+            // record starts at 0, and a deleted record is not counted. So only an explicit write is
+            // a mistake.
             (_, Changes::NewOrOne | Changes::Many | Changes::Removed) => {
                 spec.kind.writes(field).is_some()
             }
@@ -119,8 +121,8 @@ pub(super) fn cost(
         .flat_map(|package| package.entities)
         .flat_map(|entry| entry.desc.summaries);
     let own_counters = all.filter(|summary| (summary.target)().storage_name == desc.storage_name);
-    // Other records may refer to a new record before it exists. They are counted, and if there are
-    // any, the count is written.
+    // Other records may refer to a new record before it exists. One statement counts these
+    // references, and another one writes the count if it is not 0.
     let may_have_earlier_references =
         matches!(changes, Changes::New | Changes::NewOrOne) && is_key_predictable(desc);
     let backfill_statements = |summary: &Summary| {
@@ -238,7 +240,8 @@ impl CounterGroup {
     fn increments(&self, alone: bool, target_exists: bool) -> usize {
         let computed_field_statements =
             usize::from(has_computed_dependents(self.target, &self.fields));
-        // A key whose target may be missing is tried twice, and one more read finds the reason.
+        // If the target may be missing, the increment may be tried twice, and one more read finds
+        // the reason.
         if target_exists {
             1 + computed_field_statements
         } else {

@@ -39,7 +39,8 @@ impl CallConditions {
         &self.conditions
     }
 
-    /// The fields of the conditions, and which of them must be null; statements differ by this.
+    /// The fields of the conditions, and which of them must be null. Calls with another shape need
+    /// another statement.
     pub(crate) fn shape(&self) -> Box<[u8]> {
         self.conditions
             .iter()

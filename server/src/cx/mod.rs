@@ -42,11 +42,11 @@ pub struct Cx {
     only: Option<Arc<CallConditions>>,
     /// The audit of the call's changes.
     audit: Option<Arc<Auditing>>,
-    /// Whether the call is an effect of a change that the caller was allowed to make. Then it
+    /// Whether the call is an effect of a change that the caller was allowed to make. An effect
     /// reaches the records of every owner.
     is_effect: bool,
-    /// Set if the records whose counters the next statement changes are locked. The value says
-    /// whether the transaction ends with that statement.
+    /// `Some` if the transaction already holds the locks on the records whose counters the next
+    /// statement changes. The value says whether the transaction ends with that statement.
     locks_held: Option<bool>,
     /// Whether the call is at the head of a queue for a record.
     at_queue_head: bool,
@@ -141,8 +141,8 @@ impl Cx {
         self
     }
 
-    /// The same call, in the same transaction, by the application itself: for records that a plugin
-    /// keeps about callers, and that no tenant or data scope may hide from it. See [`Cx::system`].
+    /// The same call, in the same transaction, by the application itself. A plugin uses it for its
+    /// own records about callers, because tenants and data scopes do not apply. See [`Cx::system`].
     #[must_use]
     pub fn as_system(&self, reason: &'static str) -> Self {
         Self {
@@ -197,9 +197,9 @@ impl Cx {
         }
     }
 
-    /// The instant of the call. A context from [`Cx::actor`] or [`Cx::system`] belongs to no app:
-    /// for it, this is the time of its creation by the system clock, or in a transaction the
-    /// instant of the first call, once there was one. For the current time of an app, use
+    /// The instant of the call. A context from [`Cx::actor`] or [`Cx::system`] belongs to no app,
+    /// so its instant is the time of its creation by the system clock. In a transaction, it is the
+    /// instant of the first call after that call. For the current time of an app, use
     /// [`Adapters::now`](crate::Adapters::now).
     pub fn now(&self) -> Timestamp {
         self.now.best_known()

@@ -12,7 +12,8 @@ pub(super) enum Moment {
     /// The current time of the app whose adapter is called. The value is the time of creation of
     /// the context by the system clock.
     Present(Timestamp),
-    /// The same within a transaction; its first call fixes the instant for all calls.
+    /// Like `Present`, within a transaction: the first call of the transaction fixes the instant
+    /// for all of its calls.
     Shared(Timestamp, Arc<OnceLock<Timestamp>>),
 }
 

@@ -164,7 +164,8 @@ impl Cx {
             .map_or(&[], |options| &options.context)
     }
 
-    /// Null if the provider has none for this call; `None` if no provider was called.
+    /// The context value of a provider: null if the provider has no value for this call; `None` if
+    /// no provider was called.
     pub(super) fn provided(&self, desc: ContextDesc) -> Option<&Value> {
         self.options
             .as_deref()?

@@ -15,7 +15,7 @@ impl Cx {
         }
     }
 
-    /// The same call without such a limit.
+    /// The same call without conditions on the records that it may touch.
     pub(crate) fn unlimited(&self) -> Self {
         Self {
             only: None,
@@ -53,9 +53,9 @@ impl Cx {
         }
     }
 
-    /// The same call, marked: the records whose counters its next statement changes are locked
-    /// already. `ends_transaction` says that the transaction ends with that statement: if the
-    /// statement fails, the transaction is rolled back.
+    /// The same call, with the note that the transaction already holds the locks on the records
+    /// whose counters the next statement changes. `ends_transaction` says that the transaction ends
+    /// with that statement: if the statement fails, the transaction is rolled back.
     pub(crate) fn with_locks_held(&self, ends_transaction: bool) -> Self {
         Self {
             locks_held: Some(ends_transaction),
@@ -63,8 +63,7 @@ impl Cx {
         }
     }
 
-    /// `Some` if those records are locked already; the value is `ends_transaction` of
-    /// [`Self::with_locks_held`].
+    /// `Some` after [`Self::with_locks_held`], with its `ends_transaction`.
     pub(crate) fn locks_held(&self) -> Option<bool> {
         self.locks_held
     }

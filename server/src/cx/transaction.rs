@@ -82,9 +82,9 @@ tokio::task_local! {
 }
 
 impl Cx {
-    /// Refuses a change with a context outside of the transaction, within the function of a
-    /// transaction that has begun on this store: the change would wait for the end of the
-    /// transaction, which waits for the change.
+    /// Refuses a change inside a running transaction on this store if the context of the change
+    /// does not belong to the transaction. The change would wait for the end of the transaction,
+    /// and the transaction waits for the change.
     ///
     /// # Errors
     /// `internal` if the call uses another context than the transaction's.
@@ -110,8 +110,8 @@ impl Cx {
         let text = if Reach::of(self) == within.reach {
             "a change inside `transaction` used another context: use the context that the function gets"
         } else {
-            "a change in another tenant than that of the transaction around it: a transaction has one caller, and so one tenant; one of \
-             `Cx::system(..)` writes in several, with `cx.clone().within(..)`"
+            "a change inside `transaction` used another tenant: a transaction has one caller and one tenant; to write in several tenants, \
+             start the transaction with `Cx::system(..)` and use `cx.clone().within(..)`"
         };
         Err(Error::internal(text))
     }
@@ -245,7 +245,7 @@ impl Cx {
     /// Stores the id of the first event of the call; later ids are ignored.
     pub(crate) fn store_first_event(&self, id: Uuid) {
         if let Some(place) = &self.emitted {
-            // Set already: it is not the first.
+            // An error means that the cell already contains an earlier event.
             let _ = place.set(id);
         }
     }

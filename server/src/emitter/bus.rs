@@ -55,7 +55,7 @@ pub(crate) struct Interest {
     pub(crate) entities: BTreeSet<Cow<'static, str>>,
     /// Names of events.
     pub(crate) names: BTreeSet<String>,
-    /// Whether the app serves; nothing is added after that.
+    /// Whether the app already serves. From then on, no entity or name is added.
     sealed: bool,
 }
 
@@ -104,8 +104,8 @@ impl EventBus {
     ///
     /// # Errors
     /// If the app already serves and does not record this event, because nothing needed events of
-    /// its entity at the start. Before the app serves, a name that no route has is a start-up
-    /// error.
+    /// its entity at the start. Before the app serves, a subscription succeeds for any name; if no
+    /// route has this event, start-up fails.
     pub fn subscribe_to(&self, name: &str) -> Result<Subscription<Arc<EntityEvent>>> {
         let mut interest = self.0.interest.lock();
         if !interest.names.contains(name) {
@@ -152,8 +152,8 @@ impl EventBus {
         Ok(())
     }
 
-    /// Listens to the events that code of the app [emits](Self::emit) under a name from now on. It
-    /// gets no events of entities: use [`subscribe`](Self::subscribe) or
+    /// Listens to the events that code of the app [emits](Self::emit) under a name from now on. The
+    /// subscription gets no events of entities: use [`subscribe`](Self::subscribe) or
     /// [`subscribe_to`](Self::subscribe_to) for them.
     ///
     /// # Errors
@@ -240,8 +240,8 @@ pub struct Subscription<T, S = EntityEvent> {
     select: Box<dyn Fn(Arc<S>) -> Option<T> + Send>,
 }
 
-/// The subscription lost this number of events: it was too slow, or the end of a transaction is
-/// unknown.
+/// The subscription lost this number of events, because it was too slow, or because it is unknown
+/// whether a transaction was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the subscription missed {0} events")]
 pub struct Lagged(pub u64);

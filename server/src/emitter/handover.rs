@@ -1,7 +1,8 @@
 //! Passes events from a commit to the consumers of this process.
 //!
-//! The store hands the rows of every commit over, in the order of commits. The latest rows are kept
-//! here, so that no consumer reads them from the table, and all consumers share what was decoded.
+//! The store passes the rows of every commit to this module, in commit order. The module keeps the
+//! latest rows in memory. So consumers do not read these rows from the table, and all consumers
+//! share the decoded rows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use tokio::sync::{Notify, watch};
 use super::EventBus;
 use crate::store::{Committed, Numbers};
 
-/// The maximum number of kept rows, and of their bytes. Consumers that are too slow for these rows
-/// read the table.
+/// The maximum number of kept rows, and the maximum size of all kept rows in bytes. Consumers that
+/// are too slow for these rows read the table.
 const MAX_ROWS: usize = 1024;
 const MAX_BYTES: usize = 8 << 20;
 /// The maximum number of events that wait for a live consumer.
@@ -86,14 +87,14 @@ impl Handover {
         (rows, true)
     }
 
-    /// The kept rows that are not in a set.
+    /// The kept rows whose numbers are not in `taken`.
     pub(crate) fn rows_outside(&self, taken: &Numbers, limit: usize) -> Vec<Arc<OutboxRow>> {
         let recent = self.recent.lock();
         let new = recent.rows.values().filter(|row| !taken.has(row.seq));
         new.take(limit).cloned().collect()
     }
 
-    /// Keeps rows that a consumer has read, for the others.
+    /// Keeps rows that one consumer has read from the table, for the other consumers.
     pub(crate) fn keep(&self, rows: &[Arc<OutboxRow>]) {
         let mut recent = self.recent.lock();
         for row in rows {
@@ -122,7 +123,7 @@ impl Committed for Handover {
         let count = events.len() as u64;
         tracing::error!(
             count,
-            "the end of a transaction is unknown, so its events may be lost"
+            "it is unknown whether a transaction was committed, so its events may be lost"
         );
         self.bus.missed(count);
         for queue in self.live.read().iter() {
@@ -144,7 +145,7 @@ impl Handover {
 pub(crate) struct LiveQueue {
     state: Mutex<LiveState>,
     ready: Notify,
-    /// The storage names of the entities that it takes; `None` for all.
+    /// The storage names of the entities whose events the consumer receives; `None` for all.
     entities: Option<BTreeSet<&'static str>>,
 }
 

@@ -1,9 +1,10 @@
-//! The events of statements: recording them with a change, and passing them from the commit to the
-//! consumers of this process.
+//! Records the events of statements, and passes them to the consumers of this process after the
+//! commit.
 //!
-//! A statement that changes records has a `Recording`. The store fills it from the changed rows. It
-//! writes the events of a commit as one row of its outbox, in the same transaction, and hands them
-//! over after the commit (`handover.rs`). An entity without consumers records no events.
+//! A statement that changes records has a `Recording`, which the store fills from the changed rows.
+//! In the same transaction, the store writes the events of the commit as one row of its outbox.
+//! After the commit, it hands the events over (`handover.rs`). An entity without consumers records
+//! no events.
 
 mod bus;
 mod handover;
@@ -38,7 +39,7 @@ struct Planned {
 }
 
 impl Emitter {
-    /// An emitter whose events are handed over here. `reads` are the fields that conditions of
+    /// An emitter that passes its events to `handover`. `reads` are the fields that conditions of
     /// consumers read.
     pub(crate) fn new(
         routes: Routes,
@@ -76,8 +77,8 @@ impl Emitter {
         self.planned.read().record(cx, plan::EXPIRED)
     }
 
-    /// Whether a condition of a consumer reads a field that the statement writes, so that its
-    /// events need the records before the change.
+    /// Whether the statement writes a field that a condition of a consumer reads. If so, the events
+    /// of the statement need the records before the change.
     pub(crate) fn compares(&self, plan: &Plan) -> bool {
         let set: &[Assign] = match plan {
             Plan::Update { set, .. } | Plan::Upsert { set, .. } => set,
@@ -87,8 +88,8 @@ impl Emitter {
         set.iter().any(|assign| reads.has(assign.field))
     }
 
-    /// The events of a statement on a store without an outbox; they are handed over as soon as the
-    /// change is done.
+    /// Returns a function that hands over the events of a statement on a store without an outbox;
+    /// it is called after the commit. `None` if there are no events.
     pub(crate) fn unstored(&self, rows: &mut Rows) -> Option<Box<dyn FnOnce() + Send>> {
         let events = rows.entries();
         let handover = Arc::clone(&self.handover);

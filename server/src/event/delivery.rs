@@ -1,9 +1,9 @@
 //! The delivery to one consumer.
 //!
-//! Events come from the rows that the store hands over after their commit. If another process wrote
-//! them, or this consumer is too slow, they are read from the table of the store. Positions are
-//! stored at intervals and not after each batch: after a crash, the most recent events are
-//! delivered twice.
+//! The store hands over the rows of each commit, and the delivery takes the events from these rows.
+//! If another process wrote the rows, or this consumer is too slow, the delivery reads the table of
+//! the store. Positions are stored at intervals and not after each batch: after a crash, the most
+//! recent events are delivered twice.
 
 mod attempts;
 
@@ -34,8 +34,8 @@ const BATCH: RangeInclusive<usize> = 1..=1_000;
 const POLL: Duration = Duration::from_millis(250);
 /// The interval between two writes of a busy consumer's position.
 const POSITION_INTERVAL: Duration = Duration::from_millis(200);
-/// The longest back-off after a failure of the store. All consumers wait for it, and a read costs
-/// little.
+/// The longest back-off after a failure of the store. It is short, because all consumers wait
+/// during the back-off and a read of the table is cheap.
 const MAX_STORE_BACKOFF: Duration = Duration::from_secs(1);
 
 /// The origin of the events of a consumer.
@@ -69,7 +69,8 @@ pub(super) struct Delivery {
     blocked: Option<Held>,
     /// The lease under which events were taken.
     lease: Option<Lease>,
-    /// Whether the last events failed one after the other.
+    /// Whether the consumer is down: several events failed in a row, and no retry has succeeded
+    /// since.
     down: bool,
     position_stored: Instant,
 }
@@ -155,9 +156,9 @@ impl Delivery {
                 Err(Ended::Store(error)) => {
                     let pause = pause(failures, MAX_STORE_BACKOFF);
                     (failures, read_table) = (failures + 1, true);
-                    tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "the outbox cannot be read; it is tried again");
+                    tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "the outbox cannot be read; the app tries again");
                     if *self.stopped.borrow() {
-                        // The position of earlier deliveries is stored all the same.
+                        // Even so, store the position of earlier deliveries.
                         drop(self.store_position().await);
                         return;
                     }
@@ -193,7 +194,7 @@ impl Delivery {
         }
     }
 
-    /// Drops everything that was taken: the next leader gets it from the store.
+    /// Drops all taken events: the next leader reads them from the store.
     fn drop_taken(&mut self) {
         self.pending = Pending::default();
         self.blocked = None;
@@ -215,7 +216,8 @@ impl Delivery {
         }
     }
 
-    /// Waits for events; returns whether to look into the table, because nothing woke the relay.
+    /// Waits for events. Returns whether the next step reads the table, because nothing woke the
+    /// relay.
     async fn wait(&mut self) -> bool {
         let now = Instant::now();
         let due = match &self.blocked {
@@ -274,7 +276,7 @@ impl Delivery {
         Ok(more)
     }
 
-    /// The next rows, and those that were lost before them.
+    /// The next rows, and the rows that were lost before them.
     async fn rows(&mut self, read_table: bool) -> Step<(Vec<Arc<OutboxRow>>, Option<Lost>)> {
         let most = self.batch;
         let (store, handover, caught_up) = match &mut self.source {
@@ -309,7 +311,8 @@ impl Delivery {
         Ok((waiting.rows, waiting.lost))
     }
 
-    /// Takes rows, and delivers their events that no failed event of the same record holds back.
+    /// Takes rows and delivers their events. An event waits if an earlier event of the same record
+    /// has failed.
     async fn take_rows(&mut self, rows: Vec<Arc<OutboxRow>>) -> Step<()> {
         // Losses are reported before the rows count as taken: if a report fails, all rows are read
         // again.
@@ -382,8 +385,8 @@ impl Delivery {
         let result = result.catch_unwind().await;
         let result = result.unwrap_or_else(|_| Err(Error::internal("the consumer panicked")));
         if let Err(error) = result {
-            // Rows are read from the table again: the rows in memory do not show that others are
-            // missing.
+            // Read the rows from the table again: the rows in memory do not show that other rows
+            // are missing.
             if let Source::Stored { caught_up, .. } = &mut self.source {
                 *caught_up = false;
             }

@@ -158,7 +158,7 @@ impl Hub {
                 .map(|e| (&c.name, e))
         }) {
             return Err(failed(format!(
-                "the consumer `{name}` takes events of the table `{entity}`, whose entity is in no package of this app: list it in one"
+                "the consumer `{name}` takes events of the table `{entity}`, whose entity is in no package of this app: list the entity in a package"
             )));
         }
         let descs: Vec<&'static EntityDesc> = entries.iter().map(|entry| entry.desc).collect();
@@ -261,8 +261,8 @@ impl Hub {
         Some(relay::start(consumers, self.shared(store, clock), keep))
     }
 
-    /// Starts delivery within a command: only changes for the search indexes that the command
-    /// maintains, if any.
+    /// Starts delivery in a process that runs a command. It delivers only to the search indexes
+    /// that the command maintains; `None` if there are none.
     pub(crate) fn start_in_command(&mut self, store: &Arc<dyn Store>) -> Option<Relay> {
         let consumers: Vec<Consumer> = std::mem::take(&mut self.consumers)
             .into_iter()

@@ -15,7 +15,7 @@ use crate::store::Store;
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// The interval of renewals.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
-/// The interval at which a process tries to lead a consumer that another one leads.
+/// The interval at which a process tries to lead a consumer that another process leads.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The interval at which [`EventSink::is_served_here`] is called.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -30,7 +30,7 @@ pub(super) struct Lease {
 /// The leases by the name of the consumer; `None` before the first attempt.
 pub(super) type Leases = Option<HashMap<String, Lease>>;
 
-/// The lease of a consumer, unless it has ended.
+/// The lease of a consumer; `None` if this process has none, or if it has expired.
 pub(super) fn lease(leases: &watch::Receiver<Leases>, consumer: &str) -> Option<Lease> {
     let lease = leases.borrow().as_ref()?.get(consumer).copied()?;
     (lease.until > Instant::now()).then_some(lease)

@@ -76,8 +76,7 @@ impl<E: Entity> Event<E> {
     /// `internal` for the event of a subscription; use the [`Adapters`] of the code that
     /// subscribed.
     pub fn adapters(&self) -> Result<&Adapters> {
-        let text =
-            "an event of a subscription has no adapters: use those whose `events()` it came from";
+        let text = "an event of a subscription has no adapters: use the `Adapters` on which you called `events()`";
         self.adapters
             .as_ref()
             .ok_or_else(|| crate::Error::internal(text))

@@ -51,7 +51,7 @@ pub(super) struct Held {
 pub(super) struct Pending {
     /// The number of unfinished events of each row.
     open: BTreeMap<i64, usize>,
-    /// Finished rows that the store does not know to be finished yet.
+    /// Finished rows that are not yet marked as finished in the store.
     done: Numbers,
     /// The greatest row that was taken.
     top: i64,
@@ -89,19 +89,19 @@ impl Pending {
         self.top
     }
 
-    /// The taken rows that the store does not know to be finished yet.
+    /// The taken rows that are not yet marked as finished in the store.
     pub(super) fn taken(&self) -> Numbers {
         let mut taken = self.done.clone();
         self.open.keys().for_each(|seq| taken.insert(*seq));
         taken
     }
 
-    /// The finished rows that the store does not know yet.
+    /// The finished rows that are not yet marked as finished in the store.
     pub(super) fn done(&self) -> &Numbers {
         &self.done
     }
 
-    /// Marks the finished rows as stored.
+    /// Clears the list of finished rows, after the store has marked them as finished.
     pub(super) fn settled(&mut self) {
         self.done = Numbers::NONE;
     }
@@ -151,7 +151,8 @@ impl Pending {
         held.items.push_back(item);
     }
 
-    /// Takes the events of the record that is due for the longest time; `None` if no record is due.
+    /// Takes the held events of the record whose retry has been due for the longest time; `None` if
+    /// no retry is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Held> {
         let due = self.held.iter().filter(|(_, held)| held.due <= now);
         let key = due.min_by_key(|(_, held)| held.due)?.0.clone();

@@ -31,17 +31,19 @@ const PARKED_RETENTION: Duration = Duration::from_hours(30 * 24);
 pub(crate) struct Consumer {
     pub(crate) name: String,
     pub(crate) sink: Arc<dyn EventSink>,
-    /// The storage name, if it takes events of one entity only.
+    /// The storage name, if the consumer takes events of one entity only.
     pub(crate) entity: Option<&'static str>,
-    /// Whether commands deliver to it as well. This is safe only if one process at a time maintains
-    /// its data: otherwise a command would take events away from a server.
+    /// Whether a command also delivers to the consumer. This is safe only if one process at a time
+    /// maintains the data of the consumer: otherwise a command would take events away from a
+    /// server.
     pub(crate) in_commands: bool,
-    /// The storage names of the entities that it takes; `None` for all. Set at the start.
-    pub(crate) entities: Option<BTreeSet<&'static str>>,
-    /// Whether it needs the key of every changed record.
-    pub(crate) needs_records: bool,
-    /// The storage names of the entities whose states it needs in events about many records. Set at
+    /// The storage names of the entities whose events the consumer takes; `None` for all. Set at
     /// the start.
+    pub(crate) entities: Option<BTreeSet<&'static str>>,
+    /// Whether the consumer needs the key of every changed record.
+    pub(crate) needs_records: bool,
+    /// The storage names of the entities whose states the consumer needs in events about many
+    /// records. Set at the start.
     pub(crate) states: BTreeSet<&'static str>,
 }
 
@@ -117,7 +119,7 @@ pub(crate) struct Relay {
     shared: Shared,
 }
 
-/// Starts a task per consumer, and one that removes events that all consumers have processed.
+/// Starts a task per consumer, and a task that removes events that all consumers have processed.
 pub(super) fn start(
     consumers: Vec<(Consumer, Option<Arc<LiveQueue>>)>,
     shared: Shared,
@@ -181,8 +183,8 @@ pub(super) fn start_with_queues(
 }
 
 impl Relay {
-    /// Delivers the remaining events for up to 5 seconds, then stops. The next start delivers the
-    /// rest, if the store keeps it.
+    /// Delivers the remaining events for up to 5 seconds, then stops. After the next start, the app
+    /// delivers the rest of the stored events.
     pub(crate) async fn stop(mut self) {
         // Tasks hold receivers as long as they run.
         let _ = self.stop.send(true);
@@ -198,7 +200,7 @@ impl Relay {
             && let Ok(outbox) = outbox(&self.shared.store)
         {
             let names: Vec<&str> = self.stored.iter().map(String::as_str).collect();
-            // Another process takes over at once. If this fails, the leases end by themselves.
+            // Then another process can take over at once. If this fails, the leases expire.
             drop(tokio::time::timeout(RELEASE_TIMEOUT, outbox.resign(&names)).await);
         }
         self.shared.bus.close();

@@ -160,7 +160,7 @@ impl Outbox for TestStore {
 struct Listener(Arc<Received>);
 
 struct Received {
-    /// Records whose events fail, and until when.
+    /// The records whose events fail, each with the instant until which its events fail.
     failing: Mutex<Vec<(&'static str, Instant)>>,
     received: watch::Sender<Vec<(i64, String, Instant)>>,
     fences: Mutex<Vec<i64>>,
@@ -196,7 +196,7 @@ impl Listener {
         self
     }
 
-    /// The received events, as soon as there are this many.
+    /// Waits until `count` events have arrived, and returns all received events.
     async fn received(&self, count: usize) -> Vec<(i64, String, Instant)> {
         let mut received = self.0.received.subscribe();
         let all = received.wait_for(|received| received.len() >= count).await;
@@ -303,7 +303,7 @@ async fn events_are_delivered_within_two_seconds_after_a_store_outage_of_any_len
             delay <= Duration::from_secs(2),
             "gone for {outage:?}: {delay:?}"
         );
-        // The store was not called without pauses either.
+        // During the outage, the store was called with pauses.
         let reads = store
             .state
             .lock()
@@ -461,7 +461,7 @@ async fn only_the_leader_delivers_and_the_sink_gets_its_fencing_number() {
     );
     store.state.lock().fence = Some(7);
     listener.received(1).await;
-    // Another process leads for a while. Afterwards settled events are not delivered again.
+    // Another process leads for a while. Events that were delivered before are not delivered again.
     tokio::time::sleep(Duration::from_secs(1)).await;
     store.state.lock().fence = None;
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -551,7 +551,7 @@ async fn lost_events_are_reported_until_the_consumer_acknowledges() {
         }
         tokio::time::sleep(outage / 2).await;
         assert!(running.health.is_degraded());
-        // The consumer is not called without pauses, and gets no events meanwhile.
+        // During the outage, the consumer is called with pauses, and receives no events.
         let calls = listener.0.tries.lock().len();
         assert!((5..=12).contains(&calls), "{calls} calls");
         assert!(listener.0.received.borrow().is_empty());

@@ -52,9 +52,9 @@ pub trait EventSink: Send + Sync + 'static {
     /// Called when events were lost, such as those that did not fit in memory. The default
     /// does nothing: the log has an error already.
     ///
-    /// It is called at least once, and the sink gets no later events before it succeeds. If the
-    /// process ends first, the next process that delivers to the sink reports lost events of the
-    /// outbox; for a live sink, the report is lost with the process.
+    /// It is called at least once, and the sink gets no later events before the call succeeds. If
+    /// the process ends first, the next process that delivers to the sink reports lost events of
+    /// the outbox; for a live sink, the report is lost with the process.
     ///
     /// # Errors
     /// Any error. It is called again after a pause, at most a minute later.
@@ -72,8 +72,8 @@ pub trait EventSink: Send + Sync + 'static {
     /// The fields of an entity that conditions of the sink read, such as
     /// [`guard_fields`](super::guard_fields).
     ///
-    /// Events have these fields in `after`, also if clients may not read them. An update that
-    /// touches one of them also has all of them in `before`. The default is none.
+    /// Events have these fields in `after`, even if clients may not read them. An update that
+    /// changes one of these fields also has all of them in `before`. The default is none.
     fn reads(&self, entity: &'static EntityDesc) -> FieldSet {
         let _ = entity;
         FieldSet::NONE
@@ -116,7 +116,7 @@ pub trait EventSink: Send + Sync + 'static {
     }
 
     /// The maximum size of a payload that the sink accepts, in bytes. An event with a larger
-    /// payload has `payload_ref` instead. The default is 64 KiB; larger ones make the outbox
+    /// payload has `payload_ref` instead. The default is 64 KiB; a larger maximum makes the outbox
     /// larger.
     fn largest_payload(&self) -> usize {
         EntityEvent::PAYLOAD
@@ -129,8 +129,8 @@ pub trait EventSink: Send + Sync + 'static {
         100
     }
 
-    /// Whether this process delivers events to the sink. If not, another process does, and this one
-    /// checks again several times a second.
+    /// Whether this process delivers events to the sink. If not, another process delivers them, and
+    /// this process checks again several times a second.
     ///
     /// The events are recorded in both cases.
     fn is_served_here(&self) -> bool {
@@ -171,9 +171,10 @@ impl Batch {
         }
     }
 
-    /// The fencing number of the process that delivers. It grows whenever another process takes the
-    /// consumer over. A sink that writes to another system should refuse numbers below the greatest
-    /// one so far, so that a process that was paused cannot write late. It is 0 for a live sink.
+    /// The fencing number of the process that delivers. It grows each time another process takes
+    /// over the consumer. A sink that writes to another system should refuse a write if its number
+    /// is lower than a number that it has seen before: then a process that was paused cannot write
+    /// late. The number is 0 for a live sink.
     pub fn fence(&self) -> i64 {
         self.fence
     }

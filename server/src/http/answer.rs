@@ -21,8 +21,8 @@ pub(super) struct Shape<'a> {
 /// The response of a successful call.
 ///
 /// # Errors
-/// `not_found` if the requested record does not exist; `internal` if an override returned another
-/// form.
+/// `not_found` if the requested record does not exist; `internal` if an override returned an
+/// outcome of another kind than the route declares.
 pub(super) fn answer(
     target: &Target,
     outcome: Outcome,
@@ -116,8 +116,8 @@ fn record(target: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Bod
     };
     let tag = response::etag(version);
     let reads = matches!(*shape.method, Method::GET | Method::HEAD);
-    // If the records have counters, the version does not change with them. So an equal version does
-    // not prove that the copy is current.
+    // If the entity has counters, they change without a new version. So an equal version does not
+    // prove that the client's copy is current.
     let mut response =
         if reads && !target.table.has_counters() && precondition::none_match(shape.headers, &tag) {
             response::empty(StatusCode::NOT_MODIFIED)

@@ -74,8 +74,8 @@ pub enum NamedCheck {
     Actor(AuthCheck),
     /// Checks the call: for `guards`, with arguments that the second function accepts.
     Guard(GuardCheck, ArgumentCheck),
-    /// Not available with the settings of the app, for this reason: a route that uses the name is a
-    /// start-up error.
+    /// A check that is not available with the settings of the app. The text is the reason. A route
+    /// that uses the name is a start-up error.
     Unset(Arc<str>),
 }
 
@@ -90,8 +90,8 @@ impl NamedCheck {
         Self::Guard(Arc::new(check), Arc::new(|_| Ok(())))
     }
 
-    /// Returns the same guard with a validation of its argument: a route with another argument is a
-    /// start-up error. The error of `judge` describes valid arguments.
+    /// Returns the same guard with a validation of its argument. If a route passes an argument that
+    /// `judge` refuses, the app does not start. The error of `judge` describes valid arguments.
     #[must_use]
     pub fn taking(
         self,
@@ -104,8 +104,9 @@ impl NamedCheck {
         }
     }
 
-    /// Creates a check for a name that has no meaning with the settings of the app. `why` completes
-    /// the sentence of a start-up error: "which no caller could pass: list one in `x.y`".
+    /// Creates a check for a name that no caller can pass with the settings of the app. `why`
+    /// completes the sentence of a start-up error, for example: "which no caller could pass: list
+    /// one in `x.y`".
     pub fn unset(why: impl Into<Arc<str>>) -> Self {
         Self::Unset(why.into())
     }

@@ -1,5 +1,5 @@
-//! Request bodies: limited while they stream. They are JSON, unless a route takes a form or reads
-//! the body itself.
+//! Request bodies. The size is limited while the body streams. A body is JSON, unless the route
+//! accepts a form or reads the body itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,11 +20,11 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The message for a body that arrives too slowly.
 const LATE_MESSAGE: &str = "The body did not arrive in time";
-/// The maximum length in bytes of a body that is not counted: about the size of the buffers of a
-/// connection.
+/// The maximum length in bytes of a body that does not count for the memory limit of all bodies:
+/// about the size of the buffers of a connection.
 const UNCOUNTED: usize = 16 << 10;
 
-/// The maximum number of bytes that the bodies of all current requests may occupy together.
+/// The remaining number of bytes for the bodies of all current requests together.
 #[derive(Clone, Debug)]
 pub(super) struct BodyMemory(Arc<AtomicU64>);
 
@@ -68,7 +68,7 @@ impl Drop for Reserved {
     }
 }
 
-/// A body that was counted.
+/// The bytes of a body, and the memory that is reserved for them.
 struct Counted<T> {
     bytes: T,
     _reserved: Reserved,
@@ -128,7 +128,7 @@ async fn read_whole(mut body: Body, max: u64, body_memory: &BodyMemory) -> Resul
         };
         let length = first.len() + all.len() + data.len();
         if length as u64 > max {
-            // Others may need this memory while the rest arrives.
+            // Other requests may need this memory while the rest of the body arrives.
             drop((first, all, data, reserved));
             drain(&mut body).await;
             return Err(Error::too_large(Some(max)));
@@ -240,7 +240,7 @@ pub(super) fn check_form(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
     ))
 }
 
-/// Whether a media type is JSON in UTF-8; parameters other than the charset do not count.
+/// Whether a media type is JSON in UTF-8; parameters other than `charset` are ignored.
 fn is_json(value: &str) -> bool {
     let mut parts = value.split(';');
     let essence = parts.next().unwrap_or_default().trim();

@@ -29,7 +29,8 @@ pub struct Registry {
     pub named: BTreeMap<String, NamedCheck>,
     /// All roles; `None` if no plugin declares roles.
     pub roles: Option<BTreeSet<String>>,
-    /// The setting that adds a role, if it has a name.
+    /// The name of the setting that lists the roles, for error messages; `None` if there is no such
+    /// setting.
     pub roles_at: Option<String>,
     /// Middleware by name.
     pub middleware: BTreeMap<String, Middleware>,
@@ -162,8 +163,8 @@ impl RouteChecks {
         }
     }
 
-    /// Removes middleware that `outer` has too. `outer` reads records of this route as related
-    /// records, and runs that middleware already.
+    /// Removes the middleware that `outer` also has. `outer` is a route that reads records of this
+    /// route as related records, and it already runs that middleware.
     pub(super) fn leave_out(&mut self, route: &Endpoint, outer: &Endpoint) {
         let known: Vec<&'static MiddlewareDesc> = outer.middleware().collect();
         let further = route
@@ -183,7 +184,7 @@ impl RouteChecks {
     }
 
     /// Runs the middleware around an empty response, for a call that reads records of this route
-    /// through another one. Of the response, only the status counts.
+    /// through another route. Only the status of the resulting response matters.
     ///
     /// # Errors
     /// The errors of the middleware; `forbidden` if it responds itself, or with a status other than
@@ -248,7 +249,8 @@ impl RouteChecks {
 
 impl Registry {
     /// The roles that no plugin declares, if plugins declare roles. Each text completes a sentence
-    /// that begins with the place.
+    /// that begins with the part of the app that requires the role, such as a route or a path
+    /// pattern.
     pub(super) fn unknown_roles<'a>(
         &'a self,
         roles: impl Iterator<Item = &'a str>,
@@ -282,7 +284,7 @@ impl Registry {
 ///
 /// # Errors
 /// If the guard is not registered, or does not accept the argument. The text completes a sentence
-/// that begins with the place.
+/// that begins with the part of the app that requires the guard, such as a route or a path pattern.
 pub(super) fn guard_of(
     auth: &RouteAuth,
     name: &str,
@@ -368,8 +370,8 @@ pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry
     out
 }
 
-/// Whether two places name the same middleware. Two functions are only known to be the same if they
-/// come from one declaration of a package.
+/// Whether two declarations name the same middleware. Two functions are known to be the same only
+/// if they come from one declaration of a package.
 fn same(one: &'static MiddlewareDesc, other: &'static MiddlewareDesc) -> bool {
     match (one, other) {
         (MiddlewareDesc::Named(one), MiddlewareDesc::Named(other)) => one == other,
@@ -388,7 +390,7 @@ fn subject(endpoint: &Endpoint) -> Subject {
     }
 }
 
-/// The name by which statements of the route are guarded.
+/// The route name of the route's statements, by which they get their row-level guards.
 fn route(endpoint: &Endpoint) -> &'static str {
     match endpoint.action {
         Action::Create => "create",

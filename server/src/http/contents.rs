@@ -1,9 +1,9 @@
 //! The input and output of a `#[route]` function for the API document, as far as its types describe
 //! them.
 //!
-//! The macro sees a type as tokens and calls a method of [`Probe`] for it. Several traits have this
-//! method. Method resolution tries the receiver with the most references first, so it takes the
-//! first trait whose condition holds.
+//! The macro sees a type only as tokens, so it calls a method of [`Probe`] for the type. Several
+//! traits have this method. Method resolution tries the receiver with the most references first, so
+//! the compiler selects the first trait whose condition holds.
 
 use std::marker::PhantomData;
 

@@ -34,8 +34,9 @@ pub(super) struct Grant {
 }
 
 impl Cors {
-    /// The reason why a text is not an origin in the form that browsers send, which is compared
-    /// byte for byte. The text follows the name of the setting in the message.
+    /// Returns the problem of a text that is not an origin in the form that browsers send; `None`
+    /// if it is one. The form must be exact, because origins are compared byte for byte. In the
+    /// error message, the returned text follows the name of the setting.
     pub(crate) fn refuses(origin: &str) -> Option<String> {
         match url::Url::parse(origin) {
             _ if origin == "*" => {

@@ -63,8 +63,9 @@ pub enum CredentialUse {
 /// An error means that the credential cannot be checked now, for example because the store of
 /// sessions cannot be reached. The credential is then neither valid nor invalid.
 pub trait Credentials: Send + Sync + 'static {
-    /// The place of the credential in these headers; `None` if there is none. If there are several,
-    /// it is the one that counts. The credential may be invalid.
+    /// The place of the credential in these headers; `None` if there is none. If there are several
+    /// credentials, it is the place of the one that authentication uses. The credential may be
+    /// invalid.
     fn presented(&self, headers: &HeaderMap) -> Option<CredentialPlace>;
 
     /// Checks the credential in these headers. `None` if it is invalid, or if there is none. The
@@ -105,8 +106,8 @@ pub trait Credentials: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// Subscribes to changes from now on: those of this process, and those of other processes of
-    /// which the plugin is notified.
+    /// Subscribes to changes from now on: changes in this process, and changes in other processes
+    /// if the plugin is notified of them.
     fn changes(&self) -> CredentialChanges;
 }
 

@@ -116,8 +116,8 @@ pub(super) async fn run(request: &Request<'_>, body: &mut Body) -> Result<Respon
     Ok(response)
 }
 
-/// The call of an actor who passes the guards by path, auth and roles. Without a path, all guards
-/// below the route's path apply.
+/// Returns the call context of an actor who passes the path guards, auth and roles. With `path`,
+/// the path guards that match it are checked; without it, all path guards of the route.
 ///
 /// # Errors
 /// The errors of these checks.
@@ -139,8 +139,8 @@ fn identify(request: &Request<'_>, actor: &Arc<Actor>, path: Option<&str>) -> Re
 }
 
 /// Checks the policy of a route of an entity without running it: the checks of [`run`] and [`call`]
-/// that need neither a body nor a record. Returns the call, limited by the permission of the route.
-/// `has_record_id` says that the path contains the id of a particular record.
+/// that need neither a body nor a record. Returns the call context, limited by the permission of
+/// the route. If `has_record_id` is true, the path contains the id of a particular record.
 ///
 /// # Errors
 /// The errors of the policy; `internal` if the permission depends on the record.
@@ -269,7 +269,7 @@ async fn call(request: &Request<'_>, body: &mut Body, mut cx: Cx) -> Result<Resp
     }
 }
 
-/// Runs the route: the caller may call it, and the body is read.
+/// Runs the route. The policy has been checked, and the body has been read.
 ///
 /// # Errors
 /// The errors of the route.
@@ -358,7 +358,7 @@ fn within_parents(target: &Target, params: Params<'_>, mut cx: Cx) -> Result<Cx>
     Ok(cx)
 }
 
-/// Calls a plugin's route. Reads the body only if the route takes one.
+/// Calls a plugin's route. Reads the body only if the route declares one.
 async fn plugin_route(
     request: &Request<'_>,
     plan: &PluginRoutePlan,

@@ -34,7 +34,8 @@ pub struct Endpoint {
     pub name: String,
     /// The source line of its declaration.
     pub at: SourceLine,
-    /// Replaces the executor; parsing, validation and projection stay.
+    /// A function of the app that replaces the executor; parsing, validation and projection are the
+    /// same.
     pub run: Option<Override>,
     /// The function of a plugin's route.
     pub(crate) plugin: Option<PluginHandler>,

@@ -15,8 +15,8 @@ use crate::entity::{Entity, SourceLine};
 use crate::operation::RouteSpec;
 use crate::{BoxFuture, Code, Error, Problem};
 
-/// The form in which the dispatcher calls a function with `#[route]`. The policy has been applied.
-/// The extensions of the request contain the [`Cx`](crate::Cx), the app's
+/// The type of function that the dispatcher calls for a `#[route]` function, after it has applied
+/// the policy. The extensions of the request contain the [`Cx`](crate::Cx), the app's
 /// [`Adapters`](crate::Adapters) and the path parameters.
 pub type ExtraHandler = fn(Request<Body>) -> ResponseFuture;
 
@@ -116,9 +116,9 @@ impl Refused {
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument here",
-    label = "not an extractor, or one that reads the body and must be the last argument",
+    label = "not an extractor, or an extractor of the body that is not the last argument",
     note = "write `Cx`, the entity's adapter, `Adapters`, `Path<T>`, `Query<T>`, `HeaderMap`, or a type of yours that implements axum's `FromRequestParts`",
-    note = "a `T` inside derives serde's `Deserialize`; `axum::Json<T>`, `Bytes` and `String` read the body, and only the last argument may"
+    note = "the `T` inside must derive serde's `Deserialize`; `axum::Json<T>`, `Bytes` and `String` read the body, so they must be the last argument"
 )]
 pub trait Argument: Sized {
     /// Extracts the argument from the head of a request.
@@ -135,10 +135,10 @@ impl<T: FromRequestParts<()>> Argument for T {
 /// The last argument, which may read the body. As in axum, `M` marks whether it does.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no extractor",
+    message = "`{Self}` is not an extractor",
     label = "not an extractor",
     note = "write `Cx`, the entity's adapter, `Adapters`, `Path<T>`, `Query<T>`, `axum::Json<T>`, or a type of yours that implements axum's `FromRequestParts` or `FromRequest`",
-    note = "a `T` inside derives serde's `Deserialize`"
+    note = "the `T` inside must derive serde's `Deserialize`"
 )]
 pub trait LastArgument<M>: Sized {
     /// Extracts the argument from a request.
@@ -156,7 +156,7 @@ impl<M, T: FromRequest<(), M> + 'static> LastArgument<M> for T {
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from a route",
-    label = "not an answer",
+    label = "not a response",
     note = "return a `String`, an `axum::Json<T>`, a `StatusCode`, a type that implements axum's `IntoResponse`, a tuple of these, or a `Result` of one"
 )]
 pub trait Answer {

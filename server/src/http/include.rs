@@ -107,7 +107,7 @@ impl Level {
                 let (target, parents) =
                     (other.desc.name, other.desc.parent_path.unwrap_or_default());
                 return Err(format!(
-                    "{name} leads to `{target}`, whose path is below `{parents}`: its further pages cannot be requested"
+                    "{name} leads to `{target}`, whose path is below `{parents}`: a client could not request further pages of the included list"
                 ));
             }
             let policy = RelatedPolicy::new(route_context, &other, target_route(relation), &name)?;
@@ -186,7 +186,10 @@ impl Level {
         let mut seen_paths: Vec<&str> = Vec::new();
         for path in text.split(',') {
             if path.is_empty() {
-                problem("empty", "names relations, separated by commas".to_owned());
+                problem(
+                    "empty",
+                    "must name relations, separated by commas".to_owned(),
+                );
                 return wanted;
             }
             if path.split('.').count() > MAX_DEPTH {

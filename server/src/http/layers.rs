@@ -65,7 +65,8 @@ impl Layers {
 #[derive(Clone, Copy)]
 struct ClientAddress(Option<IpAddr>);
 
-/// The service inside the layers. It holds the app weakly, because the app holds it.
+/// The service inside the layers. Its reference to the app is weak, because the app owns the layers
+/// and they own this service.
 #[derive(Clone)]
 struct Inner(Weak<App>);
 
@@ -85,7 +86,7 @@ impl Service<Request> for Inner {
             .and_then(|peer| peer.0);
         match self.0.upgrade() {
             Some(app) => Box::pin(serve::serve(app, request, from).map(Ok)),
-            // Every request holds the app, so it exists here.
+            // Every request keeps the app alive, so the app exists here.
             None => Box::pin(async { Ok(Error::unavailable("the app is gone").into_response()) }),
         }
     }
@@ -113,7 +114,8 @@ pub(super) async fn serve(
         Ok(Ok(response)) => response,
         Err(panic) => Error::internal(panic_text(&*panic)).into_response(),
     };
-    // The layers hold the app weakly, so keep it until they have finished.
+    // The layers have only a weak reference to the app, so the app is kept until they have
+    // finished.
     drop(app);
     if response.headers().contains_key(request_id::HEADER) {
         return response;

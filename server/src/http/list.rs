@@ -385,8 +385,9 @@ impl Reading {
         if !self.problems.is_empty() {
             return Err(crate::Error::validation(self.problems));
         }
-        // The order does not depend on the client, so that a cursor fits equal conditions and equal
-        // shapes share a statement.
+        // Sort the conditions, so that their order does not depend on the client. Then a cursor is
+        // valid for a request with the same conditions in another order, and conditions of the same
+        // shape share one statement.
         self.conditions
             .sort_by_key(|(field, operator, _)| (*field, *operator));
         let filter = (!self.conditions.is_empty())

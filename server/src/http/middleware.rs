@@ -10,7 +10,8 @@ use axum::http::request::Parts;
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Actor, Cx, Result};
 
-/// A call before its route: auth, roles and guards have allowed it, and its body is not read yet.
+/// A call before its route runs: auth, roles and guards have allowed it, and its body is not read
+/// yet.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteCall<'a> {
     /// The call context: caller, instant and request id.

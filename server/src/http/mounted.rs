@@ -28,8 +28,9 @@ use crate::resource::{Form, Table};
 use crate::store::Projection;
 use crate::{Error, Result};
 
-/// The longest body of a route without input, which accepts only `{}`: 4 KiB. A longer limit than
-/// two bytes allows white space, and a validation error instead of 413.
+/// The longest body of a route without input, which accepts only `{}`: 4 KiB. The limit is longer
+/// than these two bytes, so that white space is accepted, and a body with members gets a validation
+/// error instead of 413.
 const NO_INPUT: u64 = 4 << 10;
 
 /// An endpoint that is ready for requests.
@@ -174,7 +175,7 @@ impl Mounted {
             } else {
                 endpoint.policy.max_body.min(NO_INPUT)
             },
-            // A guard of the app must know the caller.
+            // A guard of the app needs the caller.
             finds_caller: path_guards.is_some()
                 || !matches!(endpoint.action, Action::Plugin(desc) if desc.finds_caller),
             path_guards,
@@ -333,8 +334,8 @@ fn get_route<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a Endpoint> {
 
 /// Returns the path prefix of the entity.
 ///
-/// It removes the segments of the route from its path, so all routes of an entity give the same
-/// prefix. A plugin route has none.
+/// The prefix is the path of the endpoint without the segments of the route, so all routes of an
+/// entity have the same prefix. `None` for a plugin route.
 fn base(endpoint: &Endpoint, table: &Table) -> Option<String> {
     let mounts = table.desc.mounts;
     let own = match endpoint.action {
@@ -362,8 +363,8 @@ fn base(endpoint: &Endpoint, table: &Table) -> Option<String> {
     )
 }
 
-/// Returns the path of a generated route and one mounted route of the entity, or `None` if none is
-/// mounted. The generated route may be disabled.
+/// Returns the path of a generated route, and one mounted route of the same entity. The generated
+/// route itself may be disabled. `None` if the entity has no mounted route.
 pub(super) fn path_of_generated<'a>(
     table: &Table,
     own: RouteSpec,
@@ -377,7 +378,7 @@ pub(super) fn path_of_generated<'a>(
 
 /// Computes the `Location` of a new record.
 ///
-/// It is the path of the `get` route, or the default path of that route if it is disabled.
+/// It is the path of the `get` route, or the default path of that route if the route is disabled.
 /// `endpoint` is a generated route of the entity.
 fn new_record_location(endpoint: &Endpoint, table: &Table, all: &[Endpoint]) -> NewRecordLocation {
     let base = base(endpoint, table).unwrap_or_default();
@@ -410,7 +411,8 @@ fn parents(table: &Table, names: &[String]) -> Option<Box<[(usize, usize)]>> {
 /// Returns the words that cannot be ids, because they are static segments of another route: `new`
 /// in `/posts/new`.
 ///
-/// It checks the path of the entity and each other path in which a route of it has `{id}`.
+/// It looks for them below the path of the entity, and below every other path that a route of the
+/// entity continues with `{id}`.
 fn reserved(base: &str, table: &Table, all: &[Endpoint]) -> Box<[String]> {
     let names_one = |e: &&Endpoint| match e.action {
         Action::Get | Action::Update | Action::Delete => true,

@@ -94,7 +94,7 @@ impl OperationPlan {
                 (Some(at), Place::Id) => Ok(Carrier::Id(at)),
                 (Some(at), _) => Ok(Carrier::Path(at)),
                 (None, Place::Id) => Err(Error::internal(format!(
-                    "operation `{}`: no segment holds `{}`",
+                    "operation `{}`: the path has no parameter `{}`",
                     spec.name, param.name
                 ))),
                 (None, Place::Body) => Ok(Carrier::Body),
@@ -124,7 +124,7 @@ impl OperationPlan {
     ///
     /// # Errors
     /// `unknown_parameter`, the body's errors, `validation_failed` with every problem; `not_found`
-    /// for an id that can name no record.
+    /// for an id that cannot be the key of a record.
     pub(super) fn read(
         &self,
         target: &Target,
@@ -368,7 +368,7 @@ impl OperationPlan {
         matches!(self.key(&pair.key), Some(Key::Null(index)) if pairs.iter().any(|p| p.key == self.spec.params[index].name))
     }
 
-    /// Whether a parameter takes a list. A repeated key adds values.
+    /// Whether a parameter accepts a list. A repeated key adds values.
     fn is_list(&self, pair: &Pair<'_>) -> bool {
         matches!(self.key(&pair.key), Some(Key::Value(index)) if self.spec.params[index].list)
     }

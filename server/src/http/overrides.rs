@@ -8,8 +8,8 @@ use crate::resource::{Adapter, Adapters, BoxFuture, Draft, Form, ListRequest, Ou
 use crate::validate::canonical_value;
 use crate::{Cx, Error, Result, Value};
 
-/// A replacement for the executor of a route (`overrides`). Policy, parsing, validation and
-/// projection have run or will run.
+/// A replacement for the executor of a route (`overrides`). The policy, parsing and validation run
+/// before it, and the projection runs after it.
 pub type Override = Arc<dyn Fn(OverrideCall) -> BoxFuture<'static, Result<Outcome>> + Send + Sync>;
 
 /// The input of an override.
@@ -30,7 +30,7 @@ pub struct OverrideCall {
 }
 
 impl OverrideCall {
-    /// The adapter of the entity, or of another one.
+    /// The adapter of the route's entity, or of another entity.
     ///
     /// # Errors
     /// When no package of the app lists `E`.

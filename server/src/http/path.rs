@@ -29,7 +29,7 @@ const SEGMENT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// A mount and a path below it, with single slashes and none at the end.
+/// Joins a mount path and a path below it. The result has no double slash and no slash at the end.
 pub(super) fn join(mount: &str, below: &str) -> String {
     let mut out = String::with_capacity(mount.len() + below.len() + 2);
     for segment in mount
@@ -38,7 +38,7 @@ pub(super) fn join(mount: &str, below: &str) -> String {
         .filter(|s| !s.is_empty())
     {
         out.push('/');
-        // A parameter of the mount stays one; all other text is literal.
+        // A parameter of the mount path stays a parameter; all other text is literal.
         if segment.starts_with('{') && segment.ends_with('}') {
             out.push_str(segment);
         } else {

@@ -95,7 +95,7 @@ impl RouteGuard {
 pub struct PathGuard {
     pattern: Arc<Pattern>,
     guard: RouteGuard,
-    /// Whether every path of the route matches; else the path of each request is matched.
+    /// Whether every path of the route matches; otherwise the path of each request is matched.
     always: bool,
 }
 
@@ -195,7 +195,7 @@ impl PathGuards {
         Ok((!guards.is_empty()).then_some(Self(guards)))
     }
 
-    /// Whether any of them applies to a path.
+    /// Whether any of the guards applies to a path.
     pub(super) fn apply_to(&self, path: &str) -> bool {
         self.0
             .iter()
@@ -294,9 +294,9 @@ impl Pattern {
         })
     }
 
-    /// Whether a path matches in one of two readings: split at `/`, then each segment decoded; or
-    /// decoded first, then split at `/` and `\`, with `.` and `..` resolved. Running a guard
-    /// unnecessarily is a smaller mistake than skipping it.
+    /// Whether a path matches after at least one of two ways to decode it: split at `/`, then
+    /// decode each segment; or decode first, then split at `/` and `\`, and resolve `.` and `..`.
+    /// Running a guard unnecessarily is a smaller mistake than skipping it.
     fn matches(&self, path: &str) -> bool {
         let segments: Vec<_> = path
             .split('/')

@@ -1,4 +1,4 @@
-//! Calls under a permission.
+//! Calls of routes that need a permission.
 
 use super::mounted::Target;
 use crate::filter::Filter;
@@ -16,7 +16,7 @@ pub(super) struct Permitted<'a> {
 }
 
 impl Permitted<'_> {
-    /// The result. An error distinguishes a forbidden record from a missing one.
+    /// Returns the result. If it is an error, distinguishes a forbidden record from a missing one.
     pub(super) async fn settle<T>(self, target: &Target, result: Result<T>) -> Result<T> {
         match (result, &self.matches) {
             (Err(error), Some(matches)) => {

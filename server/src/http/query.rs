@@ -13,8 +13,8 @@ pub(super) struct Pair<'a> {
     pub(super) key: Cow<'a, str>,
     /// Decoded; `None` for a broken percent sequence or bytes that are not UTF-8.
     pub(super) value: Option<Cow<'a, str>>,
-    /// The text as the client sent it. Only in this form, a separating comma differs from `%2C`,
-    /// which is data.
+    /// The text as the client sent it. After decoding, a comma that separates values and a `%2C`
+    /// within a value would be the same.
     raw: &'a str,
 }
 
@@ -83,8 +83,8 @@ fn hex(digit: u8) -> Option<u8> {
 /// The maximum number of unknown keys in an error response.
 const MAX_UNKNOWN: usize = 100;
 
-/// The maximum number and length of unknown keys that are compared with the known names, because
-/// the cost of a comparison is the product of both lengths.
+/// The maximum number and length of unknown keys that are compared with the known names. They are
+/// limited, because the cost of a comparison is proportional to the product of both lengths.
 const MAX_HINTS: usize = 8;
 const MAX_HINT_LENGTH: usize = 64;
 
@@ -100,7 +100,7 @@ pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
     }
     paths.sort();
     paths.dedup();
-    // Many short unknown keys would make a response of many times the size of the query.
+    // Many short unknown keys would make the response many times larger than the query.
     let detail = |(n, path): (usize, String)| {
         if path == "query:include" {
             return Problem::new(
@@ -202,8 +202,8 @@ pub(super) fn boolean(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<bo
     }
 }
 
-/// A list: commas separate. `%2C` and `\,` are commas within a value and `\\` is a backslash; any
-/// other escape is a problem.
+/// A list of values, separated by commas. `%2C` and `\,` are commas within a value, and `\\` is a
+/// backslash; any other escape is a problem.
 pub(super) fn comma_list(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
     text(pair, problems)?;
     let mut items = Vec::new();
@@ -227,7 +227,7 @@ pub(super) fn comma_list(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option
                     problems.push(Problem::new(
                         pair.path(),
                         "format",
-                        "a backslash escapes a comma or a backslash only",
+                        "a backslash must be followed by a comma or a backslash",
                     ));
                     return None;
                 }

@@ -19,10 +19,10 @@ use crate::{Actor, Code, Error, Result, Timestamp};
 pub enum Caller<'a> {
     /// An actor, by id.
     Actor(&'a str),
-    /// The callers from an IP address, or from its /64 for IPv6: the anonymous ones, or all of them
-    /// if the limit is `by_address`.
+    /// The callers from an IP address, or from a /64 network for IPv6: the anonymous callers, or
+    /// all callers if the limit is `by_address`.
     Address(IpAddr),
-    /// Such callers without a known address: all of them share one counter.
+    /// The same callers if their address is not known: all of them share one counter.
     Unknown,
 }
 
@@ -81,7 +81,8 @@ pub(super) struct Limiter {
 
 impl Limiter {
     pub(super) fn new(endpoint: &Endpoint, limit: RateLimit, store: Arc<dyn RateStore>) -> Self {
-        // The name is shared by all forms of one lookup: two paths do not double the limit.
+        // All forms of one lookup share the name of the operation, so two paths do not double the
+        // limit.
         let route = match &endpoint.table {
             Some(table) => format!("{}.{}", table.desc.storage_name, endpoint.name),
             None => format!("{} {}", endpoint.method.as_str(), endpoint.path),
@@ -130,7 +131,7 @@ impl Limiter {
                 Err(Error::new(Code::RateLimited, "Too many requests").retry_after(seconds))
             }
             Err(error) if self.limit.fail_open => {
-                tracing::warn!(%error, route = &*self.route, "calls are not counted: the counters cannot be reached");
+                tracing::warn!(%error, route = &*self.route, "the rate limit is not applied: the counters cannot be reached");
                 Ok(())
             }
             Err(error) => Err(Error::unavailable(error)),

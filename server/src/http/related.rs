@@ -110,8 +110,8 @@ impl RelatedPolicy {
                 }
             },
         };
-        // The action is that of a list, so an actor without the permission sees only their own
-        // records.
+        // A list is the action even for one related record: then an actor without the permission
+        // sees only their own records.
         let mut route = Endpoint {
             method: Method::Get,
             path: String::new(),
@@ -179,7 +179,8 @@ impl RelatedPolicy {
         })
     }
 
-    /// The fields of a record that the route shows.
+    /// The fields of a related record that the response contains: the `output` of the related
+    /// route.
     ///
     /// # Errors
     /// As [`RelatedPolicy::new`].
@@ -203,8 +204,8 @@ impl RelatedPolicy {
         self.check.is_some() || self.path_guards.is_some() || self.checks.is_some()
     }
 
-    /// The call, limited to the related records that it may read. The permission of the outer route
-    /// does not apply here.
+    /// The call context, limited to the related records that the caller may read. The permission of
+    /// the outer route does not apply here.
     ///
     /// # Errors
     /// The errors of the related route's policy.
@@ -281,8 +282,8 @@ impl Sources {
         self.closed
     }
 
-    /// The call, admitted to every list that the route may read, even if it will not read all of
-    /// them: the response must not depend on records that the caller may not see.
+    /// The call context, after the check of every list that the route may read, even if it will not
+    /// read all of them: the response must not depend on records that the caller may not see.
     ///
     /// # Errors
     /// The error of the first list that refuses the caller.

@@ -180,7 +180,7 @@ impl HttpService {
         self.app.stops.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for the work of requests whose connections have ended.
+    /// Waits for tasks that still run after the connections of their requests have ended.
     pub(crate) async fn idle(&self) {
         self.app.work.closed().await;
     }
@@ -207,7 +207,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let app = Arc::clone(&self.app);
-        // Most requests have no body, and an empty body is free.
+        // Most requests have no body. `Body::empty` needs no allocation.
         let request = request.map(|body| {
             if body.is_end_stream() {
                 Body::empty()
@@ -246,7 +246,8 @@ pub(super) struct App {
     pub(super) own: Vec<&'static str>,
     /// Providers of context values; `None` if there are none.
     pub(super) context: Option<Arc<ContextProviders>>,
-    /// Tasks without a connection hold a receiver.
+    /// Each task that may outlive its connection holds a receiver. `HttpService::idle` waits until
+    /// all receivers are dropped.
     pub(super) work: watch::Sender<()>,
     /// Whether the app stops, so that requests are refused.
     pub(super) stops: AtomicBool,
@@ -348,9 +349,9 @@ impl<'p> Params<'p> {
 pub(super) enum Found<'r, 'p> {
     /// An endpoint, with its path parameters.
     Endpoint(&'r Mounted, Params<'p>),
-    /// The path has other methods.
+    /// An endpoint has the path, but not the method.
     Other(&'r Refusal),
-    /// No endpoint has the path; a router of a plugin may.
+    /// No endpoint has the path; a router of a plugin may have it.
     Nowhere,
 }
 

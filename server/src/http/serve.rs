@@ -1,5 +1,5 @@
-//! The one layer around every request: request id, log, timeout, panics, other origins, 404, 405,
-//! `HEAD` and `OPTIONS`.
+//! The one layer around every request: request id, log, timeout, panics, CORS, 404, 405, `HEAD` and
+//! `OPTIONS`.
 //!
 //! It is one function and not a stack of layers, because each layer would box a future and read the
 //! headers again.
@@ -46,8 +46,8 @@ const MAX_QUERY: usize = 8192;
 #[derive(Clone)]
 pub(super) struct Unrouted;
 
-/// The error because of which a request to a plugin's route has no context. The [`Cx`] extractor
-/// returns it.
+/// Marks a request to a plugin's router that has no context because of an error. The [`Cx`]
+/// extractor returns this error.
 #[derive(Clone)]
 pub(super) struct Denied {
     pub(super) error: Arc<Error>,
@@ -422,7 +422,7 @@ fn finish(
     let headers = response.headers_mut();
     headers.insert(request_id::HEADER, id.header());
     headers.insert(X_CONTENT_TYPE_OPTIONS, response::NOSNIFF);
-    // A refusal may be for this caller alone.
+    // An error response may depend on the caller, so it must not be cached.
     if mounted.is_some_and(|m| raised.is_some() || !m.endpoint.is_public())
         && !headers.contains_key(CACHE_CONTROL)
     {

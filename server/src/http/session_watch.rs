@@ -80,7 +80,8 @@ impl SessionWatches {
         self.0.read().clone()
     }
 
-    /// Notifies every watch that a session was ended. Call it in the transaction of the end.
+    /// Notifies every watch that a session was ended. Call it in the transaction that ends the
+    /// session.
     ///
     /// # Errors
     /// The first error of a watch.
@@ -91,8 +92,8 @@ impl SessionWatches {
         Ok(())
     }
 
-    /// Notifies every watch that an account was deleted. Call it in the transaction of the
-    /// deletion.
+    /// Notifies every watch that an account was deleted. Call it in the transaction that deletes
+    /// the account.
     ///
     /// # Errors
     /// The first error of a watch.

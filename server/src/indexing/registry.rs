@@ -45,7 +45,8 @@ impl Providers {
         self.0.extend(other.0);
     }
 
-    /// All mistakes in the names of providers.
+    /// Error messages for duplicate names of providers, and for entities whose provider is not
+    /// registered.
     fn problems(&self, entries: &[&EntityEntry]) -> Vec<String> {
         let names = || self.0.iter().map(|(name, _)| name.as_str());
         let mut problems = Vec::new();
@@ -145,8 +146,8 @@ impl Searches {
                 .as_ref()
                 .map_or_else(String::new, |copy| format!(".{copy}"));
             let name = format!("linchpin.search.{}{own}", table.desc.storage_name);
-            // Several processes may maintain an index without a copy name, and one consumer feeds
-            // all of them: a command would take changes away from a server.
+            // Several processes may maintain an index whose `copy` is `None`, and one consumer gets
+            // the changes for all of them. So a command would take changes away from a server.
             let in_commands = copy.is_some();
             // A complete index continues at its position in the outbox. A store that lacks this
             // position is another store, whose records were never indexed.
@@ -271,8 +272,8 @@ async fn take_over(index: Arc<Index>, table: Arc<Table>, known: Option<String>) 
         tokio::time::sleep(CHECK_INTERVAL).await;
         match guarded(|| index.provider().take_over(index.spec())).await {
             Ok(Some(Opened { complete, copy, .. })) => {
-                // If the copy is another one, the index was rebuilt meanwhile and got other
-                // changes.
+                // If `copy` differs from `known`, the index is another copy: it was rebuilt in the
+                // meantime, and has received other changes.
                 let is_current = complete && copy == known;
                 if !is_current {
                     index.set_unready();
@@ -297,6 +298,6 @@ fn warn(index: &Index, error: &Error) {
     tracing::warn!(
         entity = index.spec().entity,
         cause = cause(error),
-        "the search index could not be built; it is tried again"
+        "the search index could not be built; the app tries again"
     );
 }

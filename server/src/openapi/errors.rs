@@ -260,7 +260,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         }
     }
     if !crate::http::context::needed(endpoint).is_empty() {
-        // For a context value that is null for this caller.
+        // The errors for a context value that is null for this caller.
         out.extend([Code::Unauthorized, Code::Forbidden]);
     }
     super::related::codes(endpoint, &mut out);
@@ -282,7 +282,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         }
         Action::Operation(spec, _) => {
             out.extend_from_slice(spec.kind.errors());
-            // Records that others refer to may be protected from deletion.
+            // A record that other records refer to may be protected from deletion.
             let removes = spec.kind.facts().changes.may_delete();
             out.extend(
                 endpoint

@@ -38,7 +38,8 @@ pub(super) fn request_body(
     Some(json!({ "required": !body.optional, "content": { body.media: { "schema": schema } } }))
 }
 
-/// The responses: the result type at 200, and all other responses.
+/// The responses: 200 with the result type if the type always has this status, and `default` for
+/// all others.
 pub(super) fn responses(
     endpoint: &Endpoint,
     spec: &ExtraRouteSpec,

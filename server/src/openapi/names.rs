@@ -18,8 +18,8 @@ pub(super) struct Names {
 const SUFFIXES: [&str; 4] = ["", "Create", "Update", "Page"];
 
 impl Names {
-    /// Names every entity: its own name, unless that is taken (two packages may both have a
-    /// `Post`); then with its namespace as a prefix; if that is taken too, with a number as a
+    /// Names every entity. The first free name is used: its own name; its name with the namespace
+    /// as a prefix, because two packages may both have a `Post`; and the same with a number as a
     /// suffix.
     pub(super) fn new(endpoints: &[Endpoint]) -> Self {
         let mut taken: BTreeSet<String> = ["Error", "Problem"].map(String::from).into();

@@ -1,4 +1,5 @@
-//! Effects of a policy on the document: fewer members in requests and responses, and its own texts.
+//! Effects of a policy on the document: fewer members in requests and responses, and the policy's
+//! own summary, description and tags.
 
 use std::borrow::Cow;
 

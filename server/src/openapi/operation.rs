@@ -121,8 +121,8 @@ fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
     }
 }
 
-/// The first paragraph of a doc comment is the summary, in one line. A comment of several
-/// paragraphs is the description.
+/// The first paragraph of a doc comment becomes the summary, in one line. If the comment has
+/// several paragraphs, the whole comment becomes the description.
 fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
     let entity = endpoint
         .table
@@ -400,7 +400,7 @@ fn responses(
                 Answer::List | Answer::Records => ("The records.", header_map(&[])),
                 Answer::Value => ("The answer.", header_map(&[])),
                 Answer::Boolean => ("Whether a record was changed.", header_map(&[])),
-                Answer::Exists => ("Whether there is one.", header_map(&[])),
+                Answer::Exists => ("Whether a record matches.", header_map(&[])),
                 Answer::Count => ("How many records matched.", header_map(&[])),
                 Answer::Nothing => ("Done.", header_map(&[])),
                 Answer::Items { .. } => ("The items, in order.", header_map(&[])),

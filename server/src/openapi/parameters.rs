@@ -119,7 +119,8 @@ fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
         out.push(list(param.name, &value, param.required, None));
     } else {
         let mut parameter = json!({ "name": param.name, "in": "query", "schema": value });
-        // If there is also a null form, neither of the two is required alone.
+        // If the parameter also has a null form, a call uses one of the two, so neither is
+        // required.
         if param.required && !param.nullable {
             parameter["required"] = json!(true);
         }
@@ -152,7 +153,7 @@ fn page(endpoint: &Endpoint, name: &str, key: PageKey, default: Option<u32>) -> 
             format!("The maximum number of records; at most {}.", pagination.map_or(0, |pagination| pagination.max_limit))
         }
         (PageKey::Cursor, _) => "`nextCursor` of the previous page.".to_owned(),
-        (PageKey::Number, _) => "The number of the page, not together with `cursor`; `page` times `pageSize` is 10000 at most.".to_owned(),
+        (PageKey::Number, _) => "The number of the page; it cannot be combined with `cursor`. `page` times `pageSize` must be at most 10000.".to_owned(),
         (PageKey::Sort, _) => "The order of the records.".to_owned(),
     };
     json!({ "name": name, "in": "query", "schema": schema, "description": description })
@@ -200,7 +201,7 @@ fn sort(desc: &EntityDesc, output: Option<&[&str]>) -> [Json; 2] {
             if key.desc { "desc" } else { "asc" }
         ));
     }
-    let described = format!("Without it: {}.", keys.join(", "));
+    let described = format!("Default: {}.", keys.join(", "));
     [
         json!({ "name": "sort", "in": "query", "schema": { "type": "string", "enum": fields }, "description": described }),
         json!({ "name": "sortDir", "in": "query", "schema": { "type": "string", "enum": ["asc", "desc"] } }),
@@ -267,7 +268,7 @@ fn list(name: &str, item: &Json, required: bool, max_values: Option<usize>) -> J
 }
 
 fn null_test(name: &str) -> Json {
-    json!({ "name": format!("{name}[null]"), "in": "query", "schema": { "type": "boolean" }, "description": "Whether it is null." })
+    json!({ "name": format!("{name}[null]"), "in": "query", "schema": { "type": "boolean" }, "description": "Whether the value is null." })
 }
 
 /// Whether the route reads one record, so that `If-None-Match` can save its body.

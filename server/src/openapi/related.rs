@@ -122,14 +122,14 @@ fn with_relations(
         );
         let member = match relation.link {
             Link::BelongsTo { .. } => {
-                json!({ "anyOf": [one, { "type": "null" }], "description": "Only when it is included." })
+                json!({ "anyOf": [one, { "type": "null" }], "description": "Present only if the relation is included." })
             }
             Link::HasMany { max, .. } => {
                 let mut page = schema::page(target.name);
                 page["properties"]["items"] =
                     json!({ "type": "array", "items": one, "maxItems": max });
                 page["description"] = json!(
-                    "Only when it is included. `nextCursor` continues in the list of the other entity."
+                    "Present only if the relation is included. `nextCursor` continues in the list of the other entity."
                 );
                 page
             }

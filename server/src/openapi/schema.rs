@@ -75,7 +75,7 @@ pub(super) fn page(name: &str) -> Json {
         "required": ["items", "nextCursor", "hasMore"],
         "properties": {
             "items": { "type": "array", "items": super::reference("schemas", name) },
-            "nextCursor": { "type": ["string", "null"], "description": "Continues after the last item, as `cursor`." },
+            "nextCursor": { "type": ["string", "null"], "description": "Send this value as `cursor` to get the next page." },
             "hasMore": { "type": "boolean", "description": "Whether there is a next page." },
         },
         "additionalProperties": false,
@@ -235,8 +235,7 @@ pub(super) fn default(schema: &mut Json, param: &ParamSpec, field: &FieldDesc) {
             let description = schema["description"]
                 .as_str()
                 .map_or_else(String::new, |description| format!("{description} "));
-            schema["description"] =
-                json!(format!("{description}Without it: the instant of the call."));
+            schema["description"] = json!(format!("{description}Default: the time of the call."));
         }
         _ => {}
     }

@@ -117,7 +117,7 @@ impl Run {
         Ok(self.answer(rows, call.form))
     }
 
-    /// Splits the rows into those of whole groups and those that count the values of a field in a
+    /// Separates the rows of whole groups from the rows that count the values of a field in a
     /// group.
     fn split_rows(&self, rows: Vec<Box<[Value]>>, keys: usize) -> (Vec<Vec<Value>>, Vec<Counts>) {
         let mut counts: Vec<Counts> = vec![Vec::new(); self.by_value.len()];
@@ -158,8 +158,8 @@ impl Run {
                 counts.insert(text(value), *number);
             }
         }
-        // `row` visits the groups in this order and removes the last element, so the order is
-        // reversed.
+        // The order is reversed, because the function `row` visits the groups in ascending order
+        // and removes the last element of each list.
         for found in &mut counts {
             found.reverse();
         }

@@ -1,7 +1,7 @@
 //! Converts declared sources into arguments of statements.
 //!
-//! At planning, every parameter, context value and `now` gets an argument slot; each call fills the
-//! slots. So values are never part of the text of a statement.
+//! During planning, every parameter, context value and `now` gets an argument slot; each call fills
+//! the slots. So values are never part of the text of a statement.
 
 use super::{AssignSpec, OpSpec, ParamSpec, Place};
 use crate::entity::EntityDesc;
@@ -77,7 +77,7 @@ pub(crate) fn value_of(source: &Source, cx: &Cx, args: &[Option<Value>]) -> Resu
     })
 }
 
-/// `field == source` for each, ANDed.
+/// The condition `field == source` for every element of the list, combined with AND.
 pub(crate) fn equalities(list: &[AssignSpec]) -> Filter {
     let conditions = list
         .iter()

@@ -160,8 +160,8 @@ impl Run {
         }
     }
 
-    /// Computes and writes the number in a transaction, which is repeated after a conflict with
-    /// others.
+    /// Computes and writes the number in a transaction. The transaction is repeated after a
+    /// conflict with other transactions.
     async fn write_in_transaction(
         &self,
         call: &Call<'_>,

@@ -1,7 +1,7 @@
 //! Conditional writes: one `UPDATE` with its condition in the `WHERE` clause.
 //!
-//! Every kind that changes one record under a condition uses it. If no row was changed, one read
-//! finds the reason.
+//! Every operation kind that changes one record under a condition uses this module. If no row was
+//! changed, one read finds the reason.
 
 use super::bind::{self, Slots};
 use super::write::Write;
@@ -31,7 +31,8 @@ pub(crate) struct ConditionalWrite {
 }
 
 impl ConditionalWrite {
-    /// Plans a write of `fixed` and `set` to the record that `matches`, if `guard` is true for it.
+    /// Plans a write of `fixed` and `set` to the record whose fields equal `matches`, on the
+    /// condition that the filter `guard` is true for the record.
     ///
     /// # Errors
     /// When the store refuses a statement.

@@ -72,7 +72,8 @@ impl Run {
     }
 }
 
-/// Whether a condition matches at most one record: it fixes the key, or every field of a unique.
+/// Whether a condition matches at most one record: it fixes the key, or every field of a unique
+/// constraint.
 fn matches_one(desc: &EntityDesc, filter: &Filter) -> bool {
     let is_fixed = |field: &usize| fixes(filter, *field);
     is_fixed(&desc.primary)

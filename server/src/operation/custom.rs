@@ -15,7 +15,7 @@ use crate::store::{Plan, Rows};
 use crate::validate::{Validator, canonical_value, list_value};
 use crate::{Error, Result, Value};
 
-/// A function as the server calls it; the macro writes it around the user's.
+/// The function that the server calls. The macro generates it around the user's function.
 pub type Handler = fn(Erased) -> BoxFuture<'static, Result<Made>>;
 
 /// Plans an operation of this kind for one mounted entity.
@@ -47,7 +47,7 @@ impl Run {
             .ok_or_else(|| {
                 let (name, entity) = (spec.name, table.desc.name);
                 Error::internal(format!(
-                    "no {store} factory is registered for operation `{name}` of `{entity}`"
+                    "no {store} function is registered for operation `{name}` of `{entity}`"
                 ))
             })?;
         let body = spec
@@ -135,7 +135,7 @@ fn stored(table: &Table, key: Value) -> Value {
     canonical_value(table.desc.primary_field(), key)
 }
 
-/// The text of a key: a text or an integer, the same for all records of an entity.
+/// The key as text. A key is text or an integer; the type is the same for all records of an entity.
 fn key_text(key: &Value) -> String {
     match key {
         Value::Text(text) => text.clone(),

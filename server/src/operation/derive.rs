@@ -68,11 +68,12 @@ impl Row for SingleValue<'_> {
     }
 }
 
-/// The lists that a call reads, each with the call limited to the records of that list.
+/// The tables that a call lists, each with the context that limits the call to the records of that
+/// list.
 struct Lists(Vec<(Arc<Table>, Cx)>);
 
 impl Lists {
-    /// The records that match, in the order of their list.
+    /// The matching records, in the default order of the `list` route.
     async fn list_all(&self, entity: &EntityDesc, filter: Filter) -> Result<Vec<Item>> {
         let (table, cx) = self.of(entity)?;
         table.list_all(cx, filter, MAX_DERIVED).await
@@ -163,8 +164,8 @@ impl Run {
         Ok(Outcome::List(rows))
     }
 
-    /// The items of a source. One statement reads them; with `through`, one more reads the records
-    /// that they refer to.
+    /// The items of a source. One statement reads them; with `through`, a second statement reads
+    /// the records to which the first records refer.
     async fn source(&self, read: &Lists, call: &Call<'_>, part: &Part) -> Result<Vec<Item>> {
         let filter = part.filter.as_ref().map_or(Filter::TRUE, Filter::from);
         bind::check_operands(self.spec, &filter, &call.args)?;
@@ -234,8 +235,8 @@ impl Run {
 /// Checks that the caller may call the `list` route of an entity. Returns the call, limited to the
 /// records of that list.
 ///
-/// An HTTP request has passed these checks before. A call from code has no request and no path, so
-/// guards, middleware and rate limits do not apply: identity, roles and permissions are checked.
+/// An HTTP request has passed these checks already. A call from code has no request and no path, so
+/// this function checks identity, roles and permissions, but no guards, middleware or rate limits.
 async fn may_list(cx: &Cx, table: &Table) -> Result<Cx> {
     let entity = table.desc;
     if let Some(cx) = cx.through_list(entity) {

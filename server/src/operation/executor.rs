@@ -21,7 +21,8 @@ impl Table {
             .map_err(|error| self.at_parameters(spec, error))
     }
 
-    /// Moves the problem of a key without a record to the path of the parameter with that key.
+    /// For a problem with code `reference` (the key refers to no visible record), replaces the path
+    /// of the field by the path of the parameter with that key.
     pub(crate) fn at_parameters(&self, spec: &OpSpec, error: Error) -> Error {
         let at = |problem: &Problem| {
             let field = self

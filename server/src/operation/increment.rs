@@ -27,7 +27,7 @@ pub(super) struct Run {
     position: usize,
     /// The comparison and the bound that the old value must satisfy; null counts as zero.
     bound: (Op, Value),
-    /// Whether the change of a null, which counts as zero, stays in range.
+    /// Whether the new value is in range if the old value is null, which counts as zero.
     zero_fits: bool,
     write: ConditionalWrite,
 }
@@ -137,8 +137,9 @@ fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
             } else {
                 (Op::Gte, as_float(min).unwrap_or(f64::MIN))
             };
-            // The difference is rounded, so it may be one step above the last number whose sum is
-            // in range.
+            // The difference is rounded, so it may be the next double above the largest old value
+            // whose sum is in range. The next double below is then the bound. A decrease is the
+            // opposite case.
             let bound = match edge - by {
                 bound if by > 0.0 && bound + by > edge => bound.next_down(),
                 bound if by < 0.0 && bound + by < edge => bound.next_up(),

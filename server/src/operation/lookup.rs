@@ -27,7 +27,7 @@ pub(super) struct Run {
     spec: &'static OpSpec,
     filter: Filter,
     order: Vec<Order>,
-    /// The orders of each named sort.
+    /// The order of each named sort: its fields and their directions.
     orders: Vec<Vec<Order>>,
     /// The prepared statement of `returns = "one"`, for calls that give every parameter.
     one: Option<(Prepared, Slots)>,
@@ -54,8 +54,8 @@ impl Run {
         } else {
             let mut slots = Slots::default();
             let bound = slots.filter(table.desc, filter.clone());
-            // A filter on a unique needs no order, because at most one row matches. Uniques apply
-            // to records that are not deleted.
+            // At most one row matches a filter on a unique constraint, so it needs no order. Unique
+            // constraints apply only to records that are not deleted.
             let matches_one = !kind.deleted && table.pins_one(kind.fields);
             let order = if matches_one {
                 Vec::new()

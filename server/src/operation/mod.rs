@@ -46,7 +46,7 @@ pub use custom::{
 pub(crate) use transition::choice as transition_choice;
 pub use transition::{Chooser, choice::ChooserCall};
 
-/// Plans an operation for one mounted entity: everything that does not depend on a call.
+/// Plans an operation for one mounted entity: prepares everything that does not depend on a call.
 ///
 /// # Errors
 /// If the store refuses a statement of the operation.

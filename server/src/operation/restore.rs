@@ -35,7 +35,7 @@ impl Run {
     ) -> Result<Self> {
         let Some(mark) = table.desc.soft_delete else {
             return Err(Error::internal(format!(
-                "`{}` restores records of `{}`, which are not kept",
+                "`{}` restores records of `{}`, which has no `soft_delete`",
                 spec.name, table.desc.name
             )));
         };
@@ -48,7 +48,7 @@ impl Run {
             field: mark.field(),
             value: AssignValue::Set(Source::Value(value)),
         };
-        // The row-level filter selects the deleted records.
+        // The row-level filter of this operation matches only deleted records.
         Ok(Self {
             kind,
             write: ConditionalWrite::new(
@@ -65,8 +65,8 @@ impl Run {
 
 impl Run {
     async fn restore(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
-        // The record is deleted, so it could have been restored. Another call changed it between
-        // the two statements: the write is repeated.
+        // The write changed no record, but the read after it found a deleted record. So another
+        // call changed the record between the two statements, and the write is repeated.
         self.write.run(table, call, |_| Refusal::Retry).await
     }
 

@@ -160,7 +160,8 @@ impl Run {
             found => return found,
         };
         match error.code() {
-            // Pages of one order are not continued in another.
+            // The store sorts in another order, so it cannot continue the pages of a provider. It
+            // replaces the provider only for a first page.
             Code::Unavailable if cursor.is_none() => {
                 let cause =
                     std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
@@ -170,7 +171,7 @@ impl Run {
                     "the search provider failed; the store searches instead"
                 );
             }
-            // The cursor may be from a page of the store.
+            // The provider cannot open the cursor; it may be from a page of the store.
             Code::InvalidCursor => {}
             _ => return Err(error),
         }

@@ -13,8 +13,8 @@ use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, Table}
 use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Code, Error, Problem, Result, Value};
 
-/// The chooser in the form that the server calls; the macro writes it around the function of the
-/// app.
+/// The function that chooses the value of a transition, in the form that the server calls. The
+/// macro generates it as a wrapper of the function of the app.
 pub type Chooser = fn(Erased) -> BoxFuture<'static, Result<Value>>;
 
 /// Plans an operation of this kind for one mounted entity.
@@ -116,7 +116,7 @@ impl Run {
         let error = Error::new(Code::InvalidTransition, "The record is in another state");
         let field = &table.desc.fields[self.kind.field];
         if !field.readable() || field.flags.has(Flags::SENSITIVE) {
-            // A caller who may not read the field does not learn its value.
+            // The error does not contain the value of a field that callers cannot read.
             return Refusal::Error(error);
         }
         let mut details = vec![Problem::new(field.wire, "current", display(current))];

@@ -17,8 +17,9 @@ pub(super) fn plan(
     Box::new(Run::new(kind, spec, table))
 }
 
-/// The maximum number of attempts if a record exists that the caller cannot see. Each time, another
-/// call may have created and removed it.
+/// The maximum number of attempts to create a record while a record with the same key fields exists
+/// that the caller cannot see. In each attempt, another call may have created and removed that
+/// record.
 const MAX_INVISIBLE: usize = 3;
 
 /// The error if the record exists, but the caller cannot see it.
@@ -166,8 +167,8 @@ impl Run {
                         rows.last = vec![id];
                         return Self::outcome(rows);
                     }
-                    // Another call may have created it in between; the next read finds it. If no
-                    // read finds it, the caller cannot reach it.
+                    // Another call may have created the record in between; then the next read finds
+                    // it. If no read finds it, the record is not visible to the caller.
                     Err(error)
                         if error.code() == Code::Conflict
                             && self.is_about_match_fields(&error, table) =>

@@ -1,7 +1,7 @@
 //! Conditional writes: the assignments and the condition, prepared once per set of given
 //! parameters.
 //!
-//! Shared by every kind that changes records with one UPDATE.
+//! Every kind of operation that changes records with one UPDATE uses this module.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -149,7 +149,8 @@ impl Write {
         self.fixed.is_empty() && self.set.iter().all(|a| is_absent(a, call))
     }
 
-    /// The statement for a call. `version` is an argument of it when the entity has one.
+    /// The statement for a call. `version` is the expected version; if it is given, the statement
+    /// compares it with the stored version.
     ///
     /// # Errors
     /// When the store refuses the statement.
@@ -291,7 +292,7 @@ fn read_plan(table: &Table, filter: Filter, pick: Option<&Pick>) -> Plan {
     }
 }
 
-/// An assignment with its source in a slot.
+/// An assignment whose values are replaced by argument slots.
 fn bound(assign: &Assign, slots: &mut Slots, table: &Table) -> Assign {
     let field = assign.field;
     let mut slot = |source: &Source| slots.slot(table.desc, field, source.clone());
@@ -316,7 +317,7 @@ fn bound(assign: &Assign, slots: &mut Slots, table: &Table) -> Assign {
                     .collect(),
             }
         }
-        // The values of this assignment are in slots already.
+        // The values of this assignment are already in argument slots.
         AssignValue::Figure(figure) => AssignValue::Figure(figure.clone()),
     };
     Assign { field, value }

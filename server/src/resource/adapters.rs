@@ -113,9 +113,9 @@ impl Adapters {
         }
     }
 
-    /// Rebuilds the search index of `E` from all records; returns their number. Records can be
-    /// written and searched meanwhile. An index follows changes by itself: use this after an index
-    /// was lost or restored from an old copy.
+    /// Rebuilds the search index of `E` from all records; returns their number. During the rebuild,
+    /// records can be written and searched. An index normally follows changes without a rebuild;
+    /// call this after an index was lost, or restored from an old copy.
     ///
     /// # Errors
     /// If `E` has no search provider; `conflict` while another process maintains the index; if the

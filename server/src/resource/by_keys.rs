@@ -36,8 +36,8 @@ pub(crate) struct SearchRequest<'a> {
 }
 
 impl Table {
-    /// The visible records with these keys that match a filter with fixed values, in the order of
-    /// keys: in one statement.
+    /// Reads, in one statement, the visible records with these keys that match a filter with fixed
+    /// values. They are in the order of keys.
     ///
     /// # Errors
     /// If the store fails.

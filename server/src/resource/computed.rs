@@ -323,8 +323,8 @@ impl Statements {
             set: set_from(desc, &stale.fields, 0).collect(),
             pick: None,
         })?;
-        // The records are locked. They matched before their computed values were written, so they
-        // are found by their keys: they may not match any more.
+        // The records are found by their keys. They matched the filter before, and are locked, but
+        // may not match it any more after their computed values were written.
         let write = self.derived(original, b'D', || Plan::Update {
             filter: with_keys_in(stale.base),
             set: set.clone(),

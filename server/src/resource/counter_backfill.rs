@@ -2,7 +2,7 @@
 //! exists.
 //!
 //! This is possible only if clients can choose or know the key. A random key of the server cannot
-//! be known before.
+//! be known in advance.
 
 use std::sync::{Arc, OnceLock};
 

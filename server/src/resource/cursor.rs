@@ -16,9 +16,9 @@ pub struct CursorKey {
 /// The two keys of one signing secret.
 #[derive(Clone)]
 struct Key {
-    /// Signs; its padded key is hashed already.
+    /// Signs cursors. Its padded key is hashed in advance, not once per cursor.
     mac: Hmac<Sha256>,
-    /// Encrypts.
+    /// Encrypts cursors.
     stream: [u8; 32],
 }
 
@@ -87,9 +87,9 @@ impl CursorKey {
         }
     }
 
-    /// Seals a position; its last value is the record's key. `fixed` are values that later pages
-    /// take from here, `context` contains everything that must be equal in the request that uses
-    /// the cursor. Equal positions give equal cursors.
+    /// Seals a position; its last value is the record's key. `fixed` contains the values that later
+    /// pages read from the cursor. `context` contains everything that must be equal in the request
+    /// that uses the cursor. Equal positions give equal cursors.
     pub fn seal(&self, fixed: &[Value], position: &[Value], context: &[u8]) -> String {
         let by_values = self.sealed(BY_VALUES, &[fixed, position], context);
         match position.last() {

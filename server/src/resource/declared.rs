@@ -1,6 +1,6 @@
 //! Start-up check of the values in declarations against the rules of their fields. The macro has
-//! checked literals already. This module checks values of consts, and formats, which the macro does
-//! not check.
+//! already checked literals, except against formats. This module checks all values, including the
+//! values of consts, against all rules.
 
 use linchpin_core::operation::OpSpec;
 

@@ -78,8 +78,8 @@ impl Statements {
         let inserts = matches!(statement.plan, Plan::Insert);
         let mut to_undo = None;
         match effects.summaries {
-            // The counters of a new record are known before the insert, and adding locks their
-            // records.
+            // The counters that a new record changes are known before the insert. Adding to them
+            // locks their records.
             Some(summaries) if inserts => {
                 self.add(cx, summaries, &[(None, Some(&args))], false)
                     .await?;
@@ -190,8 +190,8 @@ impl Statements {
             {
                 continue;
             }
-            // The counter may not exist yet: the call that creates it counts the records that are
-            // committed by then.
+            // The record with the counter may not exist yet. The call that creates it counts the
+            // records that are committed at that time.
             if !self.alone() && is_key_predictable(group.target()) {
                 self.take_advisory_lock(cx, advisory_lock_id(group.target(), difference.key()))
                     .await?;
@@ -209,8 +209,8 @@ impl Statements {
                     continue;
                 }
             }
-            // A key may refer to no record. If the record exists, its counter is below the minimum
-            // or above the maximum.
+            // Nothing was added: either no record has this key, which is allowed, or its counter
+            // would fall below the minimum or exceed the maximum.
             let least = group.least(&difference).filter(|_| !ignore_minimum);
             if (least.is_some() || difference.grows())
                 && self

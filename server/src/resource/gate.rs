@@ -1,8 +1,9 @@
 //! Visibility by conditions and through other records: `visible(..)` and `gate(..)`.
 //!
 //! Both are conditions of the [restriction](super::restriction), like all others. They are built
-//! with the context values as declared, and then bound to arguments of a statement or to literal
-//! values. A comparison with a value that the caller lacks is false.
+//! with the context values that the declarations name. These values are then bound to arguments of
+//! a statement, or replaced by literal values. A comparison with a value that the caller lacks is
+//! false.
 
 use crate::entity::{EntityDesc, Gate, Kind, ScopeFrom};
 use crate::filter::{CtxPath, Filter, Linked, Op, Operand, Source};
@@ -22,7 +23,8 @@ pub(super) struct CallValues {
     wants: Vec<(CtxPath, Kind)>,
     /// Whether a gate leads to an entity with tenants.
     pub(super) tenants: bool,
-    /// Whether the call's instant is needed: on behalf of callers, and of the application.
+    /// Whether the call's instant is needed: first for a call on behalf of a caller, then for a
+    /// call of the application itself.
     now: [bool; 2],
 }
 
@@ -84,8 +86,8 @@ impl CallValues {
         }
     }
 
-    /// The conditions, with their values at `first` and after it, and the instant of the call at
-    /// `now`.
+    /// The conditions. Their values are arguments, from position `first` on; the instant of the
+    /// call is the argument at position `now`.
     pub(super) fn condition(
         &self,
         desc: &'static EntityDesc,

@@ -373,11 +373,11 @@ impl Table {
         })
     }
 
-    /// The records of a relation for each of some keys, as values: one statement.
+    /// Reads the records of a relation for several keys, as values, in one statement.
     ///
     /// # Errors
-    /// If the store fails; 401 or 403 if the caller lacks a value that tenant or scope of the other
-    /// entity need.
+    /// If the store fails; 401 or 403 if the caller lacks a value that the tenant or a scope of the
+    /// other entity needs.
     pub(super) async fn related_values(
         &self,
         cx: &Cx,

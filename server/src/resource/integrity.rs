@@ -3,8 +3,9 @@
 //!
 //! [`Table::execute`] calls this module for every route and operation. Both checks run in the
 //! transaction of the statement. A key takes a shared lock on the record that it refers to, so that
-//! no other call deletes that record in between. A deletion runs before its effects: a concurrent
-//! record with the deleted key was either written before, and is found, or is refused.
+//! no other call deletes that record in between. A deletion runs before its effects. So a
+//! concurrent write of the deleted key either precedes the deletion, and its record is found, or is
+//! refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -35,7 +36,7 @@ pub(super) struct Dependent {
 }
 
 impl Dependent {
-    /// Whether it can prevent a deletion, directly or through its own dependents.
+    /// Whether the dependent can prevent a deletion, directly or through its own dependents.
     pub(super) fn may_prevent_deletion(&self) -> bool {
         // The effects of a cascade are known only when it runs. Until then it counts as one that
         // can prevent the deletion.
@@ -280,7 +281,7 @@ impl Table {
         }
         Err(Error::new(
             Code::Conflict,
-            "A record that this one refers to no longer exists",
+            "This record refers to a record that no longer exists",
         )
         .with_details(problems))
     }
@@ -303,7 +304,8 @@ impl Table {
         };
         let mut args = vec![key];
         lock.admission.arguments(cx, &mut args);
-        // The conditions on the records that refer to it do not matter here.
+        // The call may be limited to some records of the referring entity. These conditions do not
+        // apply to the record that the key refers to.
         Ok(self
             .statements()
             .execute(&cx.unlimited(), &lock.statement, args, Rows::count())

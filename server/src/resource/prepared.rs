@@ -16,7 +16,7 @@ pub struct Prepared {
     pub(super) restricted: Option<Arc<Restricted>>,
     /// The route whose events the statement emits; `None` if it changes no records.
     pub(super) event: Option<&'static str>,
-    /// Its effect on keys that refer to other records.
+    /// The effect of the statement on keys that refer to other records.
     pub(super) change: Change,
 }
 
@@ -79,7 +79,7 @@ impl Change {
 }
 
 impl Prepared {
-    /// Its effect on keys that refer to other records.
+    /// The effect of the statement on keys that refer to other records.
     pub(super) fn change(&self) -> &Change {
         &self.change
     }

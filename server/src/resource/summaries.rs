@@ -1,4 +1,4 @@
-//! Counters: records of one entity hold the number of records of another entity that refer to them.
+//! Counters: a record contains the number of records of another entity that refer to it.
 //!
 //! A counter is never recomputed. Each change of records adds its difference to the counter, in the
 //! same transaction, with an addition in the statement itself. A change first locks the records
@@ -288,7 +288,7 @@ impl Summaries {
 }
 
 impl Difference {
-    /// The key of the record that keeps the numbers.
+    /// The key of the record with the counters.
     pub(super) fn key(&self) -> &Value {
         &self.key
     }
@@ -384,7 +384,8 @@ impl GroupDesc {
         if self.least.is_some() {
             let above_minimum =
                 Filter::cond(self.counts[0].field, Op::Gte, Operand::One(slot(next)));
-            // A call that deletes the record also deletes the records that it counts.
+            // The minimum does not apply to a deleted record, because the call that deletes it also
+            // deletes the records that it counts.
             filter = filter.and(
                 layout::deleted(self.target)
                     .into_iter()

@@ -21,10 +21,11 @@ const MAX_ATTEMPTS: usize = 32;
 
 /// The attempts of a change that depends on a read of its record.
 ///
-/// Of several concurrent calls on one record, only one succeeds at a time. A call that finds others
-/// waiting, or has lost to one, waits in a queue of this process. The first call of the queue reads
-/// and writes while the others wait, so every call succeeds in the end. After a conflict with
-/// another process or with a transaction, the call waits for a random time and tries again.
+/// Of several concurrent calls on one record, only one succeeds at a time. A call waits in a queue
+/// of this process if other calls already wait there, or if its first attempt has failed because of
+/// another call. The first call of the queue reads and writes while the others wait, so every call
+/// succeeds in the end. After a conflict with another process or with a transaction, the call waits
+/// for a random time and tries again.
 ///
 /// A call waits in one queue at most: calls from the head of a queue use [`ChangeAttempts::inner`]
 /// and wait in no other queue.
@@ -126,7 +127,7 @@ impl Table {
         self.stamp(cx, "create", &mut values)?;
         for (i, field) in self.desc.fields.iter().enumerate() {
             match &values[i] {
-                // It is computed from the other fields.
+                // The field is computed from the other fields.
                 _ if field.computed.is_some() => values[i] = Some(Value::Null),
                 Some(Value::Null) if !field.optional => {
                     problems.push(Problem::new(

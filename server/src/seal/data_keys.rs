@@ -26,10 +26,10 @@ pub enum SealError {
     Broken,
 }
 
-/// The keys of stored data, newest first. The newest key encrypts, all keys decrypt.
+/// The keys of stored data, newest first. The newest key encrypts; all keys decrypt.
 ///
 /// The algorithm is AES-256-GCM with a random nonce. A stored value is
-/// `v1.<id of the key>.<nonce>.<ciphertext>`, both in base64.
+/// `v1.<id of the key>.<nonce>.<ciphertext>`; nonce and ciphertext are in base64.
 ///
 /// ```
 /// use linchpin::seal::{DataKeys, Key, Place};
@@ -144,7 +144,7 @@ impl DataKeys {
     /// Decrypts a value of this place.
     ///
     /// # Errors
-    /// If its key is not configured, or if it was not encrypted for this place.
+    /// If the key of the value is not configured, or if the value was not encrypted for this place.
     pub fn open(&self, place: Place<'_>, stored: &str) -> Result<SecretBytes, SealError> {
         let (kid, rest) = split(stored).ok_or(SealError::Broken)?;
         let key = self

@@ -6,9 +6,9 @@
 //! [`RoutesCx::data_keys`](crate::RoutesCx::data_keys) and
 //! [`PostCx::data_keys`](crate::PostCx::data_keys).
 //!
-//! An encrypted value contains the id of its key, so keys are rotated by adding a new first one. It
-//! is bound to its [`Place`], so a value that was copied to another record or field cannot be
-//! decrypted.
+//! An encrypted value contains the id of its key, so keys are rotated by adding a new key in the
+//! first position. The value is bound to its [`Place`], so a value that was copied to another
+//! record or field cannot be decrypted.
 //!
 //! After a new key was added, the command `rekey` encrypts the values of all plugins with it. A
 //! plugin registers a field with [`PostCx::sealed_field`](crate::PostCx::sealed_field), and other

@@ -176,7 +176,8 @@ pub(crate) fn owner(value: &Value) -> Option<String> {
     (!value.is_null()).then(|| text(value))
 }
 
-/// Calls a provider. A panic is a failure of the provider, even before there is a future.
+/// Calls a provider. A panic is a failure of the provider, even if it occurs before the method
+/// returns its future.
 pub(crate) async fn guarded<'a, T>(call: impl FnOnce() -> BoxFuture<'a, Result<T>>) -> Result<T> {
     let attempt = AssertUnwindSafe(async { call().await });
     attempt

@@ -74,8 +74,8 @@ pub trait SearchProvider: Send + Sync + 'static {
     /// Any error; the call is repeated later.
     fn finish<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<()>>;
 
-    /// Returns the best matches: by score in descending order, then by id. At most `limit` of the
-    /// query, or all matches if there are fewer.
+    /// Returns the best matches: by score in descending order, then by id. Returns `query.limit`
+    /// matches, or all matches if there are fewer.
     ///
     /// # Errors
     /// Any error.

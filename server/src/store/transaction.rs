@@ -105,7 +105,8 @@ impl TxScope {
         self.doomed.store(true, Ordering::Release);
     }
 
-    /// Commits, then runs the functions of `after_commit`. Without a statement, only those run.
+    /// Commits, then runs the functions of `after_commit`. If no statement has run, there is
+    /// nothing to commit, and only these functions run.
     pub(crate) async fn commit(&self) -> Result<()> {
         if self.doomed.load(Ordering::Acquire) {
             self.rollback().await;
@@ -128,14 +129,14 @@ impl TxScope {
         Ok(())
     }
 
-    /// Runs `work` after the commit. It does not run after a rollback. Added after the end of the
-    /// transaction, it never runs.
+    /// Runs `work` after the commit. It does not run after a rollback, or if it is added after the
+    /// end of the transaction.
     pub(crate) fn after_commit(&self, work: Box<dyn FnOnce() + Send>) {
         self.after_commit.lock().push(work);
     }
 
-    /// Stores the id of the first event of the transaction; later ids are ignored. The response
-    /// names the event after the commit.
+    /// Stores the id of the first event of the transaction; later ids are ignored. After the
+    /// commit, the response contains this id.
     pub(crate) fn store_first_event(&self, id: Uuid) {
         self.first_event.lock().get_or_insert(id);
     }

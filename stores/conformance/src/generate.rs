@@ -18,7 +18,7 @@ fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![8 => proptest::sample::select(POOL).prop_map(str::to_owned), 1 => "[a-cA-C%_éÉß😀]{0,4}"]
 }
 
-/// A value of a field that is not null.
+/// A random value for a field, never null.
 fn some_value(field: usize) -> BoxedStrategy<Value> {
     match FIELDS[field].kind {
         // Few keys, so that statements meet the same records.
@@ -118,7 +118,7 @@ fn any_condition() -> impl Strategy<Value = Filter> {
                 )
             });
             choices.push(listed.boxed());
-            // The same as one argument, which contains no null.
+            // The same operators with the whole list as one value. This list contains no null.
             let list = proptest::collection::vec(some_value(field), 0..4);
             choices.push(
                 (membership, list)

@@ -22,7 +22,7 @@ enum Change {
         note_json: String,
         max_length: Option<i64>,
     },
-    /// Removes an item, and, with a minimum, only if the list is longer than it.
+    /// Removes an item. With a minimum, only if the list is longer than the minimum.
     Remove {
         id: Value,
         min_length: Option<i64>,
@@ -162,8 +162,8 @@ fn plan(change: &Change) -> (Plan, Vec<Value>) {
     )
 }
 
-/// Runs random sequences on fresh stores and on the memory store. `make` returns a new store, and
-/// what must live as long as the store (such as a temporary folder).
+/// Runs random sequences on fresh stores and on the memory store. `make` returns a new store, and a
+/// value that is dropped after the sequence (such as a temporary directory).
 ///
 /// # Panics
 /// If a store and the memory store differ.

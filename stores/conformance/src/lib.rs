@@ -111,7 +111,7 @@ enum Step {
     /// further arguments.
     Upsert(Vec<usize>, Filter, Vec<Assign>, Vec<Value>),
     Exists(Filter, Vec<Value>),
-    /// The same, and the record is locked until the transaction ends.
+    /// Like `Exists`; also locks the record until the transaction ends.
     Hold(Filter, Vec<Value>),
     Lock(Filter, Option<Pick>, Vec<Value>),
     /// The first records for each of some values of a field: the condition with its arguments, the
@@ -368,7 +368,7 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
                     nullable: false,
                 }
             });
-            // The order of the answer is part of it.
+            // The records are not sorted here, because their order is part of the answer.
             return execute(
                 store,
                 Plan::Related {
@@ -582,7 +582,7 @@ async fn walk(
         "paged: {}",
         label
     );
-    // The same by page number, and one page past the end.
+    // The same pages by page number. If the last page is full, also the empty page after it.
     let size = usize::try_from(size).map_err(|e| TestCaseError::fail(e.to_string()))?;
     for skipped in (0..=expected.len()).step_by(size) {
         let mut args = args.to_vec();

@@ -13,14 +13,15 @@ use linchpin_core::store::{
 };
 use linchpin_core::{BoxFuture, Result, Value};
 
-/// The column that new records fill although no field has it.
+/// A column that belongs to no field, as after the removal of a required field. Statements that add
+/// a record write a fixed value to it.
 pub const FILLER: &str = "left_over";
 
 /// Runs statements on the database of a store.
 pub type Execute<S> = fn(&S, Vec<String>) -> BoxFuture<'_, Result<()>>;
 
 /// A SQL store in which all tables and columns have other names than declared. Each table also has
-/// a column that no field has. [`ready`](Store::ready) creates them.
+/// the column [`FILLER`]. [`ready`](Store::ready) creates the tables.
 pub struct RenamedStore<S> {
     store: S,
     entities: Vec<&'static EntityDesc>,
@@ -29,7 +30,7 @@ pub struct RenamedStore<S> {
 }
 
 impl<S> RenamedStore<S> {
-    /// Takes an empty store, and the entities that it stores.
+    /// Wraps an empty store. `entities` are the entities whose tables it creates.
     pub fn new(store: S, entities: Vec<&'static EntityDesc>, execute: Execute<S>) -> Self {
         Self {
             store,

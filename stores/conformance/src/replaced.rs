@@ -160,7 +160,7 @@ impl Both<'_> {
             .await
     }
 
-    /// All records as a binary sees them, in the order of their keys.
+    /// All records as the binary with this entity reads them, in the order of their keys.
     async fn all(&self, entity: &'static EntityDesc) -> Result<Vec<Vec<Value>>> {
         let plan = Plan::Select {
             filter: Filter::TRUE,
@@ -175,7 +175,7 @@ impl Both<'_> {
         Ok(rows.records.into_iter().map(Vec::from).collect())
     }
 
-    /// The record with a key as a binary sees it.
+    /// The record with a key, as the binary with this entity reads it.
     async fn one(&self, entity: &'static EntityDesc, key: &str) -> Result<Vec<Value>> {
         let plan = Plan::Select {
             filter: Filter::eq_arg(0, 0),
@@ -240,7 +240,7 @@ pub async fn keeps_both_columns<S: Store>(store: &S, execute: Execute<S>) {
     store.set_names(Arc::new(replaced_names()));
     let both = Both { store };
 
-    // Each binary creates a record, and both read both.
+    // Each binary creates a record, and each binary reads both records.
     let tags = |tag: &str| Value::Strings(vec![tag.to_owned()]);
     let new = vec![text("a"), Value::Int(7), Value::Null, tags("red")];
     both.run(&PARCEL, Plan::Insert, new).await.expect("stored");
@@ -270,7 +270,8 @@ pub async fn keeps_both_columns<S: Store>(store: &S, execute: Execute<S>) {
     assert_eq!(written.expect("written")[1], Value::Int(9));
     assert_eq!(both.one(&EARLIER, "a").await.expect("read")[1], text("9"));
 
-    // A value of the new binary stays as long as the earlier one does not change.
+    // A list with two elements is kept although the earlier binary reads only its first element: a
+    // write of the same first element by the earlier binary does not shorten the list.
     let several = Value::Strings(vec!["red".to_owned(), "round".to_owned()]);
     both.set(&PARCEL, "a", 3, several).await.expect("written");
     both.set(&EARLIER, "a", 2, Value::Null)
@@ -282,7 +283,7 @@ pub async fn keeps_both_columns<S: Store>(store: &S, execute: Execute<S>) {
     let record = both.one(&PARCEL, "a").await.expect("read");
     assert_eq!(list(&record[3]), ["red", "round"]);
 
-    // Null has no conversion.
+    // Null is stored as null in both columns.
     both.set(&PARCEL, "b", 3, Value::Null)
         .await
         .expect("written");
@@ -338,7 +339,7 @@ async fn check_refusals(both: &Both<'_>) {
         assert_eq!(code(both.one(&PARCEL, "b").await), pending);
         assert_eq!(code(both.all(&PARCEL).await), pending);
     }
-    // A write of the new binary repairs it.
+    // A write of the new binary makes the record readable again.
     let written = both.set(&PARCEL, "b", 1, Value::Int(3)).await;
     assert_eq!(written.expect("written")[1], Value::Int(3));
 

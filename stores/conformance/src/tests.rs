@@ -348,7 +348,8 @@ fn every_fault_is_found() {
     }
 }
 
-/// A name that no store grants would skip its statements on every store.
+/// If a step named a capability that does not exist, every store would skip the statements of this
+/// step.
 #[test]
 fn steps_need_capabilities_that_exist() {
     let steps = [

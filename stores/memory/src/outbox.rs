@@ -168,7 +168,8 @@ impl Outbox for Queue {
         };
         let mut had = settled.clone();
         had.extend(taken);
-        // Rows before the first one were dropped.
+        // The rows before the first stored row have been removed. Those that this consumer has not
+        // processed are lost.
         let gone = first.unwrap_or(last + 1) - 1;
         let missing = had.holes(0).into_iter().filter(|(from, _)| *from <= gone);
         let count = missing

@@ -14,7 +14,7 @@ pub static KIND: StoreKind = StoreKind::new(MEMORY.name, &["memory"], "memory:")
     .alone()
     .volatile();
 
-/// Opens an empty store for each app: `memory:`.
+/// Opens an empty store for each app with the URL `memory:`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryProvider;
 
@@ -36,7 +36,7 @@ impl StoreProvider for MemoryProvider {
     }
 }
 
-/// The memory store, as a type.
+/// The memory store as a type parameter, as in `CustomCall<Entity, OnMemory>`.
 #[derive(Debug)]
 pub enum OnMemory {}
 

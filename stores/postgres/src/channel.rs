@@ -44,7 +44,9 @@ impl Channel {
         if !valid {
             return Err(Error::new(
                 Code::Internal,
-                format!("`{name}` cannot be the name of a channel"),
+                format!(
+                    "`{name}` cannot be the name of a channel: use 1 to {MAX_NAME} lower-case letters, digits and `_`"
+                ),
             ));
         }
         Ok(Self {

@@ -1,11 +1,11 @@
 //! Concurrent reads of one record are batched into one statement.
 //!
-//! The first callers run the statement themselves, as many as there are connections. Calls that
-//! arrive during this time are combined into groups, one group after the other. If 12 or more calls
-//! wait, further groups run concurrently, up to the number of connections. A further group also
-//! starts if the last one started 300 µs ago or more, so that on a slow network no call waits for a
-//! whole round trip of another group. The server's cost per statement is paid once per group.
-//! Groups run in separate tasks, so a caller that stops waiting does not stop its group.
+//! While fewer calls run than there are connections, each caller runs the statement itself. Calls
+//! that arrive later are combined into groups, one group after the other. If 12 or more calls wait,
+//! further groups run concurrently, up to the number of connections. A further group also starts if
+//! the last one started 300 µs ago or more, so that on a slow network no call waits for a whole
+//! round trip of another group. The server's cost per statement is paid once per group. Groups run
+//! in separate tasks, so a caller that stops waiting does not stop its group.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ pub(super) enum Answer {
     Alone(Input),
 }
 
-/// How a call runs.
+/// The way in which a call runs.
 #[allow(clippy::large_enum_variant)] // the value is short-lived; a box would make every read slower
 pub(super) enum Joined<'a> {
     /// By itself, now.

@@ -139,7 +139,7 @@ impl Lane {
             .ok_or_else(|| Error::unavailable("the database cannot be reached"))
     }
 
-    /// The least busy open connection, without waiting.
+    /// Returns the least busy open connection, and does not wait for one.
     pub(super) fn at_once(&self) -> Option<LaneConnection> {
         let slots = self.slots.iter().filter_map(|slot| {
             let live = slot.live.read();
@@ -190,8 +190,8 @@ async fn maintain(slot: &Slot, connector: &Connector, made: &watch::Sender<usize
         match connector.connect().await {
             Ok((client, connection)) => {
                 let live = Arc::new(Live::new(client));
-                // The settings need a running driver. Others can use the connection after the
-                // settings are applied.
+                // The settings are sent as SQL, so the task that drives the connection must run
+                // first. Other callers get the connection only after the settings are applied.
                 let driven = tokio::spawn(connection);
                 if let Err(error) = connector.prepare(&live.client).await {
                     tracing::warn!(%error, "a new connection to the database was lost");

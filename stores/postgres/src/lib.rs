@@ -80,7 +80,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(5);
 /// The maximum number of rows of a read on a shared connection.
 const MAX_SHARED_ROWS: i64 = 500;
-/// The number of retries of a statement that the server rolled back in favor of another one.
+/// The maximum number of retries of a statement that failed because of a conflict with another
+/// statement: a lock timeout, a deadlock or a serialization failure.
 const MAX_RETRIES: usize = 3;
 
 /// The address of the server, numbers of connections and time limits.

@@ -41,7 +41,7 @@ fn thing(id: &str, slug: &str) -> Vec<Value> {
     record
 }
 
-/// Statements that restore the declared names, and store this in the table `switch`.
+/// Statements that restore the declared names, and mark the change as done in the table `switch`.
 fn switched() -> Vec<String> {
     let mut all = contracted(&[&THING]);
     all.push("UPDATE switch SET done = 1".to_owned());

@@ -101,8 +101,8 @@ impl Fixture {
         had.fetch_one(self.store.pool()).await.expect("a consumer")
     }
 
-    /// Settles an empty set repeatedly until the processed numbers have this value: open
-    /// transactions of other tests on the server may delay it.
+    /// Settles an empty set repeatedly until the set of processed numbers has this value. Open
+    /// transactions of other tests on the server may delay this.
     async fn wait_for_set(&self, consumer: &str, set: &str) {
         let end = tokio::time::Instant::now() + Duration::from_mins(1);
         while self.had(consumer).await != set {
@@ -401,8 +401,8 @@ async fn tables_of_another_application_are_refused() {
     store.close().await;
 }
 
-/// An event with fields beyond its payload is one JSON object in both tables. The consumer could
-/// otherwise not continue after it.
+/// An event with fields beyond its payload is one JSON object in both tables. Otherwise the
+/// consumer could not process the next events.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parked_event_of_another_process_keeps_its_json() {
     let fixture = Fixture::new().await;

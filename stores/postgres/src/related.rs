@@ -1,4 +1,5 @@
-//! Renders the records for several values to SQL: one statement for any number of values.
+//! Renders a read of related records to SQL: one statement returns the records for any number of
+//! values.
 
 use tokio_postgres::types::Type;
 
@@ -8,7 +9,8 @@ use linchpin_core::store::Order;
 use linchpin_core::{Error, Result};
 
 impl Renderer<'_> {
-    /// For each value in a slot, the first records with that value in a field.
+    /// Renders a read of the records whose field has one of the values in a slot: at most `limit`
+    /// records for each value.
     pub(super) fn related(
         &mut self,
         filter: &Filter,
@@ -40,8 +42,8 @@ impl Renderer<'_> {
         } else {
             format!(" ORDER BY {}", self.order(order)?)
         };
-        // A lateral join reads only the first records of each value, whatever the number of its
-        // records.
+        // A lateral join reads only the first `limit` records of each value, even if many records
+        // have that value.
         Ok(format!(
             "SELECT {columns} FROM (SELECT DISTINCT unnest({values})) AS linchpin_values(linchpin_value) CROSS JOIN LATERAL \
              (SELECT * FROM {table} WHERE {column} = linchpin_values.linchpin_value AND {condition}{first} LIMIT {limit}) AS {table} \

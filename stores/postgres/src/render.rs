@@ -37,8 +37,8 @@ pub(super) enum Form {
 /// A rendered text.
 #[derive(Debug)]
 pub(super) struct Rendered {
-    /// The statement. It returns the columns of the entity; a row of an upsert ends with whether
-    /// the record was created.
+    /// The statement. It returns the columns of the entity. A row of an upsert has one more column
+    /// at its end, which is true if the record was created.
     pub(super) sql: String,
     /// The same write without `RETURNING`, for calls that only count.
     pub(super) counting: Option<String>,
@@ -153,9 +153,9 @@ pub(super) fn render(
     })
 }
 
-/// Renders a read of one record for many combined calls. A parameter is a list with one value per
-/// call. A row ends with the number of its call, from 1. Returns `None` if the plan, or one of its
-/// values, cannot be combined.
+/// Renders a read of one record that answers many combined calls. Each parameter is a list with one
+/// value per call. The last column of a row is the number of its call, from 1. Returns `None` if
+/// the plan, or one of its values, cannot be combined.
 ///
 /// # Errors
 /// Like [`render`].
@@ -492,7 +492,7 @@ impl Renderer<'_> {
         self.bind(value, kind, Form::Plain)
     }
 
-    /// The earlier value for a value of a field.
+    /// Adds a parameter with a value of a field, converted to the earlier type of the field.
     pub(super) fn earlier(
         &mut self,
         value: std::result::Result<Value, usize>,
@@ -544,7 +544,8 @@ impl Renderer<'_> {
         self.nulls.contains(&slot)
     }
 
-    /// Like `lacks`, but an argument that is not nullable is never null and needs no other text.
+    /// Like `lacks`, but does not check an argument that is not nullable: it is never null, so the
+    /// statement needs no other text for it.
     fn is_null(&mut self, source: &Source) -> bool {
         match source {
             Source::Value(value) => value.is_null(),

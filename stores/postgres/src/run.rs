@@ -163,7 +163,8 @@ async fn attempt(
             }
         }
     }
-    // The caller already has the record, but its events need it.
+    // The caller already has the record, because it set the key. The events of the insert need the
+    // record.
     if let Plan::Insert = statement.plan
         && !args.get(entity.primary).is_some_and(Value::is_null)
     {

@@ -3,9 +3,10 @@
 //!
 //! Waits for locks follow rules that avoid deadlocks. A transaction of the framework waits briefly,
 //! rolls back, and retries. A transaction of the application runs once and waits up to the
-//! statement time limit. The next one begins after the previous one has ended, waits for a lock, or
-//! has run for 100 ms: two transactions that lock the same records in different orders would
-//! deadlock. A quarter of the connections is reserved for transactions that do not wait long.
+//! statement time limit. Transactions of the application begin one after the other, because two of
+//! them that lock the same records in different orders would deadlock. The next one begins when the
+//! previous one has ended, waits for a lock, or has run for 100 ms. A quarter of the connections is
+//! reserved for transactions that do not wait long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +29,8 @@ use linchpin_sql::names::PresentNames;
 /// locks. A statement that waits too long for a lock fails.
 const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = '100ms'";
 
-/// Waits up to 500 ms for a lock, less than the second after which the server checks for deadlocks.
-/// In a deadlock, this transaction is therefore rolled back first.
+/// Waits up to 500 ms for a lock. The server checks for deadlocks only after 1 s of waiting (its
+/// default `deadlock_timeout`), so in a deadlock this transaction is rolled back first.
 const BEGIN_LONG: &str = "BEGIN; SET LOCAL lock_timeout = '500ms'";
 
 /// Waits up to the statement time limit.
@@ -242,8 +243,9 @@ impl OpenTransaction {
         self.repeats = 0;
         let generation = self.sessions.names.generation();
         let live = self.live()?;
-        // Reads run without a savepoint: a failure ends the transaction. In a transaction that is
-        // not retried, locking reads have one, so that it can continue after a lock timeout.
+        // Reads run without a savepoint, so a failed read ends the transaction. The exception is a
+        // read that locks records in a transaction that is not retried: it has a savepoint, so that
+        // the transaction can continue after a lock timeout.
         let locks_rows = matches!(statement.plan, Plan::Hold { .. } | Plan::Lock { .. });
         if statement.plan.reads() && !(locks_rows && self.lock_wait == LockWait::UntilTimeout) {
             let outcome = run::run_within(live, statement, args, &mut rows).await;

@@ -51,7 +51,8 @@ impl ShortReads {
     }
 
     /// Runs a read with the short limit. Returns `None` if the read must run in a slot for long
-    /// reads: the server canceled it, no attempt was made, or the connection failed.
+    /// reads: no attempt was made, the server canceled the read, the connection failed, or the
+    /// error may not occur again (a lock conflict, a renamed table or column).
     pub(super) async fn attempt(
         &self,
         native: &Native,

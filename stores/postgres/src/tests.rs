@@ -379,7 +379,7 @@ async fn a_short_read_does_not_wait_for_long_reads() {
                 .map_err(|e| e.code())
         }
     };
-    // The connections for attempts are opened with the first one.
+    // The connections for attempts are opened by the first attempt.
     assert_eq!(read(&brief, "modest").await, Ok(0));
     while store.short_reads.connected() < 2 {
         tokio::task::yield_now().await;
@@ -400,7 +400,8 @@ async fn a_short_read_does_not_wait_for_long_reads() {
     for _ in 0..20 {
         assert_eq!(read(&brief, "modest").await, Ok(0));
     }
-    // One attempt by each of the two callers. They do not share a cell of the history.
+    // Each of the two callers has made one attempt. The callers are in different cells of the
+    // history.
     assert_eq!(
         Native::of(&endless)
             .expect("of this store")
@@ -460,7 +461,8 @@ async fn a_canceled_short_read_frees_its_slot_after_the_server_ended_it() {
         }
         call.abort();
         assert!(call.await.is_err());
-        // The server cancels the statement after its time limit. Only then is the slot free.
+        // The server cancels the statement after its time limit. The slot becomes free only after
+        // that.
         let (short, long) = (store.short_reads.callers(), store.read_slots.callers());
         let waits = waiting(&store, "conformance_things").await;
         assert!(

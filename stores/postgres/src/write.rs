@@ -116,7 +116,7 @@ impl PostgresStore {
                 Ended::Final(error)
             });
         }
-        // Nothing has been committed: it can be retried, even if the connection is lost.
+        // Nothing has been committed, so the write can be retried, even if the connection is lost.
         let lost = match &failure {
             Failure::Unsent(_) => true,
             Failure::Server(e) => error::is_lost(e),

@@ -67,8 +67,8 @@ struct QueueReference {
 impl Drop for QueueReference {
     fn drop(&mut self) {
         let mut all = ALL.lock();
-        // Under the lock, so that of two references dropped at the same time the later one sees
-        // that it is the last.
+        // The field is cleared under the lock: if two references are dropped at the same time, the
+        // second one then sees that it was the last.
         self.queue = None;
         if all
             .get(&self.key)
@@ -107,8 +107,9 @@ pub fn is_free(name: impl Hash) -> bool {
 
 /// The attempts of one write, each of which may conflict with others.
 ///
-/// Before the queue of the entity, writes of one record wait in a queue of that record: if another
-/// transaction locks the record, only one of them waits for it at a time.
+/// A write that must be queued first waits in a queue of its record, if it writes only one record,
+/// and then in the queue of its entity. So if another transaction locks the record, only one write
+/// at a time waits for that lock.
 pub struct Attempts {
     queue: Queue,
     /// The address of the store, and the name of the entity in it.
@@ -116,9 +117,10 @@ pub struct Attempts {
     record: Option<Key>,
     count: usize,
     began: Instant,
-    /// The position in the queue of its record, until the end.
+    /// The position in the queue of its record. The write keeps it until its last attempt has
+    /// ended.
     record_place: Option<Place>,
-    /// The position in the queue of its entity, for an attempt.
+    /// The position in the queue of its entity, kept only during an attempt.
     entity_place: Option<Place>,
 }
 
@@ -175,7 +177,7 @@ impl Attempts {
         // A new random state for each call.
         let random = RandomState::new().hash_one(self.count);
         let pause = if self.is_queued() {
-            // The wait for the lock counts: longer waits make longer pauses.
+            // The elapsed time includes waits for locks, so a longer wait leads to a longer pause.
             let rest = (self.began.elapsed() * PAUSE_FACTOR)
                 .max(Duration::from_millis(4 << exponent))
                 .min(MAX_PAUSE);
@@ -239,7 +241,7 @@ pub fn record(statement: &Statement, args: &[Value]) -> Option<Key> {
     Some(hasher.finish())
 }
 
-/// The only value that a filter compares a field with.
+/// The value that a filter requires in a field; `None` if the filter does not fix the field.
 fn pinned(filter: &Filter, field: usize) -> Option<&Source> {
     match filter {
         Filter::All(parts) => parts.iter().find_map(|part| pinned(part, field)),
@@ -292,7 +294,8 @@ mod tests {
         let (mut leader, mut same, mut other) = (attempts(1), attempts(1), attempts(2));
         leader.begin().await;
         assert!(leader.record_place.is_some() && leader.entity_place.is_some());
-        // While it pauses, the entity is free for others, and the record is not.
+        // While `leader` pauses, writes of other records can use the queue of the entity, but
+        // writes of the same record still wait.
         leader.end();
         assert_eq!(other.begin().await, LockWait::Short);
         assert!(waits(std::pin::pin!(same.begin())));

@@ -33,7 +33,7 @@ pub enum AccessPath {
     Index(StoredIndex),
 }
 
-/// The part of a condition on a field that an index can use.
+/// A condition of a filter, classified by its use in an index.
 #[derive(Clone, Copy, Debug)]
 pub enum Fact<'a> {
     /// The field has this value. `None` means null.
@@ -288,7 +288,8 @@ impl Path {
                 _ => return false,
             }
         }
-        // An index uses only one of two conditions on the same key.
+        // With an index, the database uses only one of two conditions on the same key (two
+        // equalities, or two bounds on the same side).
         if pins > pinned || from > 1 || to > 1 {
             return false;
         }

@@ -19,8 +19,8 @@ pub enum Dialect {
     Postgres,
 }
 
-/// Prepares the condition and the order for embedding. `column` returns the quoted column of the
-/// field with this name, for `{column:name}`.
+/// Prepares the condition and the order for embedding. For `{column:name}`, `column` returns the
+/// quoted column of the field `name`.
 ///
 /// # Errors
 /// `internal` if a text leaves its parentheses, or names parameters or fields that do not exist.

@@ -6,8 +6,8 @@
 
 use linchpin_core::store::Order;
 
-/// Some of the records after a position: their first keys equal the keys of the position, and the
-/// next key follows it in the order.
+/// Some of the records after a position. Their first keys equal those of the position, and their
+/// next key comes after that of the position in the order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The number of leading keys that are equal to those of the position.

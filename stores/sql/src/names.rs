@@ -102,7 +102,7 @@ impl Naming {
         )))
     }
 
-    /// The columns without a field that new records must fill.
+    /// The columns that belong to no field, but need a value in new records.
     pub fn fillers(&self, entity: &EntityDesc) -> &[Filler] {
         self.of(entity).map_or(&[], |names| &names.fillers)
     }
@@ -119,7 +119,7 @@ impl Naming {
         !self.without_hints && self.of(entity).is_none_or(same)
     }
 
-    /// The wire name of the field with a column.
+    /// The wire name of the field that is stored in a column.
     pub fn wire(&self, entity: &EntityDesc, column: &str) -> Option<&'static str> {
         let field = entity
             .fields
@@ -161,7 +161,7 @@ impl Naming {
 pub struct PresentNames {
     generation: AtomicU64,
     naming: RwLock<Arc<Naming>>,
-    /// Whether the names have ever differed from the declared ones. Then they may change again.
+    /// Whether the names have ever differed from the declared ones. If so, they may change again.
     watched: AtomicBool,
     refresh: RwLock<Option<RefreshNames>>,
     /// Held while the names are read again.
@@ -217,8 +217,8 @@ impl PresentNames {
         *self.refresh.write() = Some(refresh);
     }
 
-    /// Stops index hints in all statements after the database did not find an index. Does nothing
-    /// if the statement was rendered for another generation.
+    /// Removes index hints from all statements, after the database did not find an index. Does
+    /// nothing if the failed statement was rendered for another generation.
     pub fn without_hints(&self, generation: u64) {
         let mut naming = self.naming.write();
         if naming.generation == generation && !naming.without_hints {

@@ -7,9 +7,9 @@ use linchpin_core::entity::{EntityDesc, Kind, TransformError};
 use linchpin_core::store::Replaced;
 use linchpin_core::{Error, Result, Value, ValueRef};
 
-/// A field with an earlier column, in the rows of a statement. Each such field adds two columns
-/// after those of the fields: whether the value must be converted from the earlier one, and the
-/// earlier value.
+/// A field with an earlier column, in the rows of a statement. A row has two additional columns for
+/// each such field, after the columns of all fields: whether the value must be converted from the
+/// earlier value, and the earlier value.
 #[derive(Clone, Debug)]
 pub struct ReplacedField {
     /// The entity.
@@ -81,7 +81,12 @@ impl ReplacedField {
     /// type could not read the record.
     pub fn earlier(&self, value: &Value) -> Result<Value> {
         let converted = self.columns.back.convert(value.as_ref());
-        converted.map_err(|error| self.refused("has no value of the earlier type", &error))
+        converted.map_err(|error| {
+            self.refused(
+                "has a value that cannot be converted to the earlier type",
+                &error,
+            )
+        })
     }
 
     #[cold]

@@ -50,7 +50,7 @@ impl ShortReads {
             .is_err()
     }
 
-    /// An attempt was successful.
+    /// Records a successful attempt.
     pub fn succeeded(&self, caller: Option<NonZeroU64>) {
         if let Some(cells) = self.0.get() {
             cells[cell_number(caller)]
@@ -59,7 +59,7 @@ impl ShortReads {
         }
     }
 
-    /// An attempt was stopped.
+    /// Records an attempt that was stopped by the limit.
     pub fn stopped(&self, caller: Option<NonZeroU64>) {
         let cell = &self.cells()[cell_number(caller)];
         let missed = cell

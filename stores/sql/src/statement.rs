@@ -45,7 +45,7 @@ impl Spelling<'_> {
 pub(crate) const COLUMN: &str = "{column:";
 
 /// Returns the text with the row-level filter inserted, and all values. `condition` renders a
-/// filter whose values follow the given number of others.
+/// filter: its last argument is the number of values before those of the filter.
 ///
 /// # Errors
 /// `internal` if the text omits the filter, names an unknown field, or if its parameters and values
@@ -77,11 +77,11 @@ pub fn render(
     Ok((text, values.into_iter().chain(further).collect()))
 }
 
-/// Returns a whole statement for a check in the database: the text itself, or a `SELECT` with the
+/// Returns a whole statement, which the database can check: the text itself, or a `SELECT` with the
 /// text as its condition. The row-level filter is empty.
 ///
 /// # Errors
-/// `internal` if the number of a parameter is above 65,535, or a column has no field.
+/// `internal` if the number of a parameter is above 65,535, or `{column:name}` names no field.
 pub fn checked(
     entity: &'static EntityDesc,
     text: &'static str,
@@ -123,14 +123,14 @@ pub fn checked(
 pub fn refuse_unnumbered(text: &str) -> Result<()> {
     if text.contains('?') {
         return Err(Error::internal(
-            "write parameters as `$1`, `$2` and so on, in every store",
+            "a statement contains `?`: write parameters as `$1`, `$2` and so on",
         ));
     }
     Ok(())
 }
 
-/// Checks that each parameter has a value and each value a parameter: a parameter without a value
-/// would take the first value of the filter.
+/// Checks that each parameter has a value and each value has a parameter. A parameter without a
+/// value would get the first value of the row-level filter.
 fn check_parameters(query: &SqlQuery) -> Result<()> {
     let entity = query.entity.name;
     let mut named = vec![false; query.values.len()];
@@ -193,8 +193,8 @@ const KEYWORDS_AFTER_TABLE: &[&str] = &[
     "DO",
 ];
 
-/// Replaces `{visible}` in a statement by a subquery of the records that the caller may read. Its
-/// alias is the one that follows, or else the name of the table.
+/// Replaces `{visible}` in a statement by a subquery of the records that the caller may read. The
+/// alias of the subquery is the name after `{visible}`, or the name of the table if there is none.
 fn replace_visible(text: &str, visible: &str, table: &str) -> String {
     let mut parts = text.split("{visible}");
     let mut out = parts.next().unwrap_or_default().to_owned();

@@ -129,7 +129,8 @@ impl Renderer<'_> {
         ]))
     }
 
-    /// Renders an insert of one record. It also fills required columns without a field.
+    /// Renders an insert of one record. The insert also fills required columns that belong to no
+    /// field.
     pub(super) fn insert(&mut self) -> String {
         let mut columns = self.names();
         let mut values: Vec<String> = (0..self.entity.fields.len())

@@ -104,7 +104,7 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> 
 #[derive(Debug)]
 pub(super) struct Identity {
     path: PathBuf,
-    /// The device, and the number of the file on it.
+    /// The device of the file, and its inode number.
     #[cfg(unix)]
     number: (u64, u64),
 }
@@ -166,7 +166,7 @@ impl Identity {
     }
 }
 
-/// The device of a file, and its number on it.
+/// The device of a file, and its inode number.
 #[cfg(unix)]
 fn number(path: &Path) -> std::io::Result<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;

@@ -213,8 +213,8 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
     );
 }
 
-/// Whether the writer stops waiting for the lock. It is set after all writes of a round are in the
-/// queue.
+/// Whether the busy handler ends the wait of the writer for the lock. The test sets this after all
+/// writes of a round are in the queue.
 static ENQUEUED: AtomicBool = AtomicBool::new(false);
 /// The number of times that the writer stopped waiting.
 static LOCK_TIMEOUTS: AtomicUsize = AtomicUsize::new(0);

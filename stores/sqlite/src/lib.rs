@@ -62,14 +62,14 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Closing the store waits at most this long for running work.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// When a write returns: after it is on disk, or earlier.
+/// The point at which a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// The write is on disk (`synchronous=FULL`).
+    /// After the write is on disk (`synchronous=FULL`).
     #[default]
     Full,
-    /// The operating system has the write (`synchronous=NORMAL`): a power failure may lose the last
-    /// writes.
+    /// After the operating system has the write (`synchronous=NORMAL`): a power failure may lose
+    /// the last writes.
     Normal,
 }
 
@@ -78,7 +78,7 @@ pub enum Durability {
 pub struct SqliteOptions {
     /// The path of the file. A missing file is created; its directory must exist.
     pub path: PathBuf,
-    /// When a write returns. The default is [`Durability::Full`].
+    /// The point at which a write returns. The default is [`Durability::Full`].
     pub durability: Durability,
     /// The maximum number of waiting writes. Further writes are refused with 503 (`unavailable`).
     pub queue: usize,
@@ -91,9 +91,9 @@ pub struct SqliteOptions {
 
 impl SqliteOptions {
     /// The defaults for a file: full durability, queues of 4,096 writes and 256 long reads, and as
-    /// many concurrent long reads as cores plus one (3 to 8). One caller gets at most all but one
-    /// of these slots. So a caller may keep every core busy, and another caller still finds a free
-    /// slot.
+    /// many slots for concurrent long reads as cores plus one (3 to 8). One caller gets at most all
+    /// but one of these slots. So one caller may keep every core busy, and another caller still
+    /// finds a free slot.
     pub fn new(path: impl AsRef<Path>) -> Self {
         let scans =
             std::thread::available_parallelism().map_or(3, |cores| (cores.get() + 1).clamp(3, 8));

@@ -33,7 +33,7 @@ fn open(folder: &tempfile::TempDir) -> SqliteStore {
     SqliteStore::open(options).expect("a fresh file opens")
 }
 
-/// Statements that restore the declared names, and store this in the table `switch`.
+/// Statements that restore the declared names, and mark the change as done in the table `switch`.
 fn switched() -> Vec<String> {
     let mut all = contracted(&[&THING]);
     all.push("UPDATE switch SET done = 1".to_owned());

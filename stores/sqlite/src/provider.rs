@@ -19,7 +19,7 @@ pub static KIND: StoreKind = StoreKind::new(SQLITE.name, &["sqlite"], "sqlite:<f
 /// Opens the file that a URL names: `sqlite:<file>`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SqliteProvider {
-    /// When a write returns.
+    /// The point at which a write returns.
     pub durability: Durability,
 }
 
@@ -36,9 +36,10 @@ impl StoreProvider for SqliteProvider {
     fn check(&self, url: &DatabaseUrl) -> Result<(), String> {
         match path(url) {
             "" => Err("must name a file: `sqlite:<file>`".to_owned()),
-            ":memory:" => {
-                Err("must name a file: `sqlite:<file>`; records in memory are `memory:`".to_owned())
-            }
+            ":memory:" => Err(
+                "must name a file: `sqlite:<file>`; for records in memory, use `memory:`"
+                    .to_owned(),
+            ),
             _ => Ok(()),
         }
     }

@@ -1,8 +1,9 @@
 //! Short reads run inline: on a connection of the calling thread.
 //!
 //! A short read takes less time than a switch to another thread. A read that may examine any number
-//! of rows uses the [`Pool`] instead, so that it cannot block the threads that serve requests. If
-//! it was short the last time, it is first [attempted on the calling thread](super::short_reads).
+//! of rows uses the [`Pool`] instead, so that it cannot block the threads that serve requests.
+//! Unless recent attempts were interrupted, such a read is first [attempted on the calling
+//! thread](super::short_reads).
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,8 @@ const INLINE_BUSY_TIMEOUT: Duration = Duration::from_millis(50);
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// The connections of this thread, each with the id of its store and a link that is dead after
-    /// the store is dropped.
+    /// The connections of this thread, each with the id of its store and a weak reference, which is
+    /// dead after the store is dropped.
     static CONNECTIONS: RefCell<Vec<(u64, Weak<()>, Connection)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -125,8 +126,8 @@ impl Readers {
         }
     }
 
-    /// Returns the error of a read on this thread. If the read failed because of a name, it runs
-    /// again.
+    /// Returns the error of a read on this thread. If the read did not find a table, a column or an
+    /// index, it runs again in the pool with the current names.
     #[cold]
     fn failed<'a>(
         &'a self,

@@ -1,4 +1,5 @@
-//! Renders the records for several values to SQL: one statement for any number of values.
+//! Renders a read of related records to SQL: one statement returns the records for any number of
+//! values.
 
 use super::render::{Form, Renderer, Runs};
 use linchpin_core::Result;
@@ -7,8 +8,8 @@ use linchpin_core::store::Order;
 use linchpin_sql::access::{self, Reach};
 
 impl Renderer<'_> {
-    /// For each value in a slot, the first records with that value in a field; also decides where
-    /// the statement runs.
+    /// Renders a read of the records whose field has one of the values in a slot: at most `limit`
+    /// records for each value. Also returns the thread on which the statement runs.
     pub(super) fn related(
         &mut self,
         filter: &Filter,
@@ -61,7 +62,8 @@ impl Renderer<'_> {
         } else {
             format!(" ORDER BY {}", self.order(order)?)
         };
-        // A join reads only the first records of each value, whatever the number of its records.
+        // A join reads only the first `limit` records of each value, even if many records have that
+        // value.
         let sql = format!(
             "SELECT {columns} FROM (SELECT DISTINCT value AS linchpin_value FROM json_each({values})) AS linchpin_values \
              CROSS JOIN {table} WHERE {key} IN (SELECT {key} FROM {table}{hint} \

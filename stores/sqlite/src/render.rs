@@ -37,8 +37,8 @@ pub(super) struct Native {
 
 /// A read by key of a record that was just written.
 ///
-/// For `RETURNING`, SQLite creates a temporary table, which costs more than another lookup of the
-/// record. The lookup replaces it only if there can be no other write between the two.
+/// For `RETURNING`, SQLite creates a temporary table, which costs more than a second lookup of the
+/// record. The lookup is used only if there can be no other write between the write and the lookup.
 #[derive(Debug)]
 pub(super) struct ReadBack {
     pub(super) sql: Box<str>,
@@ -482,7 +482,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// The earlier value for a value of a field.
+    /// Adds a parameter with a value of a field, converted to the earlier type of the field.
     pub(super) fn earlier(
         &mut self,
         value: std::result::Result<Value, usize>,

@@ -140,7 +140,8 @@ impl Renderer<'_> {
         ))
     }
 
-    /// The conditions of the records after a position; their results concatenated are in order.
+    /// The conditions of the records after a position. Each condition selects one part of the
+    /// records, and the parts follow each other in the order.
     fn after_position(
         &mut self,
         conditions: &Conditions<'_>,
@@ -149,8 +150,9 @@ impl Renderer<'_> {
         fixed_sort_keys: usize,
     ) -> Result<Vec<String>> {
         let mut parts = Vec::new();
-        // Sort keys with a fixed value are compared once, not per record: the value equals the one
-        // of the position, or all records are before or after the position.
+        // A sort key with a fixed value is compared with the position once, not per record. If the
+        // two values are equal, the next keys decide; otherwise all records are before or after the
+        // position.
         let mut same: Vec<String> = Vec::new();
         for (key, slot) in order[..fixed_sort_keys].iter().zip(keys) {
             let (equal, beyond) = self.compare_fixed_value(conditions, *key, *slot)?;

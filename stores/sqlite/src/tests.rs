@@ -382,8 +382,8 @@ async fn a_scan_of_few_records_is_read_inline() {
             inserted.await.expect("inserted");
         }
     }
-    // The attempt was interrupted, but the read was answered. The next reads make no attempt, and
-    // then one does again.
+    // The attempt was interrupted, but the read was answered. After the first interrupted attempt,
+    // 16 reads make no attempt, and after the second one, 32 reads.
     let mut attempts = Vec::new();
     for n in 0..60 {
         let short_reads = &native(&scan).expect("of this store").short_reads;

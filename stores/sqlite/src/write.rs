@@ -56,8 +56,8 @@ pub(super) fn write(
         let output = (rows, &mut *outgoing);
         write_one(connection, (statement, native), args, output, None)
     };
-    // If SQLite has rolled back the transaction because of the error, it is no longer open. If
-    // writing the events or the commit fails, the caller rolls back.
+    // After some errors, SQLite has already rolled back the transaction, so it is no longer open.
+    // If writing the events or the commit fails, the caller rolls back.
     if own_transaction && !connection.is_autocommit() {
         if outcome.is_err() {
             outgoing.discard();
@@ -75,11 +75,11 @@ pub(super) fn write(
     outcome
 }
 
-/// Runs an upsert whose row does not show whether it created the record: it matches by the primary
-/// key, or the database generates the key.
+/// Runs an upsert whose returned row does not show whether the record was created: the upsert
+/// matches by the primary key, or the database generates the key.
 ///
-/// A check before the statement finds out. Both are in one transaction, so there are no other
-/// writes between them.
+/// So a statement before the upsert checks whether the record exists. Both statements are in one
+/// transaction, so there are no other writes between them.
 fn upsert_by_key(
     connection: &Connection,
     (statement, native): (&Statement, &Native),
@@ -175,7 +175,8 @@ fn write_one(
         rows.push(&row);
         validity = validity.and(row.validity());
     }
-    // A row was written even if another program has stored invalid values in it.
+    // The row was written, so its events are taken even if another program has stored invalid
+    // values in it.
     outgoing.take(&mut rows);
     validity.map(|()| rows)
 }
@@ -212,12 +213,13 @@ fn write_and_read(
         Ok(validity) => validity,
         Err(error) => {
             // The record was written, but its new values cannot be returned. The rollback ends the
-            // transaction, and its owner finds that it is no longer open.
+            // transaction; the function that began it then sees that it is no longer open.
             drop(connection.execute_batch("ROLLBACK"));
             return Err(error);
         }
     };
-    // A row was written even if another program has stored invalid values in it.
+    // The row was written, so its events are taken even if another program has stored invalid
+    // values in it.
     outgoing.take(&mut rows);
     validity.map(|()| rows)
 }

@@ -351,8 +351,8 @@ fn commit(
             Some(_) => Err(Error::unavailable("the group of writes was undone")),
         };
         // If the disk is full or fails, SQLite rolls back the whole transaction, not only the
-        // statement. A record that was written, but cannot be read because a name has changed, also
-        // ends it.
+        // statement. The transaction is also rolled back if a written record cannot be read because
+        // a name has changed.
         if lost.is_none() && connection.is_autocommit() {
             lost = Some(outcome.as_ref().err().map(cause).unwrap_or_default());
         }

@@ -62,7 +62,7 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     }
     if seconds > MAX_RATIO {
         return Err(format!(
-            "the first build of the quickstart takes {seconds:.2} times as long as that of the plain app"
+            "the first build of the quickstart takes {seconds:.2} times as long as that of the plain app, and at most {MAX_RATIO:.1} is allowed"
         ));
     }
     Ok(())

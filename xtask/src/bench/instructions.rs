@@ -1,8 +1,9 @@
 //! `cargo xtask bench --instructions`: instructions per request, counted by callgrind.
 //!
-//! The counts do not depend on the load of the machine, so they can gate a change. Each number is a
-//! difference between a server that answered `MORE` requests and one that answered `FEW`, over 32
-//! connections like the other loads. Start, stop and warm-up cancel out.
+//! The counts depend little on the load of the machine, so they can decide whether a change passes.
+//! Each count is the difference between a server that answered `MORE` requests and one that
+//! answered `FEW`, divided by the difference of the requests. The driver uses 32 connections, as in
+//! the benchmark of requests per second. The instructions of start, stop and warm-up cancel out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,18 +16,19 @@ use super::{SERVERS, write};
 
 pub(super) const FEW: u64 = 1_000;
 pub(super) const MORE: u64 = 5_000;
-/// The same for the programs of the test build, which need two to three times as many instructions.
+/// `FEW` and `MORE` for the programs of the test build, which need two to three times as many
+/// instructions.
 const FEW_UNOPTIMIZED: u64 = 200;
 const MORE_UNOPTIMIZED: u64 = 1_200;
 /// [`gate`] counts a load at most this many times, until the count is within the budget, and uses
-/// the lowest count. Counts vary, because the number of requests per read or wake-up is random,
-/// more so on a busy machine. The additional instructions of a change are in each count.
+/// the lowest count. Counts vary because the number of requests per read or wake-up is random. They
+/// vary more on a busy machine. If a change needs more instructions, every count contains them.
 const COUNTS: usize = 3;
 
 /// The position of the generated server in [`SERVERS`].
 const GENERATED: usize = 2;
 
-/// Load, title, maximum number of instructions of the generated server.
+/// Load, title, and the maximum number of instructions per request of the generated server.
 const LOADS: [(&str, &str, Option<u64>); 6] = [
     ("get", "GET by id", Some(36_000)),
     ("list", "list 20, page 1", Some(270_000)),
@@ -109,17 +111,19 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
 /// The programs of [`gate`].
 const GATED: [&str; 2] = ["bench-generated", "bench-driver"];
 
-/// Builds the programs of [`gate`] from what tests have compiled; returns their directory.
+/// Builds the programs of [`gate`], with the dependencies that the tests have compiled; returns
+/// their directory.
 pub(crate) fn build_gated() -> Result<PathBuf, String> {
     build_as_tests(&GATED)
 }
 
-/// Counts the generated server of the test build, in `built`: part of `cargo xtask test`.
+/// A part of `cargo xtask test`: counts the generated server of the test build, in the directory
+/// `built`.
 ///
-/// Nothing is compiled for these counts; a release build takes over four minutes of processor time.
+/// No release build is needed for these counts; it would take over four minutes of processor time.
 /// The test build has higher counts and separate budgets, because it optimizes only dependencies
-/// and some core crates (`profile.test.package` in `Cargo.toml`). Additional instructions of a
-/// change are in both builds; [`run`] counts the release build.
+/// and some core crates (`profile.test.package` in `Cargo.toml`). If a change needs more
+/// instructions, both builds show it; [`run`] counts the release build.
 pub(crate) fn gate(built: &Path) -> Result<(), String> {
     valgrind()?;
     let requests = (FEW_UNOPTIMIZED, MORE_UNOPTIMIZED);
@@ -152,8 +156,8 @@ pub(crate) fn gate(built: &Path) -> Result<(), String> {
     over_budget(counted.into_iter())
 }
 
-/// Counts until a count is at most `most`, and at most [`COUNTS`] times. Returns the lowest count,
-/// or the last error if each attempt failed: a server under callgrind may refuse requests on a busy
+/// Counts up to [`COUNTS`] times, until a count is not above `most`. Returns the lowest count, or
+/// the last error if each attempt failed: a server under callgrind may refuse requests on a busy
 /// machine.
 fn lowest(most: u64, mut count: impl FnMut() -> Result<u64, String>) -> Result<u64, String> {
     let (mut lowest, mut failure) = (None, String::new());
@@ -257,8 +261,9 @@ fn counts_file(folder: &Path) -> PathBuf {
 pub(super) fn valgrind_with(folder: &Path) -> Command {
     let mut command = Command::new("valgrind");
     let out = counts_file(folder);
-    // Valgrind runs one thread at a time. On a busy machine, some requests were answered 503. It is
-    // not proved that a thread waited too long; fair scheduling excludes this cause.
+    // Valgrind runs one thread at a time. On a busy machine, some requests were refused with 503,
+    // perhaps because a thread waited too long for its turn (not proved). Fair scheduling excludes
+    // this cause.
     command
         .args(["--tool=callgrind", "--quiet", "--fair-sched=yes"])
         .arg(format!("--callgrind-out-file={}", out.display()));
@@ -277,7 +282,7 @@ pub(super) fn count_instructions(
     let running = Server::start(command, url)?;
     load(&running.port.to_string())?;
     running.stop()?;
-    let text = fs::read_to_string(&out).map_err(|e| format!("callgrind left no counts: {e}"))?;
+    let text = fs::read_to_string(&out).map_err(|e| format!("callgrind wrote no counts: {e}"))?;
     summary(&text).ok_or_else(|| "callgrind's counts cannot be read".to_owned())
 }
 
@@ -332,7 +337,7 @@ pub(super) fn valgrind() -> Result<(), String> {
     if crate::peers::apt(&["valgrind"]) && is_installed() {
         return Ok(());
     }
-    Err("valgrind is missing and could not be installed: `apt-get install valgrind`, or `cargo xtask test --fast` without the gate"
+    Err("valgrind is missing and could not be installed: run `apt-get install valgrind`, or `cargo xtask test --fast`, which skips the instruction gate"
         .to_owned())
 }
 

@@ -59,8 +59,8 @@ struct Plan {
     seconds: f64,
 }
 
-/// Builds, seeds, measures in alternating rounds, prints the table; `--kinds`, `--postgres`,
-/// `--only get,list`, `--rounds N`, `--seconds S`, `--write`.
+/// Builds and seeds the servers, measures them in alternating rounds, and prints the table.
+/// Options: `--kinds`, `--postgres`, `--only get,list`, `--rounds N`, `--seconds S`, `--write`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let option = |name: &str, default: f64| {
         let at = args.iter().position(|a| a == name);
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         loads.retain(|(load, _)| only.contains(load));
         if loads.len() != only.len() || has_option("--write") {
             return Err(format!(
-                "--only takes a comma-separated part of {all}, and cannot be combined with --write"
+                "--only needs one or more of {all}, separated by commas, and cannot be combined with --write"
             ));
         }
     }
@@ -192,7 +192,7 @@ impl Plan {
         let line = String::from_utf8_lossy(&out.stdout).into_owned();
         let requests = number(&line, "requests").ok_or("the driver failed")?;
         if number(&line, "failed").unwrap_or(0.0) > 0.0 {
-            return Err(format!("requests were refused: {line}"));
+            return Err(format!("requests failed: {line}"));
         }
         let value = |name: &str| number(&line, name).unwrap_or(0.0);
         Ok(Measured {
@@ -204,7 +204,8 @@ impl Plan {
         })
     }
 
-    /// The generated server is the last; the others are for comparison.
+    /// Renders the table. The generated server is the last of the servers; the others are for
+    /// comparison.
     fn table(&self, rest: &[f64], seen: &Table) -> String {
         let Self {
             rounds,

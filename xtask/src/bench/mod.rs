@@ -139,7 +139,11 @@ fn write(name: &str, table: &str) -> Result<(), String> {
     let parts = text
         .split_once(&start)
         .and_then(|(head, rest)| Some((head, rest.split_once(&end)?.1)));
-    let (head, tail) = parts.ok_or("benches/README.md lacks its markers")?;
+    let (head, tail) = parts.ok_or_else(|| {
+        format!(
+            "benches/README.md has no place for the table `{name}`: add `<!-- {name} -->` and `<!-- end of {name} -->`"
+        )
+    })?;
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
         .lines()

@@ -42,7 +42,7 @@ pub(super) fn in_folder<T>(work: impl FnOnce(&Path) -> Result<T, String>) -> Res
     let folder = std::env::temp_dir().join(format!("linchpin-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
     let done = work(&folder);
-    // The copies of the seeded file are removed in any case.
+    // The copies of the seeded file are removed, even after an error.
     let _ = fs::remove_dir_all(&folder);
     done
 }

@@ -32,7 +32,7 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     }
     succeeded?;
     if exceeds_bound {
-        Err("a create whose event an endpoint gets exceeds its bound".to_owned())
+        Err("creates with one matching endpoint cost more than their bound, in time and in instructions".to_owned())
     } else {
         Ok(())
     }
@@ -58,7 +58,7 @@ fn creates(bin: &Path, folder: &Path) -> Result<(String, bool), String> {
     let cost_ratio = counted as f64 / baseline.max(1) as f64;
     let what = "with one matching endpoint, compared with creates with a stored event";
     let rows = format!(
-        "| creates {what} | {wanted:.0}/s | {ignored:.0}/s | {slower:.2} slower | at most {MAX_COST_RATIO} |\n\
+        "| creates {what} | {wanted:.0}/s | {ignored:.0}/s | {slower:.2} times as slow | at most {MAX_COST_RATIO} |\n\
          | instructions of creates {what} | {counted} | {baseline} | {cost_ratio:.2} | at most {MAX_COST_RATIO} |\n"
     );
     // It is enough if one of the two ratios is within the bound.
@@ -91,7 +91,7 @@ fn per_second(bin: &Path, folder: &Path, server: &str, round: usize) -> Result<f
         .map_err(|e| e.to_string())?;
     let line = String::from_utf8_lossy(&out.stdout).into_owned();
     if number(&line, "failed") != Some(0.0) {
-        return Err(format!("{server}: requests were refused: {line}"));
+        return Err(format!("{server}: requests failed: {line}"));
     }
     number(&line, "perSecond").ok_or_else(|| "the driver failed".to_owned())
 }

@@ -82,12 +82,12 @@ pub(crate) fn build(without: &[&str]) -> Result<(Vec<Binary>, usize), String> {
     if !status.success() {
         return Err(format!("the tests do not compile ({status})"));
     }
-    // If cargo changes its format, that must not look like passed tests.
+    // If cargo changes the format of its output, the step must fail, not pass without tests.
     let tests = built.iter().filter(|binary| binary.is_test).count();
     println!("xtask: {tests} test binaries");
     if tests == 0 || built.len() < artifacts {
         return Err(format!(
-            "cargo lists {artifacts} artifacts; xtask recognized {} of them, and {tests} are tests",
+            "cargo lists {artifacts} artifacts; xtask recognized {} of them, and {tests} are tests: adapt `Binary::read` to the format of cargo",
             built.len()
         ));
     }

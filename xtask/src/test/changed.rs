@@ -62,9 +62,9 @@ impl Affected {
         }
     }
 
-    /// The parts that depend on files that differ from the merge base of `base` and `HEAD`, or that
-    /// are untracked. If `base` is empty, it is the first that exists of `origin/main`, `main` and
-    /// `HEAD`.
+    /// The parts that changed files may affect: files that differ from the merge base of `base` and
+    /// `HEAD`, and untracked files. If `base` is empty, the base is the first of `origin/main`,
+    /// `main` and `HEAD` that exists.
     pub(crate) fn since(base: &str) -> Result<Self, String> {
         let root = root();
         let packages = packages()?;
@@ -154,14 +154,10 @@ impl fmt::Display for Affected {
                 .collect::<Vec<_>>()
                 .join(", ")
         };
+        write!(f, "code that the changes affect: [{}]; ", list(&part.code))?;
         write!(
             f,
-            "code that may behave differently: [{}]; ",
-            list(&part.code)
-        )?;
-        write!(
-            f,
-            "tests that read changed files: [{}]; {} changed sources of tests",
+            "tests that read changed files: [{}]; {} changed source files of tests",
             list(&part.tests),
             part.sources.len()
         )

@@ -26,8 +26,9 @@ pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 /// tests with the links of rustdoc, `linchpin-core` for wasm32, a store in its own crate, expansion
 /// budgets, and the instructions of the generated server. A failed step does not stop the others.
 ///
-/// `--fast` omits some of it. `--changed` omits checks that do not depend on the files that differ
-/// from `origin/main` (or `main`, or from REF with `--changed=REF`) or are not committed.
+/// `--fast` omits the ui tests, the instruction counts and the search provider. `--changed` omits
+/// checks that no changed file can affect. A file counts as changed if it differs from
+/// `origin/main` (or `main`, or from REF with `--changed=REF`) or is not committed.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let known = |a: &&String| *a == "--fast" || *a == "--changed" || a.starts_with("--changed=");
     if let Some(unknown) = args.iter().skip(1).find(|a| !known(a)) {
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let took = started.elapsed().as_secs();
     print_table(took);
     if failed.is_empty() {
-        println!("xtask: all of it passed in {took} s");
+        println!("xtask: all steps passed in {took} s");
         return Ok(());
     }
     Err(format!(
@@ -131,7 +132,8 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     }
     let mut done = vec![compiled];
     if !fast && affected.has("linchpin-benches") {
-        // It is built now, because the steps that compile lock the folder later.
+        // The programs of the gate are built now, because the steps that compile lock the target
+        // folder later.
         match bench::build_gated() {
             Ok(folder) => jobs.insert(4.min(jobs.len()), Box::new(move || bench::gate(&folder))),
             Err(what) => done.push(Err(what)),

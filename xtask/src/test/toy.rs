@@ -32,7 +32,7 @@ pub(crate) fn format() -> Command {
 pub(crate) fn check() -> Result<(), String> {
     let lock = |folder: PathBuf| folder.join("Cargo.lock");
     std::fs::copy(lock(root()), lock(root().join(FOLDER)))
-        .map_err(|e| format!("the lock file of {FOLDER}: {e}"))?;
+        .map_err(|e| format!("the lock file of {FOLDER} cannot be written: {e}"))?;
     let target = std::path::absolute(target()).map_err(|e| e.to_string())?;
     let mut tests = in_folder(&["test", "--no-fail-fast"]);
     tests

@@ -54,7 +54,7 @@ version!(text, [], [Draft, Published], {
     #[field(transform = super::views_text)]
     pub views: String,
 });
-// In addition, one change of each other kind.
+// The same change of `views`, and one change of each other kind.
 version!(wide, [index(author_id), unique(token)], [Draft, Published, Archived], {
     pub body: Option<String>,
     #[field(transform = super::views_text)]

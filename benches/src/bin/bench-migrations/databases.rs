@@ -10,7 +10,7 @@ use tokio_postgres::{Client, NoTls};
 use crate::Outcome;
 use crate::versions::{START, Versions};
 
-/// When the first post was created.
+/// The creation time of the first post, in milliseconds since 1970.
 const CREATED: usize = 1_760_000_000_000;
 const BODY: &str =
     "A body of some eighty characters, as short posts and comments have, and no more.";

@@ -13,7 +13,8 @@ use crate::versions::{TEXT, Versions};
 const ROWS: usize = 500_000;
 /// Alternating rounds of each; the median counts.
 const ROUNDS: usize = 5;
-/// The rows of a hand-written batch: the maximum of a batch of the backfill.
+/// The number of rows in a batch of the hand-written `UPDATE`. It equals the maximum of the
+/// backfill.
 const BATCH: i64 = 10_000;
 
 /// The last key of the next batch.

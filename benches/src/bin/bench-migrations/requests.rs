@@ -1,4 +1,4 @@
-//! Requests during a backfill at its default speed, and without one.
+//! Response times during a backfill at its default speed, compared with no backfill.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -69,7 +69,8 @@ fn during_backfill(address: SocketAddr, route: &str, mut runner: Running) -> Out
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        // The backfill starts after `migrate apply` has made its plan again.
+        // `migrate apply` computes its plan again before the backfill starts, so a warm-up comes
+        // first.
         load(address, route, WARM_UP, &ended)?;
         let started = Instant::now();
         let measured = load(address, route, LOAD_DURATION, &ended);

@@ -1,4 +1,4 @@
-//! Rows of the table: our number, that of the baseline, and the bound.
+//! Rows of the result table: our value, the baseline value, and the bound.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Benchmarks of the plugins: webhooks, web push and realtime.
 //!
-//! `cargo xtask bench --webhooks` and `--realtime` build and run it: `bench-plugins webhooks` prints
-//! the rows of a table and exits with 1 if a limit is exceeded. The other modes are processes that
-//! it or xtask starts.
+//! `cargo xtask bench --webhooks` and `--realtime` build and run it: `bench-plugins webhooks` and
+//! `bench-plugins realtime` print the rows of a table and exit with 1 if a limit is exceeded. The
+//! other arguments are for separate processes, which this program or xtask starts.
 #![allow(missing_docs)] // a program
 
 #[allow(dead_code)] // some of its items are used only by the tests of the runtime

@@ -233,7 +233,7 @@ const fn assert_packages_apart(a: &Package, b: &Package) {
                 text.push_mounted(&one);
                 text.push(" and ");
                 text.push_mounted(&other);
-                text.push("\nhelp: another `mount` for one of the packages");
+                text.push("\nhelp: use another `mount` for one of the packages");
                 text.stop();
             }
             j += 1;

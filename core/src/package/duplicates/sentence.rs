@@ -88,9 +88,9 @@ impl Sentence {
     pub(super) const fn push_help(&mut self, first: &Mounted<'_>, second: &Mounted<'_>) {
         self.push("\nhelp: ");
         match second.declared {
-            Declared::Crud(_) => self.push("another `path = \"..\"` on "),
-            Declared::Operation(_) => self.push("another path by `route(path = \"..\")` on "),
-            Declared::Extra(_) => self.push("another `path` in the `#[route]` of "),
+            Declared::Crud(_) => self.push("use another `path = \"..\"` on "),
+            Declared::Operation(_) => self.push("set another path with `route(path = \"..\")` on "),
+            Declared::Extra(_) => self.push("use another `path` in the `#[route]` of "),
         }
         let generated = matches!(second.declared, Declared::Crud(_));
         self.push(if generated {
@@ -99,7 +99,7 @@ impl Sentence {
             second.declared.name().1
         });
         if let (Declared::Crud(_), false) = (first.declared, generated) {
-            self.push("; or, in place of the generated one, `routes(");
+            self.push("; or, to replace the generated route, write `routes(");
             self.push(first.declared.name().1);
             self.push("(disabled))` on ");
             self.push(first.entity);

@@ -16,7 +16,7 @@ use crate::filter::{Filter, Source};
 use crate::layout::record_is_live;
 use crate::{Error, Result, Value};
 
-/// A value whose order is that of sorts and filters, see [`compare`]. Null is smallest.
+/// A value that is ordered as in sorts and filters, see [`compare`]. Null is smallest.
 #[derive(Clone, Debug)]
 pub struct Key(pub Value);
 
@@ -300,8 +300,8 @@ where
         limit: u32,
         rows: &mut Rows,
     ) -> Result<()> {
-        // First the whole groups, then for each field of `by_value` the groups divided by its
-        // values: see `aggregate_kinds`.
+        // First the whole groups, then for each field of `by_value` the groups divided by the
+        // values of the field: see `aggregate_kinds`.
         let dividing_fields = by_value.iter().map(|field| {
             Some(Group {
                 field: *field,
@@ -317,8 +317,8 @@ where
             for row in found.rows(self.entity).take(rows_left) {
                 let mut row = row?;
                 if !by_value.is_empty() {
-                    // The number of the part, the keys, a column of each value, and the computed
-                    // values.
+                    // The columns: the number of the dividing field (0 for a whole group), the
+                    // keys, one column for each dividing field, and the computed values.
                     let computed = row.split_off(by.len());
                     let dividing_value = dividing.and_then(|_| row.pop());
                     let mut values = vec![Value::Null; by_value.len()];

@@ -159,17 +159,13 @@ impl Reader<'_> {
             }
             Json::String(text) if text.starts_with("param:") => {
                 match self.value(field, op, json, path)? {
-                    Source::Param(i) if !self.params[i].list => Err(FilterError::new(
-                        path,
-                        "needs a list, or a parameter that is one",
-                    )),
+                    Source::Param(i) if !self.params[i].list => {
+                        Err(FilterError::new(path, "needs a list or a list parameter"))
+                    }
                     source => Ok(Operand::One(source)),
                 }
             }
-            _ => Err(FilterError::new(
-                path,
-                "needs a list, or a parameter that is one",
-            )),
+            _ => Err(FilterError::new(path, "needs a list or a list parameter")),
         }
     }
 
@@ -203,7 +199,7 @@ impl Reader<'_> {
             },
             Json::Array(_) => Err(FilterError::new(
                 path,
-                "only `$in` and `$nin` take a list; write a list as a value as { \"$literal\": [..] }",
+                "only `$in` and `$nin` take a list; to compare with a whole list, write { \"$literal\": [..] }",
             )),
             json => literal(field, op, json, path).map(Source::Value),
         }
@@ -213,7 +209,9 @@ impl Reader<'_> {
         if name.contains('.') {
             return Err(FilterError::new(
                 path,
-                format!("a parameter has no dots; for a value of the context write `ctx:{name}`"),
+                format!(
+                    "the name of a parameter must not contain dots; for a context value, write `ctx:{name}`"
+                ),
             ));
         }
         let index = self.params.iter().position(|p| p.name == name);

@@ -50,8 +50,8 @@ const fn param(name: &'static str, field: usize, list: bool) -> ParamSpec {
     }
 }
 
-/// One parameter per scalar field, then the same as lists except for the boolean, then one for
-/// elements of tags.
+/// One parameter per scalar field, then one list parameter per scalar field except the boolean,
+/// then a parameter for an element of `tags`.
 static PARAMS: [ParamSpec; 14] = [
     param("id", 0, false),
     param("title", 1, false),
@@ -264,7 +264,7 @@ fn errors_name_the_position_and_the_reason() {
         ),
         (
             json!({ "title": ["a"] }),
-            "title: only `$in` and `$nin` take a list; write a list as a value as { \"$literal\": [..] }",
+            "title: only `$in` and `$nin` take a list; to compare with a whole list, write { \"$literal\": [..] }",
         ),
         (
             json!({ "title": { "$in": [] } }),
@@ -272,11 +272,11 @@ fn errors_name_the_position_and_the_reason() {
         ),
         (
             json!({ "title": { "$in": "a" } }),
-            "title.$in: needs a list, or a parameter that is one",
+            "title.$in: needs a list or a list parameter",
         ),
         (
             json!({ "title": { "$in": "param:title" } }),
-            "title.$in: needs a list, or a parameter that is one",
+            "title.$in: needs a list or a list parameter",
         ),
         (
             json!({ "title": { "$in": ["a", 1] } }),
@@ -333,7 +333,7 @@ fn errors_name_the_position_and_the_reason() {
         ),
         (
             json!({ "title": "param:actor.id" }),
-            "title: a parameter has no dots; for a value of the context write `ctx:actor.id`",
+            "title: the name of a parameter must not contain dots; for a context value, write `ctx:actor.id`",
         ),
         (
             json!({ "title": "param:score" }),

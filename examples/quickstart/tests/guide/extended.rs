@@ -53,7 +53,7 @@ pub struct Remark {
     pub text: String,
 }
 
-/// Remarks, stored apart from their subject.
+/// The package of remarks on articles.
 pub static READERS: Package = package!(name = "readers", entities = [entity(Remark, [])]);
 
 /// Moderators may do anything. A muted user may do nothing, not even with own records.

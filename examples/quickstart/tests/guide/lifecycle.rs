@@ -25,7 +25,7 @@ pub struct Author {
     pub trusted: bool,
 }
 
-/// A note, which stays when it is deleted.
+/// A note. A deleted note stays in the store.
 #[entity(soft_delete(deleted_at), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Note {

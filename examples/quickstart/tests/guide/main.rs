@@ -103,7 +103,8 @@ pub const PUBLISH: Operation<Article>;
 #[operation(kind = "increment", field = views, route(auth = none))]
 pub const READ: Operation<Article>;
 
-/// The titles of what an author has published, one a line: `GET /articles/titles/{author}?limit=5`.
+/// The titles of an author's published articles, one per line:
+/// `GET /articles/titles/{author}?limit=5`.
 #[route(entity = Article, method = "GET", path = "titles/{author}", auth = none, timeout = "2s")]
 async fn titles(
     articles: ArticleAdapter,

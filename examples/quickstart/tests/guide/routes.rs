@@ -20,7 +20,7 @@ pub struct Picture {
     pub bytes: i64,
 }
 
-/// What somebody thinks of a picture.
+/// A rating of a picture by a visitor.
 #[derive(Embedded, Clone, Debug)]
 pub struct Opinion {
     /// From 1 to 5.
@@ -36,7 +36,7 @@ pub struct Rating {
     pub stars: i64,
 }
 
-/// What the form of a page holds.
+/// The fields of an HTML form.
 #[derive(serde::Deserialize)]
 pub struct Entry {
     title: String,

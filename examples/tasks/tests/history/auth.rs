@@ -16,8 +16,8 @@ use crate::sqlite;
 use crate::version::Version;
 use example_support::markdown::root;
 
-/// The version of the app that serves. Except for those of linchpin-auth, its entities are those of
-/// the recorded migrations.
+/// The version of the app that serves. Its entities, except those of linchpin-auth, are the same as
+/// in the recorded migrations.
 const VERSION: usize = 10;
 /// An entity without records in older databases.
 const NEW_ENTITY: &str = "auth_provider_links";
@@ -27,8 +27,8 @@ const RENAMED_FIELDS: [(&str, &str, &str); 2] = [
     ("auth_users", "verified_at", "proved_at"),
 ];
 
-/// Migrates a database of the first version over the second to the present one, in one run. Its
-/// accounts can then sign in.
+/// Migrates a database of the first version to the present version in one run, through the second
+/// version. The accounts of the database can then sign in.
 pub fn over_two_releases(url: &str) {
     let folder = root().join("examples/tasks/tests/history/auth");
     let old = snapshot(&folder.join("0001_older_release.json"));

@@ -35,7 +35,7 @@ struct Upgrade {
     board: Board,
 }
 
-/// Takes a new database through all versions.
+/// Migrates a new database through all versions.
 pub fn through_all_versions(url: &str) {
     let mut upgrade = Upgrade::begin(url);
     let first = snapshot(1);
@@ -90,8 +90,8 @@ pub fn over_a_removed_field(url: &str) {
     }
 }
 
-/// The present program is refused for databases of every version before the field was recomputed.
-/// The error names the step.
+/// The present program refuses a database of every version before the one in which the field was
+/// recomputed. The error names the step.
 pub fn over_a_removed_field_from_each_version(make: impl Fn(usize) -> String) {
     for number in 1..PRESENT {
         let url = make(number);

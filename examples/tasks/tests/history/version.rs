@@ -53,12 +53,12 @@ pub fn file(number: usize) -> String {
 }
 
 impl Version {
-    /// A version with the first `migrations` recorded ones.
+    /// A version with the first `migrations` recorded migrations.
     pub fn with_migrations(number: usize, migrations: usize, url: &str) -> Self {
         Self::from_folder(number, (&recorded(), migrations), url)
     }
 
-    /// A version with the first `migrations` of a folder.
+    /// A version with the first `migrations` migrations of a folder.
     pub fn from_folder(number: usize, (from, migrations): (&Path, usize), url: &str) -> Self {
         let version = Self {
             number,

@@ -93,7 +93,7 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
             }
             Default::Ctx(CtxPath::Claim(_) | CtxPath::Value(_), _) => {}
             Default::Ctx(_, value) => {
-                let message = format!("this is a string, which `{name}` is not");
+                let message = format!("this value is a string, but `{name}` is not");
                 expect(field, value.span(), "NAMES", message, "make it a `String`");
             }
             _ => {}
@@ -111,13 +111,13 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
                 "INTEGERS" => "integer",
                 _ => "number",
             };
-            let message = format!("`{key}` on field `{name}` of type {text}");
+            let message = format!("`{key}` is not allowed on field `{name}` of type {text}");
             expect(
                 field,
                 key.span(),
                 kinds,
                 message,
-                &format!("as written, `{key}` is for {of} fields"),
+                &format!("with this value, `{key}` is only for {of} fields"),
             );
         }
         for flag in [Flag::Filterable, Flag::Sortable] {
@@ -126,7 +126,7 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
                     field,
                     at.span(),
                     "SCALARS",
-                    format!("`{at}` on field `{name}` of type {text}"),
+                    format!("`{at}` is not allowed on field `{name}` of type {text}"),
                     "leave the option out",
                 );
             }
@@ -156,7 +156,7 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
     for place in lists {
         let field = &model.fields[place.field];
         let message = format!(
-            "`{}` of type {} cannot be indexed, unique or sorted by",
+            "`{}` of type {} cannot be in an index, a unique or a sort",
             field.name,
             check::kind_text(field)
         );

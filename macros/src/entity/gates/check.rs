@@ -43,7 +43,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
                     store.name
                 ),
             )
-            .help(without(store, TRANSACTION, "do"));
+            .help(without(store, TRANSACTION, "can"));
         }
     }
     if let Some(expr) = &gates.visible {
@@ -78,7 +78,7 @@ fn check_key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
                 kind_text(field)
             ),
         )
-        .help("a field of the type of the other entity's primary key");
+        .help("use a field with the type of the other entity's primary key");
     } else if field.generated {
         d.error(
             &gate.key,
@@ -87,7 +87,7 @@ fn check_key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
                 field.name
             ),
         )
-        .help("a field of its own");
+        .help("use another field as the key");
     }
 }
 
@@ -98,7 +98,7 @@ fn check_gate_to_other_entity(model: &EntityModel, gate: &Gate, d: &mut Diagnost
         d.error(
             &gate.key,
             format!(
-                "gate onto `{target_name}`: the key `{}` must be required",
+                "gate to `{target_name}`: the key `{}` must be required",
                 field.name
             ),
         )

@@ -243,8 +243,11 @@ impl Gates {
                 let name = key.unraw().to_string();
                 let found = fields.iter().position(|f| f.name == name);
                 if found.is_none() {
-                    d.error(&key, format!("unknown field `{name}` in gate"))
-                        .suggest(&name, fields.iter().map(|f| f.name.as_str()));
+                    d.error(
+                        &key,
+                        format!("unknown field `{name}` is not allowed in gate"),
+                    )
+                    .suggest(&name, fields.iter().map(|f| f.name.as_str()));
                 }
                 Some(Gate {
                     word,
@@ -299,7 +302,7 @@ fn condition(
     );
     for param in params.iter() {
         let message = format!(
-            "`{what}` cannot use the parameter `{}`: it applies to all routes",
+            "`{what}` applies to all routes, so it cannot use the parameter `{}`",
             param.name
         );
         d.error(&param.ident, message)

@@ -1,5 +1,5 @@
-//! Gates and conditions as members of the descriptor, and the checks that need types. `__lp` is in
-//! scope.
+//! Gates and conditions as members of the descriptor, and the checks that need types. The generated
+//! code imports the private module of the runtime crate as `__lp`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -41,9 +41,9 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
 }
 
 /// Returns the descriptor of the other entity. A descriptor contains the descriptors of the
-/// entities that its gates lead to. So no gates may form a cycle, except a gate of an entity to
-/// itself (a tree). `L8` of an entity contains the entities that are reachable through up to 8
-/// gates.
+/// entities to which its gates lead. So a chain of gates must not be a cycle, except a gate of an
+/// entity to itself (a tree). `L8` of an entity contains the entities that are reachable through up
+/// to 8 gates.
 fn target(model: &EntityModel, gate: &Gate) -> TokenStream {
     let (own, target) = (&model.ident, &gate.target);
     if gate.is_tree(model) {
@@ -118,7 +118,7 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
             let (own, other, name) = (&model.ident, &gate.target, &model.name);
             let message = format!(
                 "linchpin: gates form a cycle: `{name}` is visible through `{target_name}`, which is visible through `{name}`\nhelp: leave one of \
-                 the gates out; records of one entity that are seen through each other are a tree: `gate(parent_id -> {name}, depth = 3)`"
+                 the gates out; if records of one entity are in a hierarchy, use a gate to the entity itself: `gate(parent_id -> {name}, depth = 3)`"
             );
             let check = quote!(const _: () = __lp::expect_no_cycle(<#own as __lp::Gated>::L0, __lp::Along::<#other>::L7, #message););
             out.extend(at(check, &other.to_token_stream()));
@@ -126,7 +126,7 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
         if let Some(action) = &gate.action {
             let name = action.value();
             let message = format!(
-                "linchpin: `{target_name}` declares no action `{name}`\nhelp: on `{target_name}`, `action(\"{name}\", ..)`"
+                "linchpin: `{target_name}` declares no action `{name}`\nhelp: write `action(\"{name}\", ..)` on `{target_name}`"
             );
             out.extend(quote_spanned!(action.span()=> const _: () = __lp::expect_action(#target, #action, #message);));
         }
@@ -134,8 +134,8 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
     if let Some(gate) = declared.all.first() {
         let name = &model.name;
         let message = format!(
-            "linchpin: the visibility of `{name}` depends on more than 8 links\nhelp: a gate onto an entity nearer to the top, or a smaller \
-             depth"
+            "linchpin: the visibility of a `{name}` record depends on more than 8 other records\nhelp: use a gate to an entity \
+             with fewer gates above it, or a smaller depth"
         );
         out.extend(
             quote_spanned!(gate.word.span()=> const _: () = __lp::expect_links(&DESC, #message);),

@@ -63,7 +63,7 @@ fn check_names(model: &EntityModel, d: &mut Diagnostics) {
                     field.name
                 ),
             )
-            .help("a name of its own for the relation");
+            .help("choose another name for the relation");
         } else if let Some(first) = seen.insert(wire.clone(), name.clone()) {
             d.error(
                 &relation.name,
@@ -87,13 +87,13 @@ fn check_key(relation: &Relation, field: &Field, d: &mut Diagnostics) {
                 kind_text(field)
             ),
         )
-        .help("a field of the type of the other entity's primary key");
+        .help("use a field with the type of the other entity's primary key");
     } else if field.generated {
         d.error(
             key,
             format!("`{name}` is the version counter and cannot be a key"),
         )
-        .help("a field of its own");
+        .help("use another field as the key");
     }
 }
 
@@ -138,7 +138,7 @@ fn check_on_delete(model: &EntityModel, relation: &Relation, d: &mut Diagnostics
                 store.name
             ),
         )
-        .help(without(store, TRANSACTION, "are"));
+        .help(without(store, TRANSACTION, "are transactional"));
     }
 }
 
@@ -154,7 +154,7 @@ fn check_max(relation: &Relation, d: &mut Diagnostics) {
         Some(Ok(n)) if (1..=MAX_INCLUDED).contains(&n) => {}
         Some(_) => d
             .error(max, format!("max is not within 1..={MAX_INCLUDED}"))
-            .help("`max = 20`; `nextCursor` leads to the rest"),
+            .help("`max = 20`; clients read further pages with `nextCursor`"),
         None => d.error(max, "max needs a whole number").help("`max = 20`"),
     }
 }

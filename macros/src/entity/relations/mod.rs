@@ -161,7 +161,10 @@ fn head(opt: &Opt, side: Side, d: &mut Diagnostics) -> Option<(Head, List)> {
             Some((head, rest))
         }
         Err(error) => {
-            let message = format!("`{}` begins with a name and an entity: {error}", opt.key);
+            let message = format!(
+                "`{}` must begin with a name and an entity: {error}",
+                opt.key
+            );
             d.error_at(error.span(), message)
                 .help(format!("`{}`", side.example()));
             None
@@ -207,8 +210,11 @@ impl Relation {
                 let text = key.unraw().to_string();
                 let found = fields.iter().position(|f| f.name == text);
                 if found.is_none() {
-                    d.error(&key, format!("unknown field `{text}` in belongs_to"))
-                        .suggest(&text, fields.iter().map(|f| f.name.as_str()));
+                    d.error(
+                        &key,
+                        format!("unknown field `{text}` is not allowed in belongs_to"),
+                    )
+                    .suggest(&text, fields.iter().map(|f| f.name.as_str()));
                     return None;
                 }
                 found

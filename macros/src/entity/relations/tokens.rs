@@ -1,5 +1,5 @@
 //! Relations as a member of the descriptor, as consts of the struct, and the checks that need
-//! types. `__lp` is in scope.
+//! types. The generated code imports the private module of the runtime crate as `__lp`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -73,8 +73,8 @@ pub(crate) fn consts(model: &EntityModel) -> Option<TokenStream> {
     })
 }
 
-/// Asserts that the key has the type of the other entity's ids, and that the pages of a `has_many`
-/// can be continued.
+/// Asserts that the key has the type of the other entity's ids, and that clients can request
+/// further pages of a `has_many`.
 pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
     let mut out = TokenStream::new();
     for relation in &model.relations {
@@ -107,8 +107,8 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                     &relation.on_delete
                 {
                     let text = format!(
-                        "linchpin: `{target_name}` expires without a deletion: on_delete would have no effect\n\
-                         help: leave on_delete out, or take `ttl` off `{target_name}`"
+                        "linchpin: `ttl` on `{target_name}` expires records without a deletion, so on_delete would have no effect\n\
+                         help: leave on_delete out, or remove `ttl` from `{target_name}`"
                     );
                     out.extend(quote_spanned!(rule.span()=> const _: () = __lp::expect_lasting(#target, #text);));
                 }
@@ -117,14 +117,14 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                 let ident = &model.ident;
                 let own_name = &model.name;
                 let string_key_message = format!(
-                    "linchpin: key `{key}` of `{target_name}` is no string, `{own_name}` has string ids\nhelp: make it a `String`"
+                    "linchpin: key `{key}` of `{target_name}` is not a string, but `{own_name}` has string ids\nhelp: make it a `String`"
                 );
                 let integer_key_message = format!(
-                    "linchpin: key `{key}` of `{target_name}` is no integer, `{own_name}` has integer ids\nhelp: make it an `i64`"
+                    "linchpin: key `{key}` of `{target_name}` is not an integer, but `{own_name}` has integer ids\nhelp: make it an `i64`"
                 );
                 let page = format!(
-                    "linchpin: the list of `{target_name}` does not filter by `{key}`: further pages of `{}` cannot be requested\nhelp: on `{target_name}`, \
-                     `belongs_to(.., key = {key})`, or mark the field `filterable`",
+                    "linchpin: the list of `{target_name}` does not filter by `{key}`: further pages of `{}` cannot be requested\nhelp: write \
+                     `belongs_to(.., key = {key})` on `{target_name}`, or mark the field `filterable`",
                     name(relation)
                 );
                 let hidden = format!(

@@ -76,7 +76,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
                     summary.word, store.name
                 ),
             )
-            .help(without(store, TRANSACTION, "are"));
+            .help(without(store, TRANSACTION, "are transactional"));
         }
     }
 }
@@ -95,10 +95,10 @@ fn check_key(model: &EntityModel, summary: &Summary, d: &mut Diagnostics) {
                 kind_text(field)
             ),
         )
-        .help("the field that names the other record");
+        .help("use the field with the key of the other record");
     } else if field.generated {
         d.error(key, format!("`{name}` is the version counter, not a key"))
-            .help("the field that names the other record");
+            .help("use the field with the key of the other record");
     }
 }
 
@@ -109,7 +109,7 @@ fn check_min(summary: &Summary, d: &mut Diagnostics) {
             _ => {
                 d.error(
                     min,
-                    format!("min is a whole number within 0..={MAX_INTEGER}"),
+                    format!("min must be a whole number within 0..={MAX_INTEGER}"),
                 )
                 .help("`min = 1`");
             }
@@ -123,7 +123,7 @@ fn check_min(summary: &Summary, d: &mut Diagnostics) {
             .help("`min = 1, code = \"last_one\"`");
     } else if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(letters) {
         d.error(code, format!("`{text}` is not a valid error code"))
-            .help("lower-case letters, digits and `_`: `code = \"last_one\"`");
+            .help("lower-case letters, digits and `_`, a letter first: `code = \"last_one\"`");
     } else if TAKEN.contains(&text.as_str()) {
         d.error(
             code,

@@ -98,7 +98,7 @@ impl SummaryArgs {
             Err(error) => {
                 d.error_at(
                     error.span(),
-                    format!("`counter` begins with an entity and its field: {error}"),
+                    format!("`counter` must begin with an entity and its field: {error}"),
                 )
                 .help(format!("`{EXAMPLE}`"));
                 return None;
@@ -157,8 +157,11 @@ impl Summary {
         let key = by?;
         let text = key.unraw().to_string();
         let Some(by) = fields.iter().position(|f| f.name == text) else {
-            d.error(&key, format!("unknown field `{text}` in {word}"))
-                .suggest(&text, fields.iter().map(|f| f.name.as_str()));
+            d.error(
+                &key,
+                format!("unknown field `{text}` is not allowed in {word}"),
+            )
+            .suggest(&text, fields.iter().map(|f| f.name.as_str()));
             return None;
         };
         if is_computed(&fields[by]) {
@@ -219,7 +222,7 @@ fn report_computed(field: &Ident, d: &mut Diagnostics) {
     d.error(
         field,
         format!(
-            "a counter condition cannot use the computed field `{}`",
+            "a counter cannot use the computed field `{}`",
             field.unraw()
         ),
     )

@@ -1,4 +1,5 @@
-//! Counters as a member of the descriptor, and the checks that need types. `__lp` is in scope.
+//! Counters as a member of the descriptor, and the checks that need types. The generated code
+//! imports the private module of the runtime crate as `__lp`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};

@@ -17,7 +17,7 @@ pub(crate) struct VisibilityArgs {
     pub(crate) tenant: Option<TenantArgs>,
     pub(crate) scopes: Vec<ScopeArgs>,
     pub(crate) parent: Option<ParentArgs>,
-    /// Whether one of them could not be read.
+    /// Whether one of the options could not be read.
     pub(crate) unread: bool,
 }
 
@@ -115,7 +115,7 @@ fn soft_delete(opt: &Opt, d: &mut Diagnostics) -> Option<SoftDeleteArgs> {
             }
             OptValue::Expr(value) => Some(value.clone()),
             OptValue::List(_) => {
-                d.error(&option.key, "`soft_delete` names a field")
+                d.error(&option.key, "`soft_delete` needs the name of a field")
                     .help(format!(
                         "`{EXAMPLE}` or `soft_delete(status = Status::Gone)`"
                     ));
@@ -123,7 +123,7 @@ fn soft_delete(opt: &Opt, d: &mut Diagnostics) -> Option<SoftDeleteArgs> {
             }
         };
         if found.is_some() {
-            d.error(&option.key, "`soft_delete` names one field")
+            d.error(&option.key, "`soft_delete` accepts only one field")
                 .help("keep one of them");
         } else {
             found = Some(SoftDeleteArgs {
@@ -219,7 +219,7 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
                     .unwrap_or_default();
                 if option.is_empty_list() {
                     d.error(&option.key, "`apply_to` names no route")
-                        .help("`apply_to(get, list)`; without it the scope holds on every route");
+                        .help("`apply_to(get, list)`; without `apply_to`, the scope applies to every route");
                 } else {
                     apply_to = Some(ApplyTo {
                         key: option.key,
@@ -233,7 +233,7 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
                 if !matches!(source, Source::Ctx(..) | Source::Param(_)) {
                     d.error(
                         &source.tokens(),
-                        "a scope takes its value from the context or from `parent_path`",
+                        "the value of a scope must come from the context or from `parent_path`",
                     )
                     .help("`ctx(actor.id)`, or `param(doc_id)` of the parent path");
                     return None;
@@ -243,9 +243,9 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
             (_, OptValue::Unreadable) => {}
             _ => {
                 let message = if bound.is_some() {
-                    "`scope` binds one field"
+                    "`scope` accepts only one field"
                 } else {
-                    "`scope` binds a field to its value"
+                    "`scope` needs a field and its value"
                 };
                 d.error(&option.key, message)
                     .help(format!("`{EXAMPLE}`; `scope` can be repeated"));
@@ -253,7 +253,7 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
         }
     }
     if bound.is_none() && !unread && (empty || apply_to.is_some()) {
-        d.error(&opt.key, "`scope` binds no field")
+        d.error(&opt.key, "`scope` needs a field and its value")
             .help(format!("`{EXAMPLE}`"));
     }
     let (field, from) = bound?;
@@ -269,7 +269,7 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
 pub(crate) fn unscoped_reason(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
     let text = opt.text("unscoped = \"moderators see everything\"", d)?;
     if text.value().trim().is_empty() {
-        d.error(&text, "`unscoped` gives no reason")
+        d.error(&text, "`unscoped` needs a reason")
             .help("`unscoped = \"moderators see everything\"`");
         return None;
     }

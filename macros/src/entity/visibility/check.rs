@@ -91,15 +91,18 @@ fn check_soft_delete(model: &EntityModel, d: &mut Diagnostics) {
         d.error(
             default,
             format!(
-                "every new record would be deleted: its default marks deleted records of `{name}`"
+                "every new record would be deleted: the default of `{name}` marks deleted records"
             ),
         )
         .help("another default");
     }
     let write_only = of.options.flag(Flag::WriteOnly).filter(|_| value.is_none());
     if let Some(flag) = write_only {
-        d.error(flag, format!("`{name}` is written by the server alone"))
-            .help("leave the option out");
+        d.error(
+            flag,
+            format!("only the server writes `{name}`, so the field cannot be `write_only`"),
+        )
+        .help("leave the option out");
     }
 }
 
@@ -165,7 +168,7 @@ fn check_tenant(model: &EntityModel, d: &mut Diagnostics) {
     if let Some(word) = tenant.anonymous_read.as_ref().filter(|_| !tenant.optional) {
         d.error(
             word,
-            "`anonymous_read` needs an optional tenant: anonymous callers read records without one",
+            "`anonymous_read` needs an optional tenant: anonymous callers read records without a tenant",
         )
         .help(format!("`tenant({}, optional, anonymous_read)`", of.name));
     }
@@ -262,7 +265,7 @@ fn check_bindable(of: &Field, what: &str, at: &Ident, d: &mut Diagnostics) {
     let name = &of.name;
     if of.has(Flag::Primary) {
         d.error(at, format!("{what} field `{name}` is the primary key"))
-            .help("a field of its own");
+            .help("use another field as the key");
     } else if !matches!(
         of.kind,
         Kind::String | Kind::Uuid | Kind::Integer | Kind::Other
@@ -371,7 +374,7 @@ fn check_parent_path(model: &EntityModel, d: &mut Diagnostics) {
         {
             d.error(
                 &parent.text,
-                format!("`{{{name}}}` of parent_path is bound to no field"),
+                format!("no scope binds `{{{name}}}` of parent_path to a field"),
             )
             .help(format!("`scope({name} = param({name}))`"));
         }
@@ -409,8 +412,9 @@ pub(crate) fn why_not_public(model: &EntityModel, route: &Route<'_>) -> Option<(
         matches!(s.from, ScopeSource::Ctx(..)) && s.applies_to_route(name) && !route.unscoped
     })?;
     let field = &model.fields[scope.field].name;
-    let message =
-        format!("route `{name}` is public but `{entity}` is scoped to its caller by `{field}`");
+    let message = format!(
+        "route `{name}` is public but scope `{field}` of `{entity}` needs an authenticated caller"
+    );
     Some((message, "leave `auth = none` out".to_owned()))
 }
 
@@ -439,8 +443,8 @@ fn check_public_routes(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Whether the entity reports `auth = none` of its defaults. The route of an operation inherits it
-/// and must not report it again.
+/// Whether the entity reports the `auth = none` of `routes.defaults`. A route of an operation that
+/// inherits this option must not report it again.
 pub(crate) fn reports_public_defaults(model: &EntityModel) -> bool {
     let inherits = |(name, policy): (&&str, &Policy)| {
         let route = Route {

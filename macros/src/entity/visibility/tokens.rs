@@ -1,5 +1,5 @@
-//! Expands the visibility options to members of the entity descriptor. The expansion has `__lp` in
-//! scope.
+//! Expands the visibility options to members of the entity descriptor. The generated code imports
+//! the private module of the runtime crate as `__lp`.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -38,8 +38,8 @@ pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
         let (field, optional, anonymous_read) = (model.number(tenant.field), tenant.optional, tenant.anonymous_read.is_some());
         quote!(tenant: __lp::Some(__lp::Tenant { field: #field, optional: #optional, anonymous_read: #anonymous_read }),)
     });
-    // A declaration with errors has reported its routes. Without scopes in the descriptor,
-    // `package!` does not check these routes again.
+    // If the declaration has errors, the macro has already reported the errors of its routes.
+    // Without scopes in the descriptor, `package!` does not check these routes again.
     let scopes = (!visibility.scopes.is_empty() && !model.inert).then(|| {
         let scopes = visibility
             .scopes

@@ -154,7 +154,7 @@ impl Key {
         };
         let doc = match self.period {
             Some(period) => format!("The {period} of `{}`.", of.name),
-            None => format!("The `{}` that the group has in common.", of.name),
+            None => format!("The `{}` of all records in the group.", of.name),
         };
         (self.at.clone(), ty, doc)
     }
@@ -186,7 +186,10 @@ fn key(expr: &Expr, scope: &mut Scope<'_>) -> Option<Key> {
     let Some(at) = field else {
         scope
             .d
-            .error(expr, "records are grouped by a field")
+            .error(
+                expr,
+                "`group_by` needs a field, or a period of a date field",
+            )
             .help(EXAMPLE);
         return None;
     };
@@ -302,7 +305,7 @@ pub(super) struct Measure {
     pub(super) function: &'static str,
     pub(super) field: usize,
     pub(super) at: Ident,
-    /// The condition on the records that count.
+    /// The condition that a record must satisfy to be included.
     pub(super) only: Option<Resolved>,
 }
 
@@ -380,8 +383,8 @@ pub(super) fn measure(
         if function == "count_by" {
             scope
                 .d
-                .error(&expr, "`count_by` counts all records")
-                .help("`filter` of the operation, or `count(..)` with a condition");
+                .error(&expr, "`count_by` does not accept a condition")
+                .help("use the `filter` of the operation, or `count(..)` with a condition");
             return None;
         }
         let filter = Filter::parse(&expr, scope.d)?;
@@ -467,7 +470,7 @@ impl Output {
             scope.at(*field).name.clone()
         };
         let condition = if only.is_some() {
-            ", of some records alone"
+            ", only of the records that match its condition"
         } else {
             ""
         };

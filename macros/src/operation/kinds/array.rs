@@ -191,7 +191,10 @@ impl Action {
             let at: TokenStream = source.tokens();
             scope
                 .d
-                .error(&at, "array_set takes a list from the call")
+                .error(
+                    &at,
+                    "the value of array_set must be `input(..)` or `param(..)`",
+                )
                 .help(format!("`{example}`"));
             return None;
         }

@@ -1,5 +1,5 @@
 //! `batch`: changes or removes every record that matches. With `returns = "records"` it changes the
-//! first ones up to a limit and returns them to code.
+//! first matching records, up to a limit, and returns them. Only code can call such a batch.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -163,7 +163,7 @@ impl Batch {
                     &returns.key,
                     "`returns = \"records\"` needs `action = \"update\"`",
                 )
-                .help("kind `consume` takes a record out");
+                .help("to delete a record and return it, use `kind = \"consume\"`");
         }
         if let (None, Some(returns)) = (args.get("limit"), args.get("returns")) {
             scope

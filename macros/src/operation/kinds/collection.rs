@@ -1,4 +1,4 @@
-//! `collection`: the items of a list inside a record, one by one.
+//! `collection`: reads and changes the items of a list inside a record.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -185,7 +185,7 @@ fn max_items(args: &Args, scope: &mut Scope<'_>) -> Option<Literal> {
     if max.is_none() {
         scope
             .d
-            .error(expr, "`max_items` is a whole number from 1 on")
+            .error(expr, "`max_items` must be a whole number of at least 1")
             .help("`max_items = 50`");
     }
     max.map(Literal::u32_unsuffixed)
@@ -263,7 +263,7 @@ fn routes(
         let problem = scope.d.error(
             at,
             format!(
-                "a collection has a route for each of its methods, and each has a {key} of its own"
+                "`{key}` is not allowed for the whole collection: each of its methods has its own route"
             ),
         );
         if let Some(method) = own.first() {

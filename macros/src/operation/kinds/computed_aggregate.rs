@@ -250,13 +250,16 @@ fn measures(args: &Args, scope: &mut Scope<'_>) -> (bool, Vec<(String, Measure)>
     )
 }
 
-/// Reports `count_by`, because it gives several values, not one.
+/// Reports `count_by`, because it returns several values, not one.
 fn single(measure: Option<Measure>, scope: &mut Scope<'_>) -> Option<Measure> {
     let measure = measure?;
     if measure.function == "count_by" {
         scope
             .d
-            .error(&measure.at, "`count_by` gives many values")
+            .error(
+                &measure.at,
+                "`count_by` returns many values, but the field needs one value",
+            )
             .help("`count()`, `sum`, `avg`, `min` or `max`");
         return None;
     }
@@ -279,7 +282,10 @@ fn check_materialized_field(
                 .d
                 .error(
                     at,
-                    format!("`compute(..)` gives an object, `{name}` is {}", type_of(of)),
+                    format!(
+                        "`compute(..)` returns an object, but `{name}` is {}",
+                        type_of(of)
+                    ),
                 )
                 .help("`compute = count()`");
         }
@@ -311,22 +317,22 @@ fn check_materialized_field(
                 field,
                 at,
                 "INTEGERS",
-                &format!("count gives integer, which `{name}` is not"),
+                &format!("count returns an integer, but `{name}` is not an integer"),
             );
         } else {
             let text = format!(
-                "{function} gives the type of its field, and the macro cannot compare it with a type alias of `{name}`"
+                "{function} returns the type of its field, but the macro cannot compare this type with the type of `{name}`: one of them is an alias"
             );
             scope
                 .d
                 .error(at, text)
-                .help("name the types themselves: `i64`, `f64`, `String`, `Timestamp`");
+                .help("write the types without an alias: `i64`, `f64`, `String`, `Timestamp`");
         }
     } else if result_type.name() != kind.name() {
         scope.d.error(
             at,
             format!(
-                "{function} gives {}, `{name}` is {}",
+                "{function} returns {}, but `{name}` is {}",
                 result_type.name().unwrap_or("another type"),
                 type_of(of)
             ),

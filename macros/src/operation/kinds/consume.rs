@@ -1,5 +1,5 @@
-//! `consume`: removes exactly one matching record and returns it, or only whether there was one. Of
-//! several concurrent calls, one gets the record.
+//! `consume`: removes one matching record. Returns the record, or only a boolean that says whether
+//! a record was removed. If several calls run at the same time, only one of them gets the record.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -20,7 +20,7 @@ pub(super) const KIND: Kind = Kind::new(
 
 struct Consume {
     filter: Option<Resolved>,
-    /// Whether it returns only whether there was a record.
+    /// Whether a call returns a boolean instead of the record.
     boolean: bool,
     expiry: Option<Literal>,
 }

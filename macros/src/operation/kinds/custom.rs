@@ -145,7 +145,7 @@ impl KindModel for Custom {
         }
         if self.http.is_none() {
             args.refuse_route(
-                &format!("`{name}` has no `http`: it is for code and has no route"),
+                &format!("`{name}` has no `http`, so it has no route and only code can call it"),
                 scope.d,
             );
         }
@@ -255,7 +255,7 @@ impl Custom {
         quote!(__lp::Custom::new(#shape) #reads #by_id #sql #handlers)
     }
 
-    /// Checks that the function for a store takes a call on this store. The macro knows the types
+    /// Checks that the function for a store accepts a call on this store. The macro knows the types
     /// of the stores in the shared table, so their functions need no check.
     fn store_check(&self, store: &str, path: &Path) -> Option<TokenStream> {
         if store::named(store).is_some() {
@@ -287,7 +287,8 @@ impl Custom {
             // the entity.
             let wrapper = match output {
                 Output::Nothing => quote!(made_nothing),
-                // A type that cannot be a result is reported there.
+                // The same span, so that rustc reports a type that cannot be a result at the
+                // function.
                 Output::Value(ty) => quote_spanned!(path.span()=> made_value::<#ty, _>),
                 Output::Record => respanned(&quote!(made_record::<#entity, _>), path.span()),
                 Output::Optional => respanned(&quote!(made_optional::<#entity, _>), path.span()),
@@ -394,7 +395,7 @@ fn output(args: &Args, scope: &mut Scope<'_>) -> Output {
     }
 }
 
-/// Splits a generic type: `Option<Post>` gives `Option` and `Post`.
+/// Splits a generic type: for `Option<Post>`, returns `Option` and `Post`.
 fn inside(ty: &Type) -> Option<(&Ident, &Type)> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
@@ -436,7 +437,7 @@ fn parameters(args: &Args, scope: &mut Scope<'_>, input: Option<&Type>) -> Vec<P
         } else if name == "input" && input.is_some() {
             scope
                 .d
-                .error(&ident, "`input` is the body")
+                .error(&ident, "parameter name `input` is reserved for the body")
                 .help("another name");
         } else {
             parameters.push(Parameter {
@@ -537,7 +538,8 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
         d.error(&opt.key, "`handler` needs at least one store")
             .help(format!("`{EXAMPLE}`"));
     }
-    // The stores that can have custom operations, or those that cannot yet.
+    // Returns the stores that support custom operations. If `available` is false, returns the
+    // stores that do not support them yet.
     let store_names = |available: bool| {
         store::STORES
             .iter()
@@ -577,7 +579,7 @@ fn respanned(tokens: &TokenStream, at: proc_macro2::Span) -> TokenStream {
     tokens.clone().into_iter().map(respan).collect()
 }
 
-/// Returns the fields that give the types of parameters, and the parameters.
+/// Returns the fields that determine the types of parameters, and the parameters.
 fn descriptors(parameters: &[Parameter], scope: &Scope<'_>) -> (TokenStream, Vec<TokenStream>) {
     let (mut fields, mut params) = (Vec::new(), Vec::new());
     for Parameter {

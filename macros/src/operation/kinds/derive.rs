@@ -163,7 +163,8 @@ struct Source {
     through: Option<Traverse>,
 }
 
-/// `traverse(..)`: the step from the records of a source to the records whose keys they contain.
+/// `traverse(..)`: reads keys from a field of the source records, and merges the records with these
+/// keys instead of the source records.
 struct Traverse {
     path: Path,
     owner: Option<usize>,
@@ -256,14 +257,19 @@ impl KindModel for Derive {
         {
             scope
                 .d
-                .error(other, format!("the items are values of `{ident}` alone"))
+                .error(
+                    other,
+                    format!(
+                        "`post_filter` can use only `{ident}`, because the items are its values"
+                    ),
+                )
                 .help(format!("`post_filter = ({ident} != ..)`"));
         }
         self.optional.check(scope);
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
-        let errors = "`validation_failed` for more than 10,000 records of a source; those of the sources' own lists.";
+        let errors = "`validation_failed` for more than 10,000 records of a source; the errors of the list route of each source.";
         Some(Plan::new(
             Shape::COLLECTION,
             Method::Get,
@@ -297,7 +303,7 @@ impl Derive {
             scope
                 .d
                 .error(expr, "`post_filter` with `flatten` is not supported yet")
-                .help("`where` in the sources");
+                .help("use `where` in the sources");
             return None;
         }
         let (_, owner, _) = self.sources.first()?.items();
@@ -430,8 +436,8 @@ fn selected(ident: Ident, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
 }
 
 impl Source {
-    /// Returns the entity of the resulting records: its path and its position in the scope's
-    /// siblings. Then their selected field.
+    /// Returns the entity of the resulting records and their selected field. The entity is given by
+    /// its path and its position in the scope's siblings.
     fn items(&self) -> (&Path, Option<usize>, Option<&(usize, Ident)>) {
         match &self.through {
             Some(through) => (&through.path, through.owner, through.select.as_ref()),

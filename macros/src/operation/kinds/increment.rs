@@ -64,7 +64,7 @@ impl KindModel for Increment {
                 "`{}` has `one_of`, which an increment could violate",
                 of.name
             );
-            scope.d.error(ident, text).help("`kind = \"transition\"` from one of them to another, or `range` in place of `one_of`");
+            scope.d.error(ident, text).help("use `kind = \"transition\"` to change between the values, or `range` in place of `one_of`");
         }
     }
 
@@ -112,7 +112,7 @@ fn by(args: &Args, field: Option<usize>, scope: &mut Scope<'_>) -> TokenStream {
     if let Some((_, digits)) = options::suffixed(expr) {
         scope
             .d
-            .error(expr, "`by` is a number without a suffix")
+            .error(expr, "`by` must be a number without a suffix")
             .help(format!("`by = {digits}`"));
         return one;
     }

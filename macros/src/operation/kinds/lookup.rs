@@ -123,7 +123,7 @@ impl KindModel for Lookup {
             scope
                 .d
                 .error(&sort.key, "`sort` and `sorts` exclude each other")
-                .help("write it first in `sorts(..)`: the first one is the default");
+                .help("write this sort first in `sorts(..)`: the first sort is the default");
         }
         let pinned = pinned(&self.fields, self.written.as_ref(), scope);
         for sort in &self.sorts {
@@ -316,7 +316,7 @@ pub(super) fn limit(args: &Args, scope: &mut Scope<'_>) -> Option<u32> {
     if limit.is_none() {
         scope
             .d
-            .error(expr, "`limit` is a whole number from 1 to 10000");
+            .error(expr, "`limit` must be a whole number from 1 to 10000");
     }
     limit
 }
@@ -442,7 +442,7 @@ impl NamedSort {
                 .map(|p| format!("`{}`", model.fields[p.field].name))
                 .collect();
             let text = format!(
-                "sort `{name}` has no index of `{entity}` where a call leaves out {}",
+                "sort `{name}` has no index of `{entity}` for calls without {}",
                 missing.join(", ")
             );
             scope.d.error(&self.key, text).help(format!(
@@ -453,7 +453,7 @@ impl NamedSort {
                 .d
                 .error(
                     &self.key,
-                    format!("sort `{name}` needs an index of `{entity}` that has its keys"),
+                    format!("sort `{name}` needs an index of `{entity}` on the fields of the sort"),
                 )
                 .help(format!("`{wanted}` on the entity"));
         }

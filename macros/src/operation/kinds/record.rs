@@ -74,7 +74,8 @@ impl Matches {
             }
         }
         let fields: Vec<usize> = self.assigns.iter().map(|a| a.field).collect();
-        // Members with errors may identify the record.
+        // A member with an error may be the member that identifies the record. So there is no
+        // second error.
         if self.complete && !scope.model.identify_one_record(&fields) {
             let primary = scope
                 .model
@@ -228,7 +229,7 @@ pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     } else if of.generated {
         ("is the version counter", None)
     } else if of.options.on_update.is_some() {
-        ("is set to the time of the call by every change", None)
+        ("is set to the current time by every change", None)
     } else {
         return true;
     };
@@ -249,7 +250,7 @@ pub(super) fn no_key(field: usize, at: &Ident, why: &str, scope: &mut Scope<'_>)
     scope
         .d
         .error(at, text)
-        .help("a field of its own for the number");
+        .help("use another field for the number");
     false
 }
 
@@ -355,7 +356,7 @@ impl Optional {
                 scope
                     .d
                     .error(&cond.ident, "a parameter inside `||` cannot be optional")
-                    .help("join it with `&&` to all others");
+                    .help("move this condition out of `||`, and join it with `&&`");
             }
         }
         let visible: Vec<Assumption> = scope.visible().into_iter().collect();

@@ -55,7 +55,7 @@ impl KindModel for Restore {
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
-        let errors = "`not_found` when the record is not deleted; `conflict` when a unique of it is taken meanwhile.";
+        let errors = "`not_found` when the record is not deleted; `conflict` when another record now has a unique value of the record.";
         self.matches
             .is_complete()
             .then(|| Plan::new(Shape::ById, Method::Post, Returns::Record, errors))

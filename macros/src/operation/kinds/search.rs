@@ -85,7 +85,7 @@ impl KindModel for Search {
         if let Some(at) = self.filter.as_ref().and_then(uses_text) {
             scope
                 .d
-                .error(at, "`q` is the text that is searched for")
+                .error(at, "parameter name `q` is reserved for the search text")
                 .help("another name for the parameter");
         }
         if !self.fields.is_empty() {
@@ -100,7 +100,7 @@ impl KindModel for Search {
         } else {
             Returns::List
         };
-        let errors = "`validation_failed` for a blank text, one of more than 512 characters, or a limit of 0.";
+        let errors = "`validation_failed` for a blank search text, a search text of more than 512 characters, or a limit of 0.";
         Some(Plan::new(Shape::COLLECTION, Method::Get, returns, errors))
     }
 

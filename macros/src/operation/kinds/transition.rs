@@ -36,7 +36,7 @@ struct Transition {
     chosen: Option<TokenStream>,
     /// Whether it returns a boolean instead of the record.
     boolean: bool,
-    /// `already = "ok"`: whether a record that already has the new value is no error.
+    /// `already = "ok"`: whether a record that already has the new value is accepted.
     already: bool,
 }
 
@@ -247,10 +247,7 @@ fn to(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Target
                     all.join(", ")
                 ),
             };
-            scope
-                .d
-                .error(array, "a transition leads to one value")
-                .help(help);
+            scope.d.error(array, "`to` must be one value").help(help);
             Targets::default()
         }
         _ => Targets {
@@ -278,7 +275,7 @@ fn one_of(call: &ExprCall, field: usize, ident: &Ident, scope: &mut Scope<'_>) -
         scope
             .d
             .error(values, "`one_of` needs at least two values")
-            .help("name two values or more, or one with `to = ..` alone");
+            .help("list at least two values, or write `to = ..` for a single value");
     }
     let to = distinct(
         values.elems.iter().cloned().collect(),
@@ -354,7 +351,7 @@ fn value(
                 .d
                 .error(
                     &other.tokens(),
-                    format!("`{option}` is fixed in the declaration"),
+                    format!("`{option}` must be a constant value"),
                 )
                 .help("a literal or the path of a const");
             None

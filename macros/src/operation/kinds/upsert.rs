@@ -149,7 +149,7 @@ fn check_match(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_
         let names = names.join(", ");
         let text = format!("upsert `{name}` needs a unique on ({names})");
         scope.d.error(&opt.key, text).help(format!(
-            "`unique({names})` on {}, or match the fields of one",
+            "write `unique({names})` on {}, or match the fields of an existing `unique(..)`",
             scope.model.name
         ));
     }

@@ -417,7 +417,7 @@ fn a_new_or_changed_counter_is_recounted() {
     );
     assert_eq!(changes(&all, &none), ["recount lists size tasks"]);
     assert!(changes(&all, &all).is_empty());
-    // No record of a new entity was counted.
+    // The new entity has no records to count, so there is no recount.
     let created = between(&[&LIST], &[&all, &LIST]);
     assert_eq!(kinds(&created), ["createEntity tasks"]);
 }

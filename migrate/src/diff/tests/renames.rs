@@ -114,7 +114,7 @@ fn an_entity_without_a_recorded_source_is_new_and_noted() {
     assert_eq!(
         diff.notes,
         [
-            "entity `items` is created: it is renamed from `task`, which the previous snapshot \
+            "entity `items` is created, because its `rename_from` names `task`, which the previous snapshot \
              does not have; did you mean `tasks`?"
         ]
     );

@@ -143,7 +143,7 @@ impl AuthConfig {
             {
                 wrong(
                     "security.apiCredentials",
-                    "each needs a different id and token",
+                    "each credential must have its own id and its own token",
                 );
             }
         }

@@ -36,7 +36,10 @@ pub(super) fn read(source: &mut SettingsSource, security: &mut Security) {
                 kid,
                 key: SecretText::new(key),
             }),
-            _ => drop(source.wrong::<()>("security.dataKeys", "each is { kid, key }")),
+            _ => drop(source.wrong::<()>(
+                "security.dataKeys",
+                "each key must be an object { kid, key }",
+            )),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::mail::ConsoleMailer;
 
 /// The rule for the address of a page.
 const PAGE: &str =
-    "the address of a page, https or http://localhost in development, without a fragment";
+    "the https address of a page, without a fragment (in development, http is allowed, too)";
 
 /// The page under `/auth/ui` that accepts the mailed links of a section.
 fn own_page(section: &str) -> &'static str {
@@ -133,7 +133,7 @@ pub enum OnPasswordChange {
 
 impl AuthSection {
     /// Whether a forgotten password can be reset. Routes, pages and the checks of settings use
-    /// this. It does not look at the mailer: start-up fails if resets are on without one.
+    /// this. It does not depend on the mailer: start-up fails if resets are on without a mailer.
     pub(crate) fn resets(&self) -> bool {
         self.password_reset
             .enabled
@@ -161,7 +161,7 @@ pub(super) fn check(
     {
         wrong(
             "auth.mailer",
-            "this mailer is for development: it shows mail to the operator of the app",
+            "is for development only, because it shows mail to the operator of the app: set another mailer in code, such as an `SmtpMailer`",
         );
     }
     let (resets, enabled_by_page) = (auth.resets(), auth.password_reset.enabled.is_none());
@@ -179,7 +179,7 @@ pub(super) fn check(
     {
         wrong(
             "auth.concealRegistration",
-            "needs auth.emailVerification.enabled, and accounts known by email address",
+            "needs auth.emailVerification.enabled, and auth.primaryField `email`",
         );
     }
     let mails = [
@@ -201,7 +201,7 @@ pub(super) fn check(
             None if section == "passwordReset" && enabled_by_page => {
                 wrong(
                     "auth.passwordReset.linkBaseUrl",
-                    &format!("{UNSENT_LINK}, or auth.passwordReset.enabled to `false`"),
+                    &format!("{UNSENT_LINK}, or set auth.passwordReset.enabled to `false`"),
                 );
             }
             None => wrong("auth.mailer", &format!("is required by auth.{section}")),
@@ -225,7 +225,7 @@ pub(super) fn check(
     if auth.magic_link.allow_sign_up && auth.primary_field != PrimaryField::Email {
         wrong(
             "auth.magicLink.allowSignUp",
-            "needs accounts known by email address",
+            "needs auth.primaryField `email`",
         );
     }
     let deletion = &auth.account_deletion;
@@ -256,7 +256,7 @@ pub(super) fn check(
     if is_mailed && auth.mailer.is_none() {
         wrong(
             "auth.accountDeletion.linkBaseUrl",
-            &format!("{UNSENT_LINK}, or leave the page out"),
+            &format!("{UNSENT_LINK}, or remove this setting"),
         );
     }
 }
@@ -264,7 +264,7 @@ pub(super) fn check(
 /// The rule for the page of a section's links, with the plugin's own page as the example.
 fn page_rule(section: &str, must: &str) -> String {
     format!(
-        "{must} {PAGE}, such as https://app.example.com/auth/ui/{}, the plugin's own",
+        "{must} {PAGE}, such as the page of this plugin, https://app.example.com/auth/ui/{}",
         own_page(section)
     )
 }

@@ -12,7 +12,7 @@ use crate::totp::{TotpAlgorithm, TotpRules};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct MfaSection {
-    /// Whether accounts may have second factors. Without it no sign-in asks for one.
+    /// Whether accounts may have second factors. If false, no sign-in requires a second factor.
     pub enabled: bool,
     /// Whether an account must set up a second factor before it can do anything else.
     pub required: bool,
@@ -63,7 +63,8 @@ impl Default for MfaSection {
     }
 }
 
-/// `mfa.totp`: authenticator apps. If disabled, no more can be set up; existing ones still work.
+/// `mfa.totp`: authenticator apps. If disabled, users cannot set up further ones; existing ones
+/// still work.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TotpSection {
@@ -135,7 +136,7 @@ pub struct SmsSection {
     pub digits: u64,
     /// Lifetime of a code in seconds: 30 to 600.
     pub seconds: u64,
-    /// The host on which phones fill in the code.
+    /// The host of the web pages on which phones fill in the code automatically.
     pub host: Option<String>,
     /// Sends text messages.
     pub provider: Option<Arc<dyn SmsProvider>>,
@@ -186,7 +187,7 @@ pub(super) fn check(
     {
         wrong(
             "auth.mfa.required",
-            "needs a method that can be set up, and text messages alone are not enough",
+            "needs auth.mfa.totp, auth.mfa.emailOtp or auth.passkeys to be enabled; text messages alone are not enough",
         );
     }
     if mfa.email_otp.enabled && config.auth.mailer.is_none() {
@@ -204,14 +205,11 @@ pub(super) fn check(
         if !mfa.sms.host.as_deref().is_some_and(is_host) {
             wrong(
                 "auth.mfa.sms.host",
-                "must be the host on which phones fill in codes, such as app.example.com",
+                "must be the host of the page that asks for the code, such as app.example.com: phones fill in the code only there",
             );
         }
         if environment == Environment::Production && mfa.sms.host.as_deref() == Some("localhost") {
-            wrong(
-                "auth.mfa.sms.host",
-                "must not be this machine in production",
-            );
+            wrong("auth.mfa.sms.host", "must not be `localhost` in production");
         }
     }
 }

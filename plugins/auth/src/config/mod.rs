@@ -267,7 +267,7 @@ impl Default for PasswordSection {
     }
 }
 
-/// Where a session's tokens are sent and read: `session.transport`.
+/// The places of a session's tokens in requests and responses: `session.transport`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// In response bodies and in cookies.
@@ -293,7 +293,7 @@ impl Transport {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SessionSection {
-    /// Where tokens are sent and read.
+    /// The places of tokens in requests and responses.
     pub transport: Transport,
     /// Maximum lifetime of a session in seconds: 7 days, or 90 days with refresh tokens.
     pub absolute_seconds: Option<u64>,

@@ -1,4 +1,4 @@
-//! `oauth`: external providers and what the app accepts from them.
+//! `oauth`: external providers, and the rules for their accounts and redirects.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct OauthSection {
     /// `oauth.allowedRedirectOrigins`: allowed origins of return addresses in addition to this
     /// app.
     pub allowed_redirect_origins: Vec<String>,
-    /// `oauth.linking`: what happens if an account with the same email address exists.
+    /// `oauth.linking`: the rule for a provider that reports the address of an existing account.
     pub linking: Linking,
     /// `oauth.allowSignUp`: whether a sign-in without an account creates one.
     pub allow_sign_up: bool,
@@ -43,7 +43,7 @@ impl Default for OauthSection {
     }
 }
 
-/// What happens if a provider reports the address of an existing account: `oauth.linking`.
+/// The rule for a provider that reports the address of an existing account: `oauth.linking`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linking {
     /// The user signs in to the account and links the provider there.
@@ -54,7 +54,7 @@ pub enum Linking {
     Verified,
 }
 
-/// How the provider returns the result: `responseMode`.
+/// The form in which the provider returns the result: `responseMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResponseMode {
     /// In the query of a redirect.
@@ -243,7 +243,7 @@ fn refuse_providers(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     for id in config.auth.oauth.providers.keys() {
         wrong(
             &format!("auth.oauth.{id}"),
-            "needs the feature `providers` of linchpin-auth, which this app is built without",
+            "needs the Cargo feature `providers` of linchpin-auth: enable it in Cargo.toml",
         );
     }
 }

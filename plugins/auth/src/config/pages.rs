@@ -83,7 +83,7 @@ pub(super) fn check(
         wrong(
             "auth.cookies.path",
             &format!(
-                "must contain the pages at {base}, such as `/`; otherwise set auth.pages.enabled to false"
+                "must contain the pages at {base}: set it to `/`, or set auth.pages.enabled to false"
             ),
         );
     }
@@ -94,7 +94,7 @@ pub(super) fn check(
     {
         tracing::warn!(
             path = cookies_path,
-            "the pages are off: auth.cookies.path does not contain {base}"
+            "the pages are off, because auth.cookies.path does not contain {base}: set it to `/`"
         );
     }
     pages.enabled = Some(
@@ -119,7 +119,7 @@ pub(super) fn check(
         if !is_value(value) {
             wrong(
                 &format!("auth.pages.theme.{name}"),
-                "must be a CSS value without braces, semicolons and addresses",
+                "must be a CSS value of at most 200 characters, without braces, semicolons or URLs",
             );
         }
     }

@@ -87,7 +87,7 @@ pub(super) fn check(
             wrong(
                 "auth.passkeys.origins",
                 &format!(
-                    "`{origin}` must be https:// and {id} or a subdomain of it, optionally with a port"
+                    "`{origin}` must be `https://` followed by {id} or by one of its subdomains; a port is optional"
                 ),
             );
         }

@@ -26,7 +26,7 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     };
     for origin in auth.oauth.allowed_redirect_origins.iter().filter(lacks_tls) {
         let what = format!(
-            "`{origin}` is allowed in development only: without TLS, others can read the code that signs in"
+            "`{origin}` is allowed in development only: without TLS, others can read the one-time code of a sign-in"
         );
         wrong("auth.oauth.allowedRedirectOrigins", &what);
     }
@@ -43,7 +43,7 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
             .filter(|network| network.prefix_len() < if network.addr().is_ipv4() { v4 } else { v6 })
         {
             let what = format!(
-                "`{network}` contains clients, which could choose their address: name networks of proxies, such as 10.0.0.0/8"
+                "`{network}` is too large: it contains clients, and these could then forge their address. List only networks of proxies, such as 10.0.0.0/8"
             );
             wrong("security.trustProxy", &what);
         }
@@ -55,7 +55,9 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     {
         wrong(
             "auth.defaultRole",
-            &format!("`{role}` is auth.admin.role: every sign-up would be an administrator"),
+            &format!(
+                "`{role}` is also auth.admin.role, so every new account would be an administrator: choose another role"
+            ),
         );
     }
 }

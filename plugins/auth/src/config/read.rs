@@ -83,7 +83,7 @@ fn read_lists(source: &mut SettingsSource, security: &mut Security) {
             Some(key) => security.keys.push(key),
             None => drop(source.wrong::<()>(
                 "security.signing.keys",
-                "each is { kid, privateKeyPem } or { kid, publicKeyPem }",
+                "each key must be an object { kid, privateKeyPem } or { kid, publicKeyPem }",
             )),
         }
     }
@@ -95,8 +95,10 @@ fn read_lists(source: &mut SettingsSource, security: &mut Security) {
         match api_credential(&credential) {
             Some(credential) => security.api_credentials.push(credential),
             None => {
-                let _ =
-                    source.wrong::<()>("security.apiCredentials", "each is { id, token, roles }");
+                let _ = source.wrong::<()>(
+                    "security.apiCredentials",
+                    "each credential must be an object { id, token, roles }",
+                );
             }
         }
     }

@@ -88,7 +88,7 @@ impl SettingsSource {
         out
     }
 
-    /// Takes the variables of the plugin.
+    /// Reads the variables of the plugin and ignores all others.
     pub(crate) fn environment(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let ours = |(name, _): &(String, String)| VARIABLES.iter().any(|p| name.starts_with(p));
         Self {

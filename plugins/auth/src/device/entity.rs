@@ -11,7 +11,7 @@ pub(crate) struct Device {
     pub(crate) id: String,
     #[field(immutable)]
     pub(crate) user_id: String,
-    /// Until when the device replaces the second factor.
+    /// The time until which the device replaces the second factor.
     pub(crate) trusted_until: Option<Timestamp>,
     /// The version of the account when the device was trusted. A change of the password or of a
     /// factor ends the trust.

@@ -1,5 +1,5 @@
-//! Recognised devices: guesses from other devices do not lock out a user on a device with an
-//! earlier sign-in.
+//! Recognised devices: devices on which a user has completed a sign-in. Wrong passwords from other
+//! devices do not lock out the user on such a device.
 //!
 //! A device token works for one user. A shared browser recognises the user who signed in last. One
 //! token for several users would be unsafe: an attacker could plant it in a browser, which would
@@ -30,8 +30,8 @@ use crate::secret::{SecretText, same};
 pub(crate) const LIFETIME: u64 = 180 * 24 * 60 * 60;
 /// Minimum time between two updates of `last_seen_at`, in milliseconds: one day.
 const SEEN_INTERVAL: i64 = 24 * 60 * 60 * 1000;
-/// Maximum number of devices of a user. A further one replaces the device that was not seen for the
-/// longest time. A program that keeps no token creates a device with each sign-in.
+/// Maximum number of devices of a user. A further device replaces the one with the oldest
+/// `last_seen_at`. A program that keeps no token creates a device with each sign-in.
 const MAX_DEVICES: usize = 50;
 /// Maximum number of mails about new devices within [`NOTICE_WINDOW`].
 const MAX_NOTICES: usize = 5;
@@ -94,8 +94,8 @@ impl Devices {
             .is_empty())
     }
 
-    /// Whether a mail about a new device is sent. None is sent for the first device, and at most a
-    /// few within an hour, so that many sign-ins do not fill a mailbox.
+    /// Whether a mail about a new device is sent. The first device causes no mail. [`MAX_NOTICES`]
+    /// limits the mails of an hour, so that many sign-ins do not fill a mailbox.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -114,8 +114,7 @@ impl Devices {
         Ok(!is_first_device && recent_notices < MAX_NOTICES)
     }
 
-    /// Stores a new device of a user and returns its token. `notified` says whether a mail was
-    /// sent.
+    /// Stores a new device of a user and returns its token. `notified` is true if a mail was sent.
     ///
     /// # Errors
     /// If it cannot be stored.

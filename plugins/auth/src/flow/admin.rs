@@ -294,8 +294,9 @@ impl Core {
         Err(Error::unavailable("an account kept changing"))
     }
 
-    /// Changes an account and writes the audit in one transaction, which also runs `then`. With a
-    /// version, the account must still have it. Cached sessions of the account are dropped.
+    /// Changes an account and writes an audit log entry in one transaction, which also runs `then`.
+    /// If `expected_version` is set, the account must still have this version. Drops the cached
+    /// sessions of the account.
     ///
     /// # Errors
     /// `not_found`; `precondition_failed` if the account changed since it was read.
@@ -353,7 +354,7 @@ impl Core {
         self.users.list(&client.cx(), query).await
     }
 
-    /// Lists entries of the audit, newest first.
+    /// Lists entries of the audit log, newest first.
     ///
     /// # Errors
     /// `invalid_cursor`.

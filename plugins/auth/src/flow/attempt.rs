@@ -12,12 +12,12 @@ use crate::identity::PrimaryField;
 use crate::limit::{Bucket, Full, Hit, Taken};
 use crate::mail::MailKind;
 
-/// Maximum number of seconds to wait in the response of a locked-out client. The response is the
-/// same as for any exhausted limit.
+/// Maximum waiting time, in seconds, in the response to a locked-out client. Apart from the time,
+/// the response is the same as for any exhausted limit.
 const LOCKED_OUT_SECONDS: u32 = 3600;
 
-/// Seconds in which guesses from other addresses do not lock out the address where the owner signed
-/// in by a proof.
+/// After the owner signed in without a password or reset it, guesses from other addresses do not
+/// lock out the owner's address for this number of seconds.
 const PROOF_SECONDS: u32 = 3600;
 
 /// A counted attempt.
@@ -123,8 +123,8 @@ impl Core {
         }
     }
 
-    /// Refuses an attempt and writes the audit. Only the first refusal in each window is written,
-    /// because anyone can cause any number of them.
+    /// Refuses an attempt. Writes an audit log entry only for the first refusal in each window,
+    /// because anyone can cause any number of refusals.
     async fn throttled(
         &self,
         cx: &Cx,
@@ -165,7 +165,7 @@ impl Core {
     }
 
     /// Whether a user can still sign in while the password is locked. Only then do guesses lock it.
-    /// An identifier without an account does the same work as an account with devices.
+    /// For an identifier without an account, the function makes the same queries as for an account.
     async fn has_another_way(&self, cx: &Cx, user: Option<&User>) -> Result<bool> {
         let auth = &self.config.auth;
         let by_mail = auth.resets() || auth.magic_link.enabled;
@@ -227,8 +227,8 @@ impl Core {
             .await
     }
 
-    /// Writes the audit for a wrong password. The guess that exhausts the limit sends a mail to the
-    /// owner.
+    /// Writes the audit log entry of a wrong password. The guess that exhausts the limit sends a
+    /// mail to the owner.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -264,7 +264,7 @@ impl Core {
     }
 }
 
-/// The mark of an address where the owner of an account proved the identity.
+/// The key of the mark that the owner of the account proved the identity from this address.
 fn proved_at<'a>(address: &'a str, identifier: &'a str) -> [&'a str; 3] {
     ["proved at", address, identifier]
 }

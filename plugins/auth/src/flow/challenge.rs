@@ -382,9 +382,9 @@ impl Core {
         opened.await
     }
 
-    /// Writes the audit for a wrong second factor. The last attempt ends the challenge. The guess
-    /// that exhausts the limit sends a mail to the owner, because the client has proved the first
-    /// factor.
+    /// Writes the audit log entry of a wrong second factor. The last attempt ends the challenge.
+    /// The guess that exhausts the limit sends a mail to the owner, because the client has proved
+    /// the first factor.
     async fn second_factor_failed(
         &self,
         client: &Client,

@@ -82,8 +82,8 @@ impl Core {
         let to_verify = email
             .as_ref()
             .filter(|_| self.config.auth.email_verification.enabled && email_verified_at.is_none());
-        // Anyone can sign up with another person's address, delete the account and repeat it, so
-        // these mails are limited. The owner of an account can request another link.
+        // Anyone can sign up with another person's address, delete the account, and do both again.
+        // So these mails are limited. The owner of an account can request another link.
         let counted = match to_verify {
             Some(email) => self.may_mail(&email.normalised).await?,
             None => None,

@@ -76,8 +76,8 @@ impl Core {
                         self.end(cx, client, &other, Reason::Deletion).await?;
                     }
                 }
-                // Written even without a grace period: the removal reads from this entry who
-                // requested it.
+                // Written even without a grace period: the removal reads the client of this request
+                // from the entry.
                 let happened = AuditEvent::about("auth:account.deletion.scheduled", &user.id)
                     .session(&known.handle);
                 self.audit(cx, client, happened.details(json!({ "scheduledFor": due })))
@@ -242,7 +242,8 @@ impl Core {
         }
     }
 
-    /// Deletes an account that is due, with all its records. The audit stays under a pseudonym.
+    /// Deletes an account that is due, with all its records. Its audit log entries stay, under a
+    /// pseudonym.
     ///
     /// # Errors
     /// If the store fails. The next call continues.
@@ -301,8 +302,8 @@ impl Core {
         }
     }
 
-    /// Deletes all records of an account except its sessions, which end, and the audit, which
-    /// stays. [`ERASED`] lists the entities.
+    /// Deletes all records of an account except its sessions and its audit log entries. The caller
+    /// ends the sessions; the entries stay. [`ERASED`] lists the entities.
     async fn erase(&self, cx: &Cx, user: &User) -> Result<()> {
         let (parts, id, all) = (&self.parts, user.id.as_str(), PageArgs::default);
         parts.tokens.void(cx, id, Purpose::ALL).await?;

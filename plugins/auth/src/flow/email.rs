@@ -72,8 +72,8 @@ impl Core {
                         display: email.clone(),
                         verified,
                     };
-                    // A later change does not void these links: an attacker who changed the address
-                    // could otherwise get rid of the owner by a second change.
+                    // A later change does not void these links. Otherwise an attacker who changed
+                    // the address could void the owner's link by a second change.
                     let terms = Terms {
                         only_newest: false,
                         ..Terms::link(UNDO_PERIOD + lifetime)
@@ -198,7 +198,7 @@ impl Core {
         )
         .await?;
         if is_identifier {
-            // The removal reads from this entry which request caused it.
+            // The removal of the account reads the client of this request from the entry.
             let details = json!({ "scheduledFor": client.now });
             self.audit(
                 cx,
@@ -273,8 +273,8 @@ impl Core {
                 // `set_email` checks.
                 if is_undo {
                     if !has_address {
-                        // The mail goes to the address that the account had, whose owner may need
-                        // to know.
+                        // `user` still has the replaced address, so this notice goes to the owner
+                        // of that address.
                         self.parts
                             .notice(cx, client, user, MailKind::EmailRestored)
                             .await?;

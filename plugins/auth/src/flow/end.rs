@@ -123,8 +123,8 @@ impl Core {
         ended
     }
 
-    /// Whether the session with this handle exists and was opened after all sessions of the user
-    /// last ended.
+    /// Whether the session with this handle exists, is not over, and has the user's current
+    /// `session_epoch`. The epoch changes when all sessions of the user end.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -146,8 +146,8 @@ impl Core {
         Ok(session.is_of(&user))
     }
 
-    /// Waits, in the caller's transaction, for concurrent requests to change the address, which
-    /// lock the account. Later requests see that the session has ended.
+    /// Waits, in the caller's transaction, until concurrent requests for a change of the address
+    /// are done. Such a request locks the account. Later requests see that the session has ended.
     async fn wait_for_email_change_requests(&self, cx: &Cx, user: &str) -> Result<()> {
         match self.users.get(cx, user).await? {
             Some(user) => self.lock_row(cx, &user).await.map(drop),

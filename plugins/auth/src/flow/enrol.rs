@@ -1,5 +1,5 @@
-//! Set-up and removal of second factors. Only this module changes the factors of an account and
-//! what depends on them.
+//! Set-up and removal of second factors. Only this module changes the factors of an account and the
+//! data that depends on them.
 
 use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
 use serde_json::json;
@@ -214,9 +214,9 @@ impl Core {
             .await
     }
 
-    /// Stores the factors of an account. Challenges for a factor end, and so does the trust in
-    /// devices, which contains the version. Other sessions must prove a factor again, unless a
-    /// factor was added to existing ones.
+    /// Stores the factors of an account and increments their version. Challenges for a factor end.
+    /// The trust in devices also ends, because it is valid only for one version. Other sessions
+    /// must prove a factor again, unless a factor was added to existing ones.
     async fn set_methods(
         &self,
         cx: &Cx,
@@ -250,9 +250,10 @@ impl Core {
             .await
     }
 
-    /// Marks sessions as having proved a factor under the next `mfa_version`. The session of the
-    /// change is marked if it had proved one before or if it set up the first. If a factor was
-    /// `added` to existing ones, all sessions that had proved one are marked.
+    /// Marks sessions as having proved a factor under the next `mfa_version`. The session that
+    /// makes the change is marked if it had already proved a factor, or if it set up the first
+    /// factor. If a factor was `added` to existing ones, all sessions that had proved a factor are
+    /// marked.
     async fn keep_sessions_proved(
         &self,
         cx: &Cx,
@@ -432,11 +433,11 @@ impl Core {
         self.cancel_deletion_in(cx, client, &now).await
     }
 
-    /// Removes what was added to an account since its sign-up, in the transaction in which a mailed
-    /// link confirms the sign-up: the person who follows the link may not have added it. The
-    /// password or provider of the sign-up stays, with its sessions, because the link was mailed
-    /// for this sign-up and is often followed on another device. Codes by mail stay too, because
-    /// only the owner of the mailbox can set them up.
+    /// Removes everything that was added to an account since its sign-up. It runs in the
+    /// transaction in which a mailed link confirms the sign-up, because the person who follows the
+    /// link may not have made these additions. The password or provider of the sign-up stays, with
+    /// its sessions, because the link was mailed for this sign-up and is often followed on another
+    /// device. Codes by mail stay too, because only the owner of the mailbox can set them up.
     ///
     /// # Errors
     /// If something cannot be removed.

@@ -1,9 +1,9 @@
-//! The check of a factor: one place for the second factor of a sign-in, for the step-up, and for a
-//! proof in a body.
+//! The check of a factor. The second factor of a sign-in, the step-up, and a proof in a request
+//! body all use this module.
 //!
-//! A check has two steps. `check_factor` checks the factor and does not use it up. `spend` does, in
-//! the transaction that needs the proof. So a proof stays unused if a hook or a rule refuses the
-//! request, and of many concurrent requests with the same proof one succeeds.
+//! A check has two steps. `check_factor` checks the factor and does not use it up. `spend` uses it
+//! up, in the transaction that needs the proof. So a proof stays unused if a hook or a rule refuses
+//! the request, and only one of many concurrent requests with the same proof succeeds.
 
 use linchpin::seal::Place;
 use linchpin::{Code, Cx, PageArgs, Result};
@@ -255,8 +255,9 @@ impl Core {
         (is_expected && right).then_some(CorrectFactor(Cost::Nothing))
     }
 
-    /// Decrypts the data of a factor. `None` if it cannot be read, because it was changed outside
-    /// or its key is missing. That is logged, and the user can use another factor.
+    /// Decrypts the data of a factor. If it cannot be decrypted, because another program changed it
+    /// or its key is missing, this logs an error and returns `None`. The user can use another
+    /// factor.
     pub(crate) fn open_factor(&self, factor: &Factor) -> Option<SecretBytes> {
         let opened = self
             .parts

@@ -14,8 +14,8 @@ use crate::oauth::{Identity, Provider};
 use crate::onetime::Purpose;
 
 impl Core {
-    /// Links an account to an identity at a provider. The sign-in at the provider takes time, so
-    /// the account must be unchanged since it was checked, and the session that requested the link
+    /// Links an account to an identity at a provider. The sign-in at the provider takes time. So
+    /// [`Core::lock_current`] checks the account again, and the session that requested the link
     /// (`asked`) must still exist. The owner gets a mail.
     ///
     /// # Errors

@@ -21,14 +21,14 @@ impl Core {
             .await
     }
 
-    /// Locks the account as it is now, for a proof that no session can give. Unlike for
-    /// [`Core::lock_unchanged`], a change of the profile does not matter, so nobody can block the
-    /// owner by repeated changes.
+    /// Locks the account as it is now, for a proof that does not come from a session, such as a
+    /// mailed link. Unlike for [`Core::lock_unchanged`], a change of the profile does not matter,
+    /// so nobody can block the owner by repeated changes.
     ///
     /// # Errors
-    /// `precondition_failed` if a field changed that was checked when the account was read: the
-    /// address and its verification, suspension, deletion. The password is not among them, because
-    /// anyone who knows it can change it repeatedly.
+    /// `precondition_failed` if one of these fields changed since the account was read: the
+    /// address, its verification, the suspension, the scheduled deletion. The password is not one
+    /// of them, because anyone who knows it can change it repeatedly.
     pub(crate) async fn lock_current(&self, cx: &Cx, user: &User) -> Result<User> {
         let now = self.lock_row(cx, user).await?;
         let checked_fields = |user: &User| {

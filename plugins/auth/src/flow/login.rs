@@ -69,7 +69,7 @@ struct Opened {
 }
 
 impl PendingSession {
-    /// A session after the first factor, or after a proof that counts as two.
+    /// A session after the first factor, or after a proof that counts as two factors.
     fn primary(proved: Proved) -> Self {
         let Proved {
             user,
@@ -124,11 +124,12 @@ impl PendingSession {
 }
 
 impl Core {
-    /// The only way from a first proof to a session. It checks suspension, verification, scheduled
-    /// deletion and the second factor, and then opens the session.
+    /// Completes a sign-in after a first proof; no other function does. It checks suspension,
+    /// verification, scheduled deletion and the second factor, and then opens the session.
     ///
     /// # Errors
-    /// 403 `account_suspended`; 401 `invalid_credentials` for an account whose deletion is due.
+    /// 403 `account_suspended`, `email_not_verified`; 401 `invalid_credentials` for an account
+    /// whose deletion is due.
     pub(crate) async fn complete_primary(&self, client: &Client, proved: Proved) -> Result<Reply> {
         self.complete_with(client, proved, None).await
     }
@@ -299,8 +300,8 @@ impl Core {
         })
     }
 
-    /// Stores a new session, its device and the audit in one transaction, together with `spend`.
-    /// Then it ends surplus sessions and runs the hook `post_login`.
+    /// Stores a new session, its device and its audit log entry in one transaction, together with
+    /// `spend`. Then it ends surplus sessions and runs the hook `post_login`.
     async fn create_session(
         &self,
         client: &Client,

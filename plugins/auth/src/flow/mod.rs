@@ -108,7 +108,7 @@ impl Core {
             Some(own_claims) if !self.cookies.fits(&access) => {
                 tracing::warn!(
                     user = session.user_id,
-                    "the token with custom claims is too long for a cookie; its cookie has no custom claims"
+                    "the token with custom claims is too long for a cookie; the cookie contains a token without custom claims"
                 );
                 Some(self.signing.sign(own_claims)?)
             }

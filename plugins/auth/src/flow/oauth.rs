@@ -1,8 +1,9 @@
 //! Sign-in with providers: the browser is sent to the provider, returns with the provider's code,
 //! and gets a one-time code of this plugin, which it exchanges for a session.
 //!
-//! Before the plugin knows that it sent this browser, a refusal is an error response. Afterwards it
-//! is a code at the return address, never a text of the provider.
+//! Until the plugin has checked that it redirected this browser, a refusal is an error response.
+//! After that, a refusal is a redirect to the return address with an error code, never with a text
+//! of the provider.
 
 use std::time::Duration;
 
@@ -45,19 +46,20 @@ struct FlowState {
     link: Option<LinkFor>,
 }
 
-/// The browser that was redirected to the provider: SHA-256 of its marks.
+/// The browser that was redirected to the provider: SHA-256 hashes of its [`Marks`].
 #[derive(Clone, Serialize, Deserialize)]
 struct BrowserHashes {
     flow: String,
     host: String,
 }
 
-/// The marks that identify the browser.
+/// The cookie values that identify the browser.
 pub(crate) struct Marks {
     /// A value for this flow.
     pub(crate) flow: String,
-    /// A value for this host only, which a sibling domain cannot set. A sibling domain can set
-    /// `flow`, so that a user who follows its link would complete the sign-in of another person.
+    /// A value for this host only, which a sibling domain cannot set. `flow` alone is not enough: a
+    /// sibling domain can set it, so that a user who follows a link of this domain would complete
+    /// the sign-in of another person.
     pub(crate) host: Option<String>,
     /// Whether the client is a browser by its headers. A browser keeps both values.
     pub(crate) is_browser: bool,
@@ -86,8 +88,8 @@ pub(crate) struct LinkFor {
 struct Redeemable {
     challenge: Option<String>,
     browser: BrowserHashes,
-    /// The `session_epoch` of the account when the provider identified it. The end of all sessions,
-    /// such as by the first verification of the mailbox, voids the code.
+    /// The `session_epoch` of the account when the provider identified it. If all sessions end, for
+    /// example when the mailbox is first verified, the code becomes invalid.
     #[serde(default)]
     epoch: i64,
 }
@@ -185,11 +187,11 @@ impl Core {
         }
     }
 
-    /// Returns the address for a browser that came back.
+    /// Returns the address to which a browser is redirected after it came back from the provider.
     ///
     /// # Errors
-    /// 400 `invalid_state` if this browser was not sent away or came back before, or if the session
-    /// that requested the link has ended.
+    /// 400 `invalid_state` if the plugin did not redirect this browser, if the browser came back
+    /// before, or if the session that requested the link has ended.
     pub(crate) async fn finish_provider_flow(
         &self,
         client: &Client,
@@ -250,8 +252,8 @@ impl Core {
         }
     }
 
-    /// Whether the session that requested a link still exists and may still do it. If the account
-    /// got a second factor meanwhile, the session must have proved it.
+    /// Whether the session that requested a link still exists and may still link a provider. If the
+    /// account got a second factor meanwhile, the session must have proved it.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -408,7 +410,7 @@ impl Core {
             .await
     }
 
-    /// Runs `pre_login` for the account, unless it ran for it before (`hook_ran_for`).
+    /// Runs `pre_login` for the account, unless the hook already ran for it (`hook_ran_for`).
     async fn may_enter(
         &self,
         client: &Client,
@@ -438,7 +440,7 @@ impl Core {
             && user.suspended_at.is_none()
     }
 
-    /// Creates an account with its link; `Err(None)` if the account exists meanwhile.
+    /// Creates an account with its link; `Err(None)` if another request created the account first.
     async fn sign_up(
         &self,
         client: &Client,

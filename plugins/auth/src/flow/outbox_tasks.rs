@@ -252,7 +252,7 @@ impl Core {
     }
 
     /// The purpose of a mailed link that verifies an account's address. If sign-ups are concealed,
-    /// the link also signs in, because the sign-up did not.
+    /// the link also opens a session, because the sign-up did not open one.
     pub(crate) fn proof_of_address(&self) -> Purpose {
         if self.config.auth.conceal_registration {
             Purpose::VerifyAndLogin

@@ -61,7 +61,7 @@ impl<'a> To<'a> {
                     .bytes()
                     .all(|b| b.is_ascii_alphanumeric() || b == b'-')
         };
-        // A user who enters codes by mail reads this mailbox.
+        // An account with codes by mail as a factor has proved that its owner reads this mailbox.
         let unproved =
             user.email_verified_at.is_none() && !enrolled(user).contains(&ProofMethod::EmailOtp);
         let own = user

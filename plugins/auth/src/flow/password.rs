@@ -1,4 +1,4 @@
-//! Changes of a password: one order of checks, and one write.
+//! Changes of a password: the checks of the new password, and the write that stores it.
 
 use linchpin::{Cx, Error, PageArgs, Result};
 use serde_json::json;
@@ -26,7 +26,7 @@ const VOID_ON_CHANGE: &[Purpose] = &[
 /// mailed link would work for the owner.
 const VOID_ON_RESET: &[Purpose] = &[Purpose::ResetPassword, Purpose::MagicLink];
 
-/// How a password changes.
+/// The cause of a change of the password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The account had none.
@@ -187,8 +187,8 @@ impl Core {
         Ok(changed)
     }
 
-    /// Writes the audit for a removed password, in the caller's transaction. Returns whether the
-    /// account had one.
+    /// Writes the audit log entry of a removed password, in the caller's transaction. Returns
+    /// whether the account had a password.
     ///
     /// # Errors
     /// If it cannot be written.

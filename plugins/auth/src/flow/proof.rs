@@ -169,7 +169,7 @@ impl Core {
                 let stepped_up = known
                     .step_up_at
                     .is_some_and(|at| counts && is_fresh(at, client.now, ages.max_age_seconds));
-                // A user without any factor signs in again, and so does one who could only repeat
+                // A user without any factor signs in again. So does a user who could only repeat
                 // the proof of the sign-in.
                 let repeats_sign_in =
                     known.proved_only_by_passkey && self.methods(user) == [ProofMethod::Webauthn];
@@ -282,8 +282,9 @@ impl Core {
         }
     }
 
-    /// Counts a proof, by session: anyone who stole another session cannot lock out the owner's.
-    /// There is also a limit over all sessions, from which recognised devices are exempt.
+    /// Counts a proof, by session, so that a person who stole one session cannot lock out the
+    /// owner's session. There is also a limit over all sessions, from which recognised devices are
+    /// exempt.
     async fn count_proof(
         &self,
         client: &Client,

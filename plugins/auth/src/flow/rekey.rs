@@ -28,8 +28,9 @@ const PAGE: u32 = 100;
 pub struct Rekeyed {
     /// Number of values that were encrypted with the newest key, those of other plugins included.
     pub rewritten: u64,
-    /// Former keys that are still needed. Only a MAC of a recovery code is stored, which cannot be
-    /// computed with another key. A key is needed until its codes are used, replaced or ended.
+    /// Former keys that are still needed. The store contains only a MAC of each recovery code, so
+    /// the code cannot be converted to another key. A key is needed until its codes are used,
+    /// replaced or ended.
     pub needed: Vec<String>,
     /// Number of unused recovery codes that need one of these keys.
     pub codes: u64,
@@ -85,8 +86,8 @@ pub(crate) fn register(core: &Arc<Core>, cx: &mut PostCx) -> Result<()> {
     cx.sealed_field(factor::sealed)
 }
 
-/// The recovery codes, of which only MACs are stored. It also checks whether any stored value of
-/// the app needs a missing key, because this plugin records the keys that were used.
+/// The recovery codes, of which only MACs are stored. This type also checks whether any stored
+/// value of the app needs a missing key, because this plugin records the keys that were used.
 struct Codes(Arc<Core>);
 
 /// The name of the recovery codes in messages.
@@ -119,9 +120,9 @@ impl Reseal for Codes {
 }
 
 impl Core {
-    /// Stores the name of the newest key, and checks whether any data, that of other plugins
-    /// included, needs a key that is no longer configured. It only queries by the names of such
-    /// keys, so only the start after a key was removed may read all records.
+    /// Stores the name of the newest key. Checks whether any data, including data of other plugins,
+    /// needs a key that is no longer configured. It only queries by the names of such keys, so only
+    /// the first start after the removal of a key may read all records.
     ///
     /// # Errors
     /// If data needs a missing key.
@@ -135,8 +136,8 @@ impl Core {
                 return Err(Error::new(
                     Code::Internal,
                     format!(
-                        "stored data is encrypted with key `{}`, which is neither in `security.dataKeys` nor derived from a secret that is listed: put \
-                         it back after the newest, and remove it after `rekey` says that it is not needed",
+                        "stored data is encrypted with key `{}`, which is neither in `security.dataKeys` nor derived from a secret in `security.signing.secret`: add \
+                         the key or its secret again, after the newest one, and remove it only after the command `rekey` reports that it is no longer needed",
                         gone.id
                     ),
                 ));
@@ -157,9 +158,9 @@ impl Core {
         Ok(())
     }
 
-    /// Encrypts all data under former keys with the newest key, that of other plugins included. It
-    /// finds the recovery codes that need a former key, or ends them with `ends_codes`. It can be
-    /// interrupted and run again.
+    /// Encrypts all data under former keys, including data of other plugins, with the newest key.
+    /// If `ends_codes` is true, it ends the recovery codes that need a former key; otherwise it
+    /// reports them. It can be interrupted and run again.
     ///
     /// # Errors
     /// If the store fails, or if a value cannot be decrypted.
@@ -207,7 +208,7 @@ impl Core {
         Ok(done)
     }
 
-    /// The accounts with unused recovery codes under a key, with their number.
+    /// The accounts with unused recovery codes under a key, each with the number of these codes.
     async fn holders_of_codes(&self, cx: &Cx, kid: &str) -> Result<BTreeMap<String, u64>> {
         let mut holders = BTreeMap::new();
         let mut page = self
@@ -246,7 +247,7 @@ impl Core {
                 .filter(of_key.and(recovery_code::user_id.eq(id.to_owned())))
                 .limit(u32::MAX);
             for code in self.parts.codes.list(cx, under_key).await?.items {
-                // It may be in use at this moment.
+                // A concurrent request may use the code at this moment.
                 ended += deleted_count(self.parts.codes.delete(cx, code.id, None).await)?;
             }
             if ended > 0 {

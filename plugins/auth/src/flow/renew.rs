@@ -19,12 +19,13 @@ use crate::session::sid;
 /// How often a refresh token is rotated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// With each refresh: the client stores what it gets.
+    /// With each refresh: the client stores the new tokens.
     Always,
     /// In the second half of its lifetime. A browser may leave a page before the response arrives,
     /// and would then present a token that was rotated.
     Seldom,
-    /// Never: another site sent the browser here and may navigate it away.
+    /// Never: another site sent the browser here and may navigate the browser away before the
+    /// response arrives.
     Never,
 }
 
@@ -47,7 +48,8 @@ impl Core {
         self.limiter.take(&of_address).await?.succeeded().await;
         let presented = Presented::parse(token).ok_or_else(invalid)?;
         let (mut counted, mut keeps_token) = (false, false);
-        // A conflict means that another request rotated the token; the second look sees that.
+        // A conflict means that another request rotated the token; the next attempt reads the new
+        // state of the session.
         for _ in 0..MAX_ATTEMPTS {
             let session = self
                 .sessions
@@ -120,8 +122,8 @@ impl Core {
         session.is_usable(client.now, millis(auth.session.idle_seconds), refresh)
     }
 
-    /// The active sessions of a user. `caller_session` is the session of the request: it is active,
-    /// even if its stored activity is older.
+    /// The active sessions of a user. `caller_session` is the session of the request: it counts as
+    /// active, even if its stored last activity is too old.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -206,8 +208,9 @@ fn invalid() -> Error {
 
 impl Core {
     /// Returns the refresh token of a browser's cookies, with the handle of its session. A sibling
-    /// domain may have planted more refresh tokens. So only a token of the session that the proof
-    /// cookie names counts: no user is signed in as another person, and every user can sign out.
+    /// domain may have planted more refresh tokens. So only a token of the session that is named in
+    /// the proof cookie is accepted. Then no user is signed in as another person, and every user
+    /// can sign out.
     ///
     /// # Errors
     /// If there are several tokens and the store cannot be read.
@@ -248,11 +251,12 @@ impl Core {
     }
 
     /// Checks a refresh that is authenticated by a cookie only. `is_from_server` says whether this
-    /// browser got the token from the server. A token without a session cannot be misused.
+    /// browser got the token from the server. A token without a session passes, because it cannot
+    /// be misused.
     ///
     /// # Errors
-    /// 403 `csrf_failed`, also if the client is a browser by its headers and did not get this token
-    /// from the server.
+    /// 403 `csrf_failed`, also if the headers show that the client is a browser and this browser
+    /// did not get the token from the server.
     pub(crate) async fn check_refresh(
         &self,
         client: &Client,

@@ -154,10 +154,10 @@ impl Core {
         ))
     }
 
-    /// Counts a text message that is about to be sent, by user together with the session or device
-    /// in `source`. So anyone who stole another session cannot use up the owner's messages. The
-    /// message also counts in the limits of the user and of the client's address, and in the limit
-    /// of a `number` that is being set up, because the number may belong to another person.
+    /// Counts a text message before it is sent. The key is the user together with the session or
+    /// device in `source`, so anyone who stole another session cannot use up the owner's messages.
+    /// The message also counts in the limits of the user and of the client's address. A `number`
+    /// that is being set up has its own limit, because the number may belong to another person.
     ///
     /// # Errors
     /// 429.

@@ -1,4 +1,5 @@
-//! Ways to sign in: who may add one, which ones an account has, and that one remains.
+//! Ways to sign in: the requirement for a new one, the existing ones of an account, and the check
+//! that a removal keeps one.
 
 use linchpin::{Cx, Result};
 
@@ -8,7 +9,7 @@ use crate::error::{EMAIL_NOT_VERIFIED, LAST_CREDENTIAL, refuse};
 use crate::mfa::ProofMethod;
 use crate::oauth::entity::ProviderLink;
 
-/// What is about to be removed from an account.
+/// A removal from an account.
 #[derive(Clone, Copy)]
 pub(crate) enum Without<'a> {
     Passkeys(&'a [Credential]),
@@ -17,7 +18,7 @@ pub(crate) enum Without<'a> {
 
 impl Core {
     /// Checks that an account may get another way to sign in or another factor. If addresses are
-    /// verified, its own must be.
+    /// verified, the account's address must be verified.
     ///
     /// # Errors
     /// 403 `email_not_verified`.
@@ -76,7 +77,7 @@ impl Core {
         without: Without<'_>,
     ) -> Result<()> {
         let (passkeys, link) = match without {
-            // These passkeys do not sign in.
+            // Nothing is removed, or passkeys are not a way to sign in.
             Without::Passkeys(gone) if gone.is_empty() || !self.config.auth.passkeys.primary => {
                 return Ok(());
             }
@@ -93,7 +94,7 @@ impl Core {
         }
     }
 
-    /// Whether passkeys sign in and the account has more than this number of them.
+    /// Whether sign-in with passkeys is enabled and the account has more than `gone` passkeys.
     async fn has_other_passkeys(&self, cx: &Cx, user: &str, gone: usize) -> Result<bool> {
         let settings = &self.config.auth.passkeys;
         Ok(settings.enabled && settings.primary && self.passkeys.of(cx, user).await?.len() > gone)

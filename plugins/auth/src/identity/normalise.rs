@@ -1,7 +1,7 @@
 //! Normalised identifiers, for look-ups, uniqueness and rate limits.
 //!
-//! The typed form is stored too, for display. Rules of single mail providers do not apply:
-//! dots and `+tag` are significant.
+//! The typed form is stored too, for display. Rules of individual mail providers do not apply: dots
+//! and `+tag` are significant.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use unicode_normalization::UnicodeNormalization as _;
 /// Maximum length of an identifier in characters, before and after normalisation.
 const MAX_CHARS: usize = 254;
 
-/// An identifier in both forms.
+/// An identifier in normalised and in typed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identifier {
     /// The normalised form.
@@ -107,7 +107,7 @@ pub(crate) fn email(typed: &str) -> Result<Identifier, InvalidIdentifier> {
     if normalised.chars().count() > MAX_CHARS {
         return Err(TOO_LONG);
     }
-    // Only addresses that can receive mail are valid, and none can break a line of a header.
+    // An address is valid only if it can receive mail and cannot add a line break to a mail header.
     if !EmailAddress::is_valid_local_part(&local) || !is_mail_domain(&domain) {
         return Err(EMAIL);
     }
@@ -183,7 +183,7 @@ fn lower(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).nfc().collect()
 }
 
-/// Invisible characters: two addresses that differ in one look the same.
+/// Invisible characters: two different addresses look the same if only such a character differs.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'

@@ -1,5 +1,5 @@
-//! Derived keys: one per purpose, from the signing secrets. Keys of stored data can be configured
-//! instead.
+//! Derived keys: one per purpose, from the signing secrets. The keys of stored data are derived
+//! too, unless the app configures them.
 //!
 //! A value made with an older secret stays valid while that secret is configured. No two purposes
 //! share a key, so a value of one is not valid for another.

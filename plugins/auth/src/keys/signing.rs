@@ -151,7 +151,7 @@ impl Signing {
     pub(crate) fn asymmetric(algorithm: Algorithm, keys: &[SigningKey]) -> Result<Self, String> {
         install_crypto();
         let Some(SigningKey::Private { kid, .. }) = keys.first() else {
-            return Err("the first key must be a private one".to_owned());
+            return Err("the first key must be a private key: set its `privateKeyPem`".to_owned());
         };
         let mut signer = None;
         let mut verifiers = HashMap::new();
@@ -185,7 +185,8 @@ impl Signing {
                 signer = private;
             }
         }
-        let signer = signer.ok_or("the first key must be a private one")?;
+        let signer =
+            signer.ok_or("the first key must be a private key: set its `privateKeyPem`")?;
         Ok(Self::new(
             algorithm,
             kid.clone(),
@@ -257,7 +258,8 @@ impl Signing {
         jsonwebtoken::encode(&header, &claims, &self.signer).map_err(Error::internal)
     }
 
-    /// The claims of a token with a valid signature, at any time; `None` for any other token.
+    /// The claims of a token with a valid signature, even if it has expired; `None` for any other
+    /// token.
     fn verified_claims(&self, token: &str) -> Option<Map<String, Value>> {
         if token.len() > MAX_TOKEN_BYTES || token.bytes().filter(|b| *b == b'.').count() != 2 {
             return None;
@@ -287,7 +289,8 @@ impl Signing {
         verified.is_current(now).then_some(verified)
     }
 
-    /// Verifies a token that may have expired. It still names the session to end.
+    /// Verifies a token that may have expired. An expired token still identifies the session that a
+    /// sign-out ends.
     pub(crate) fn verify_expired(&self, token: &str, now: Timestamp) -> Option<Verified> {
         let claims = self.verified_claims(token)?;
         let time = |name: &str| claims.get(name).and_then(Value::as_i64);

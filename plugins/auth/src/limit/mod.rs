@@ -165,8 +165,8 @@ impl Limiter {
         Ok(Ok(taken))
     }
 
-    /// Sets a mark for some seconds, and returns whether it was not set. So an event that anyone
-    /// can cause is written once in this time.
+    /// Sets a mark for some seconds, and returns true if the mark was not set before. So an event
+    /// that anyone can cause is recorded only once in this time.
     ///
     /// # Errors
     /// 503 if the store is not reachable.
@@ -232,8 +232,8 @@ impl Limiter {
     }
 
     /// Counts a value once in each window; a value that was counted before passes. Two requests
-    /// with the same new value at the same moment may count it twice for a short time, which is
-    /// stricter, never more permissive.
+    /// with the same new value at the same moment may count it twice for a short time. Then the
+    /// limit is stricter, never more permissive.
     ///
     /// # Errors
     /// The errors of [`Limiter::admit`].
@@ -353,9 +353,9 @@ impl Limiter {
         Err(Error::unavailable("a counter kept changing"))
     }
 
-    /// Extends the window of a counter: it ends after as many windows from now as attempts were
-    /// counted when the ticket was taken. The end never moves back: if several requests run at the
-    /// same time, the one that counted most may finish first.
+    /// Extends the window of a counter to n windows from now, where n is the number of attempts
+    /// that were counted when the ticket was taken. The end never moves back: of several concurrent
+    /// requests, the one with the highest n may finish first.
     async fn prolong(&self, ticket: &Ticket) -> Result<()> {
         let Some(limits) = &self.limits else {
             return Ok(());
@@ -474,8 +474,8 @@ impl Taken {
         Ok(())
     }
 
-    /// Whether this attempt was the last one that the bucket allows. Only one request gets true,
-    /// and it informs the owner.
+    /// Whether this attempt was the last one that the bucket allows. Only one request gets true;
+    /// this request informs the owner.
     pub(crate) fn is_last(&self, bucket: Bucket) -> bool {
         self.tickets
             .iter()
@@ -496,8 +496,8 @@ impl Taken {
     }
 
     async fn return_ticket(&self, ticket: &Ticket) {
-        // The mark is removed first. In between, the value may be counted twice, but never not at
-        // all.
+        // The mark is removed first. Until the attempt is given back, the value may be counted
+        // twice, but it is never left uncounted.
         if let Some(mark) = &ticket.mark {
             self.limiter.remove(mark).await;
         }
@@ -530,7 +530,7 @@ fn unreachable(error: Error) -> Error {
 
 fn log(done: Result<()>) {
     if let Err(error) = done {
-        tracing::warn!(error = ?error, "a counter was not updated; a successful attempt stays counted");
+        tracing::warn!(error = ?error, "the counter of a rate limit was not updated, so a successful attempt still counts as a failed one");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What a counter counts.
+/// The attempts that a counter includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     /// Every attempt.
@@ -73,12 +73,12 @@ buckets! {
     LoginIp "loginIp": Failures, 50 in 15 * MINUTE;
     /// Key: client address. Counts different identifiers, by `Limiter::admit_distinct`.
     LoginSpread "loginSpread": Failures, 15 in 15 * MINUTE;
-    /// Key: identifier. Counts only devices that are not recognised.
+    /// Key: identifier. Counts only attempts from devices that are not recognised.
     LoginIdentifier "loginIdentifier": Failures, 30 in 60 * MINUTE;
     /// Key: recognised device, in place of `LoginIdentifier`.
     LoginDevice "loginDevice": Failures, 10 in 15 * MINUTE;
-    /// Key: identifier. Counts only devices that are not recognised, and only if the owner has
-    /// another way to sign in.
+    /// Key: identifier. Counts only attempts from devices that are not recognised, and only if the
+    /// owner has another way to sign in.
     PasswordLockout "passwordLockout": FailuresThatAdd, 100 in 1 * DAY;
     /// Key: client address.
     VerifyEmail "verifyEmail": All, 20 in 15 * MINUTE;
@@ -144,9 +144,10 @@ buckets! {
     ChangeEmail "changeEmail": All, 10 in 60 * MINUTE;
     /// Key: user. Covers all sessions. Each request may mail another person.
     ChangeEmailUser "changeEmailUser": All, 30 in 60 * MINUTE;
-    /// Key: mail address, for all callers. Counts mails that other people cause: changes of an
-    /// address to it, and sign-ups and sign-ins with it. A separate key for each kind counts links
-    /// that an account sends to its own unverified address. No response shows that it is exhausted.
+    /// Key: mail address, for all callers. Counts mails that other people cause: another account
+    /// requests a change to this address, or someone signs up, or signs in at a provider, with this
+    /// address. Links to an account's own unverified address have a separate key for each kind of
+    /// mail. No response shows that it is exhausted.
     StrangerMail "strangerMail": All, 3 in 60 * MINUTE;
     /// Key: unverified mail address of an account. Counts codes and notices that the account
     /// causes. No response shows that it is exhausted.

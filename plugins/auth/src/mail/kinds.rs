@@ -81,7 +81,7 @@ kinds! {
     EmailChanged "email_changed" ["link" "at"]
         "Your email address was changed"
         "On {{at}}, the email address of your account at {{app}} was changed, or a change was requested.\n\nIf it was not you, undo the change within seven days:\n\n{{link}}";
-    /// For an address from which the owner has moved the account back.
+    /// For the address that was removed when the owner restored the former address.
     EmailRestored "email_restored" ["at" "ip"]
         "Your email address was changed back"
         "On {{at}}, the former email address of your account at {{app}} was restored from {{ip}}, with the link that was mailed to it. All sessions were ended, and this address is no longer in use.\n\nIf you did not expect this, contact the operator of {{app}}.";
@@ -101,7 +101,7 @@ kinds! {
     RecoveryCodesRegenerated "recovery_codes_regenerated" ["at" "ip" "protect"]
         "You have new recovery codes"
         "New recovery codes were created for your account at {{app}} on {{at}} from {{ip}}. The old ones no longer work.\n\nIf it was not you, {{protect}}.";
-    /// Recovery codes were ended because their key is removed.
+    /// The unused recovery codes became invalid, because their key was removed.
     RecoveryCodesEnded "recovery_codes_ended" ["at"]
         "Your recovery codes no longer work"
         "On {{at}}, {{app}} removed an old encryption key. The unused recovery codes of your account depended on it and no longer work. Sign in and create new ones.";
@@ -140,7 +140,7 @@ kinds! {
     /// The deletion of the account was scheduled.
     DeletionScheduled "deletion_scheduled" ["due" "at" "ip"]
         "Your account will be deleted"
-        "The deletion of your account at {{app}} was requested on {{at}} from {{ip}}. The account will be deleted on {{due}}. To keep it, sign in before then.";
+        "The deletion of your account at {{app}} was requested on {{at}} from {{ip}}. The account will be deleted on {{due}}. To keep it, sign in before then and cancel the deletion.";
     /// The deletion of the account was cancelled.
     DeletionCancelled "deletion_cancelled" ["at"]
         "Your account will not be deleted"

@@ -25,7 +25,8 @@ type Transport = AsyncSmtpTransport<Tokio1Executor>;
 struct Inner {
     builder: AsyncSmtpTransportBuilder,
     from: Mailbox,
-    /// The pool starts tasks, so it is created in the runtime of the first mail.
+    /// The pool starts tasks, so the first mail creates it, in the Tokio runtime that sends this
+    /// mail.
     pool: OnceLock<(Handle, Transport)>,
 }
 
@@ -56,7 +57,8 @@ impl SmtpMailer {
     /// # Errors
     /// The reason why the address or the sender is invalid. The text does not contain the password.
     pub fn new(server: &str, from: &str) -> Result<Self, String> {
-        let url = Url::parse(server).map_err(|e| format!("the address of the mail server: {e}"))?;
+        let url = Url::parse(server)
+            .map_err(|e| format!("the address of the mail server is not valid: {e}"))?;
         let encrypted = match url.scheme() {
             "smtps" => true,
             "smtp" => url
@@ -64,7 +66,7 @@ impl SmtpMailer {
                 .any(|(key, value)| key == "tls" && value == "required"),
             other => {
                 return Err(format!(
-                    "the address of the mail server begins with `smtps` or `smtp`, not `{other}`"
+                    "the address of the mail server must begin with `smtps://` or `smtp://`, not with `{other}`"
                 ));
             }
         };
@@ -77,9 +79,9 @@ impl SmtpMailer {
         }
         let from = from
             .parse()
-            .map_err(|e| format!("the sender of mail: {e}"))?;
+            .map_err(|e| format!("the sender address of mail is not valid: {e}"))?;
         let builder = Transport::from_url(server)
-            .map_err(|e| format!("the address of the mail server: {e}"))?
+            .map_err(|e| format!("the address of the mail server is not valid: {e}"))?
             .timeout(Some(TIMEOUT));
         Ok(Self(Arc::new(Inner {
             builder,
@@ -120,7 +122,7 @@ impl Mailer for SmtpMailer {
 }
 
 fn is_this_machine(url: &Url) -> bool {
-    // The parser accepts any host in a scheme that is not a web scheme, so it is parsed again.
+    // `Url` accepts any host in a scheme that is not a web scheme, so the host is parsed again.
     let host = url.host_str().and_then(|host| Host::parse(host).ok());
     match host {
         Some(Host::Domain(name)) => name == "localhost",

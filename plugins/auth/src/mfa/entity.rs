@@ -57,6 +57,6 @@ pub(crate) const CODES_OF: Operation<RecoveryCode>;
 #[operation(kind = "lookup", fields(user_id = param(user_id), mac = param(mac)), returns = "one", route(disabled))]
 pub(crate) const UNUSED: Operation<RecoveryCode>;
 
-/// Consumes a recovery code. Of concurrent requests, one succeeds.
+/// Consumes a recovery code. Only one of several concurrent requests succeeds.
 #[operation(kind = "consume", filter = (user_id == param(user_id) && mac == param(mac)), returns = "boolean", route(disabled))]
 pub(crate) const USE: Operation<RecoveryCode>;

@@ -99,7 +99,7 @@ impl Factors {
 
     /// Whether an account must use a second factor.
     pub(crate) fn requires_second_factor(self, user: &User) -> bool {
-        // The common case first: most accounts have none.
+        // The common case first: most accounts have no second factor.
         !user.mfa_methods.is_empty() && !self.methods(user).is_empty()
     }
 }
@@ -121,7 +121,7 @@ pub(crate) struct SuppliedProof {
     pub(crate) webauthn: Option<Json>,
 }
 
-/// The factor of a body that is checked.
+/// The factor in a request body, to be checked.
 #[derive(Clone, Debug)]
 pub(crate) enum SuppliedFactor {
     Password(SecretText),
@@ -150,7 +150,7 @@ impl SuppliedProof {
     /// if the body contains no proof.
     ///
     /// # Errors
-    /// 400 if the body lacks what the method needs.
+    /// 400 if the body lacks a field that the method needs.
     pub(crate) fn supplied_factor(&self) -> Result<Option<SuppliedFactor>> {
         let code = |path: &str| self.code.clone().ok_or_else(|| missing(path));
         if let Some(method) = self.method {
@@ -228,7 +228,8 @@ pub(crate) struct FirstFactor {
 }
 
 impl FirstFactor {
-    /// Whether it was a mailed link: then codes by mail prove nothing more.
+    /// Whether it was a mailed link. Then a code by mail proves nothing new, because it uses the
+    /// same mailbox.
     pub(crate) fn by_mail(&self) -> bool {
         ["magicLink", "verifyAndLogin"].contains(&self.method.as_str())
     }

@@ -11,7 +11,7 @@ pub(crate) enum Provider {}
 pub(crate) struct Oauth;
 
 impl Oauth {
-    /// Takes the same list as with the feature, and never fails.
+    /// Accepts the same list as the version with the feature, and never fails.
     #[expect(
         clippy::unnecessary_wraps,
         reason = "the same signature as with the feature"

@@ -61,7 +61,7 @@ pub(crate) enum Dialect {
     Standard,
     /// Its tokens have no nonce. PKCE still binds the code to the browser.
     NoNonce,
-    /// All its addresses are below this one.
+    /// The URLs of all its endpoints are below this base URL.
     Below(String),
     /// One set of keys for the issuers of all tenants.
     Microsoft {
@@ -123,7 +123,7 @@ impl Oauth {
     }
 }
 
-/// The result that a browser brought back.
+/// The result of the provider, from the request of the browser that the provider redirected back.
 pub(crate) struct Answer<'a> {
     pub(crate) code: &'a str,
     /// The issuer in the result.
@@ -133,7 +133,7 @@ pub(crate) struct Answer<'a> {
 }
 
 impl Connection {
-    /// Returns the address at the provider for a browser.
+    /// Returns the URL at the provider to which the browser is redirected.
     ///
     /// # Errors
     /// If the issuer's metadata cannot be read.
@@ -146,9 +146,9 @@ impl Connection {
         grant::url(&self.provider, &metadata, asked)
     }
 
-    /// Checks the issuer in a result: the result may be from another provider. A result without an
-    /// issuer passes, unless this provider always adds one. Providers without an issuer are not
-    /// checked.
+    /// Checks the issuer in a result, because the result may be from another provider. A result
+    /// without an issuer passes, unless this provider always adds its issuer. Results of OAuth 2
+    /// providers, which have no issuer, are not checked.
     ///
     /// # Errors
     /// If it is from another provider.

@@ -51,7 +51,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// The endpoints of a provider without such a document.
+    /// The endpoints of a provider without a metadata document.
     pub(super) fn fixed(plain: &Plain) -> Self {
         Self {
             issuer: String::new(),
@@ -246,15 +246,15 @@ async fn discover(wire: &Wire, issuer: &str, dialect: &Dialect) -> Result<Metada
         token: document.token_endpoint,
         userinfo: document.userinfo_endpoint,
         jwks: document.jwks_uri,
-        // The default of the standard.
+        // The standard's default for a document without this list is `client_secret_basic`.
         basic: methods
             .is_none_or(|methods| methods.iter().any(|method| method == "client_secret_basic")),
         response_has_issuer: document.authorization_response_iss_parameter_supported,
     })
 }
 
-/// Whether a document is from Microsoft's `tenant`: it contains the id, or a placeholder if there
-/// are many tenants.
+/// Whether a metadata document is from Microsoft's `tenant`. Its issuer contains the id of the
+/// tenant, or a placeholder if `tenant` means many tenants (such as `common`).
 fn is_of_microsoft(document_issuer: &str, configured_issuer: &str, tenant: &str) -> bool {
     let Some((front, back)) = configured_issuer.split_once(tenant) else {
         return false;
@@ -268,7 +268,7 @@ fn is_of_microsoft(document_issuer: &str, configured_issuer: &str, tenant: &str)
             document_tenant == Some(TENANT) || document_tenant == Some(super::preset::CONSUMERS)
         }
         id if is_tenant(id) => document_tenant == Some(id),
-        // A domain of the tenant.
+        // `tenant` is a domain of the tenant; the document contains the id instead.
         _ => document_tenant.is_some_and(is_tenant),
     }
 }
@@ -280,7 +280,7 @@ async fn read_keys(wire: &Wire, url: &str) -> Result<Keys, Failure> {
     }
     let set: Set = wire.read(url, None).await?;
     let text = |key: &Value, name: &str| key.get(name).and_then(Value::as_str).map(str::to_owned);
-    // A key that cannot be read has a type that is not supported here.
+    // A key that cannot be parsed is skipped: its type is not supported here.
     let key = |value: Value| {
         let usable = text(&value, "use").is_none_or(|usage| usage == "sig");
         let (kid, issuer) = (text(&value, "kid"), text(&value, "issuer"));

@@ -16,10 +16,11 @@ pub(crate) struct ProviderLink {
     /// The id of the provider in this app.
     #[field(immutable)]
     pub(crate) provider: String,
-    /// The issuer that gave the subject, or the id of a provider without an issuer.
+    /// The issuer that assigned the subject, or the id of a provider without an issuer.
     #[field(immutable)]
     pub(crate) issuer: String,
-    /// The issuer's id of the user. Never an address, which can get another owner.
+    /// The issuer's id of the user. It is never an email address, because an address can get
+    /// another owner.
     #[field(immutable)]
     pub(crate) subject: String,
     #[field(immutable)]

@@ -26,9 +26,9 @@ use super::wire::Wire;
 use super::{Answer, ClientProof, Failure, Kind, Provider};
 use crate::secret::{SecretText, same};
 
-/// Lifetime of a client's token in seconds.
+/// Lifetime in seconds of the token that the app signs as its client secret (Apple only).
 const CLIENT_TOKEN_SECONDS: i64 = 300;
-/// Maximum length of a token that is used.
+/// Maximum length in bytes of a token from a provider.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// The values of one flow.

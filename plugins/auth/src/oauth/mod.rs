@@ -52,7 +52,7 @@ pub(crate) struct Identity {
     pub(crate) email_verified: bool,
 }
 
-/// Whether an address uses TLS. An address of this machine may do without.
+/// Whether a URL uses TLS. With `loopback`, a URL of this machine is accepted without TLS too.
 pub(crate) fn is_safe(url: &Url, loopback: bool) -> bool {
     url.has_host()
         && (url.scheme() == "https" || url.scheme() == "http" && loopback && is_loopback(url))

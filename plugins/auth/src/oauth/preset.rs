@@ -206,7 +206,8 @@ pub(crate) fn is_id(id: &str) -> bool {
     form && !id.starts_with('-') && !id.ends_with('-') && !RESERVED.contains(&id)
 }
 
-/// Resolves the settings of a provider. Mistakes are reported by key; then the result is `None`.
+/// Resolves the settings of a provider. Reports each invalid setting with its key; then the result
+/// is `None`.
 pub(crate) fn resolve(
     id: &str,
     section: &ProviderSection,
@@ -220,9 +221,15 @@ pub(crate) fn resolve(
         report(key, what);
     };
     if RESERVED.contains(&id) {
-        wrong_at("", "this id is the path of another route");
+        wrong_at(
+            "",
+            "this id is reserved, because another route has this path: choose another id",
+        );
     } else if !is_id(id) {
-        wrong_at("", "an id has 1 to 32 small letters, digits and dashes");
+        wrong_at(
+            "",
+            "the id must be 1 to 32 lowercase letters, digits or dashes, and must not begin or end with a dash",
+        );
     }
     let preset = PRESETS.iter().find(|preset| preset.id == id);
     let loopback = !production;
@@ -260,7 +267,7 @@ pub(crate) fn resolve(
         Some(_) => {
             wrong_at(
                 "redirectUri",
-                "must be an https address, or one of this machine, without query and fragment",
+                "must be an https address, or an http address of this machine, without a query or a fragment",
             );
             String::new()
         }
@@ -296,7 +303,7 @@ pub(crate) fn resolve(
         && !is_apple
         && !scopes.iter().any(|scope| scope == "openid")
     {
-        wrong_at("scopes", "must have `openid` among them");
+        wrong_at("scopes", "must contain `openid`");
     }
     let is_microsoft = matches!(
         preset,
@@ -375,7 +382,7 @@ fn refuse_settings_of_other_presets(
             "clientSecret",
             section.client_secret.is_some(),
             !is("apple"),
-            "providers other than apple, which takes privateKey",
+            "providers other than apple; for apple, set privateKey",
         ),
         (
             "baseUrl",
@@ -407,7 +414,10 @@ fn apple(section: &ProviderSection, wrong_at: &mut impl FnMut(&str, &str)) -> Op
         .as_ref()
         .is_none_or(|key| jsonwebtoken::EncodingKey::from_ec_pem(key.expose().as_bytes()).is_err())
     {
-        wrong_at("privateKey", "must be the key that Apple gave, in PEM");
+        wrong_at(
+            "privateKey",
+            "must be the private key from Apple, in PEM format",
+        );
     }
     Some(ClientProof::Apple {
         team_id: team_id?,

@@ -93,7 +93,7 @@ pub(super) async fn plain(
     };
     let (name, email, email_verified) = match plain.profile {
         Profile::GitHub => {
-            // Only this provider's id is a number.
+            // Only GitHub's user id is a number.
             let id = me["id"].as_u64().map(|id| Value::from(id.to_string()));
             let emails: Vec<Address> = wire.read(&at("/user/emails"), Some(token)).await?;
             let primary = emails

@@ -103,7 +103,7 @@ impl OneTime {
     }
 }
 
-/// Consumes a token. Of concurrent requests, one succeeds; after its expiry, none.
+/// Consumes a token. Only one of several concurrent requests succeeds; after the expiry, none does.
 #[operation(
     kind = "consume",
     filter = (id == param(id) && purpose == param(purpose)),

@@ -2,7 +2,8 @@
 //!
 //! A request with a token first checks everything else (such as the rules of a new password, and
 //! hooks). It consumes the token last, in the transaction of its effect. So a refused request
-//! leaves the token valid, and of concurrent requests with one token one succeeds.
+//! leaves the token valid, and only one of several concurrent requests with the same token
+//! succeeds.
 
 pub(crate) mod entity;
 
@@ -49,7 +50,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// The terms of a link: it works without an answer, and a newer link ends it.
+    /// The terms of a link: no code is typed, so no attempts are counted, and a newer link ends it.
     pub(crate) const fn link(lifetime: Duration) -> Self {
         Self {
             lifetime,

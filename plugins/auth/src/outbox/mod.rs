@@ -193,7 +193,7 @@ impl OutboxQueue {
         Ok(())
     }
 
-    /// Due tasks, those that wait longest first. Another process may take them, too.
+    /// Returns due tasks, longest waiting first. Another process may take the same tasks.
     async fn due(&self) -> Result<Vec<entity::Outbox>> {
         let cx = self.now();
         let due = ListQuery::new()
@@ -207,7 +207,8 @@ impl OutboxQueue {
     async fn attempt(&self, performer: &dyn Perform, record: entity::Outbox) -> Result<()> {
         let attempts = record.attempts + 1;
         let cx = self.now();
-        // The attempt is counted before it begins: a task that ends its process is dropped, too.
+        // The attempt is counted before it begins. So a task that crashes the process is dropped
+        // after its last attempt, too.
         let begun = OutboxPatch {
             attempts: Some(attempts),
             due_at: Some(later(cx.now(), LEASE)),
@@ -339,7 +340,7 @@ impl Source for Tasks {
                     "a task of the outbox could not be started, or its result could not be stored; \
                      it is repeated"
                 );
-                // Without a lease it is due at once.
+                // A task without a lease is due again at once, so this waits for one interval.
                 tokio::select! {
                     () = tokio::time::sleep(self.interval()) => {}
                     _ = stopped.changed() => {}

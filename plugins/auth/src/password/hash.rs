@@ -23,7 +23,8 @@ pub(crate) const SALT_BYTES: usize = 16;
 /// Number of checks that may wait for a free thread. Further ones get 503.
 const QUEUE: usize = 64;
 
-/// Maximum cost of a stored hash that is still computed, because a record may be imported.
+/// Maximum cost of a stored hash. A hash with a higher cost is not computed: an imported record
+/// could contain any cost.
 const MAX_KIB: u32 = 1 << 20;
 const MAX_PASSES: u32 = 32;
 
@@ -51,8 +52,8 @@ impl Default for Argon2Cost {
 impl Argon2Cost {
     /// The cheapest cost that the library computes, for tests that are not about cost or time.
     ///
-    /// It is the only cost below the minimum that is accepted, only with the feature `test-util`,
-    /// and only from code: a file or an environment variable with this cost stops the start.
+    /// It is the only accepted cost below the minimum. It needs the feature `test-util` and can be
+    /// set only from code: in a file or an environment variable, this cost is a start-up error.
     #[cfg(feature = "test-util")]
     pub const OF_TESTS: Self = Self { m: 8, t: 1, p: 1 };
 
@@ -167,7 +168,7 @@ impl Hasher {
         legacy || argon2()
     }
 
-    /// Whether a password is one of these former ones. All are checked with one permit.
+    /// Whether a password matches any of these former hashes. All are checked with one permit.
     ///
     /// # Errors
     /// 503 if too many checks are waiting.
@@ -194,7 +195,7 @@ impl Hasher {
             .admitted
             .clone()
             .try_acquire_owned()
-            .map_err(|_| Error::unavailable("too many passwords are waiting for a hash"))?;
+            .map_err(|_| Error::unavailable("too many passwords are waiting to be hashed"))?;
         let running = self
             .0
             .running

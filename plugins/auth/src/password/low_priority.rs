@@ -180,7 +180,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(first.await.expect("it ends").expect("done"), 1);
-        // It keeps its permit, so no other thread waits for it.
+        // The starved thread keeps its permit. Other work does not wait for this permit.
         assert_eq!(low_priority.idle.available_permits(), 0);
         let count = Arc::clone(&begun);
         assert_eq!(

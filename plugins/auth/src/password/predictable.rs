@@ -6,7 +6,7 @@ use crate::identity::fold;
 /// A password needs more freely chosen characters than this number.
 const MAX_CHOSEN: usize = 4;
 
-/// Minimum length of a sequence or a walk, because two neighbours can be chance.
+/// Minimum length of a sequence or a walk, because two neighbours can occur by chance.
 const MIN_RUN: usize = 3;
 
 /// Rows and columns of common keyboards, without and with Shift.

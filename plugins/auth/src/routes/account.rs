@@ -380,7 +380,7 @@ pub(super) async fn update_me(
     let cx = client.cx();
     let changed = cx.transaction(async |cx| {
         if unchanged {
-            // Without a change nothing is written, and no audit either.
+            // Without a change, neither the account nor an audit entry is written.
             return core
                 .users
                 .get(cx, known.user_id.as_str())
@@ -432,7 +432,7 @@ fn check_metadata(metadata: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The nesting of a value, which the JSON parser has bounded.
+/// The nesting depth of a value. The JSON parser has limited the depth, so the recursion is safe.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

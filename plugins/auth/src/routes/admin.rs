@@ -128,7 +128,7 @@ static RESET_MFA: Route<Nothing> =
         .answers(DONE)
         .errors(RESET_ERRORS);
 static AUDIT: Route<Nothing> = route(Route::get("admin_audit", "admin/audit"))
-    .doc("Lists the entries of the audit, newest first.\n\n`from` is inclusive, `to` is exclusive.")
+    .doc("Lists the entries of the audit log, newest first.\n\n`from` is inclusive, `to` is exclusive.")
     .auth(ADMIN)
     .guards(PROVED)
     .query(&[

@@ -1,5 +1,5 @@
-//! Concealed sign-ups: the response does not show whether the account exists; its owner learns it
-//! by mail.
+//! Concealed sign-ups: the response does not show whether the account exists; a mail informs the
+//! owner of the address.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +28,14 @@ const METHOD: &str = "verifyAndLogin";
 const TASK_LIFETIME: Duration = Duration::from_hours(24);
 
 /// The salt of such a sign-up's password hash. It depends on the identifier only, so two equal
-/// requests (for example of a button that is pressed twice) have equal hashes and are recognised.
+/// requests (for example after a double click) have equal hashes and are recognised.
 pub(super) fn salt(core: &Core, identifier: &str) -> [u8; SALT_BYTES] {
     let mac = core.ring.mac(Purpose::Salt, &[identifier.as_bytes()]);
     std::array::from_fn(|at| mac[at])
 }
 
-/// Queues the sign-up. The background task finds out whether the account exists, so response and
-/// response time are the same.
+/// Queues the sign-up. Only the background task checks whether the account exists, so the response
+/// and the response time are the same in both cases.
 pub(super) async fn queue_sign_up(
     core: &Core,
     client: &Client,

@@ -1,4 +1,4 @@
-//! Routes to delete the own account and to cancel the deletion.
+//! Routes to delete the caller's account and to cancel the deletion.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ proof_input! {
 }
 
 static DELETE_ME: Route<DeleteInput> = route(Route::delete("delete_me", "me"))
-    .doc("Schedules the deletion of the caller's account. Until then it can be cancelled.")
+    .doc("Schedules the deletion of the caller's account. The deletion can be cancelled until it is due.")
     .auth("userAuth")
     .answers(&[
         AnswerDesc::of::<Scheduled>(
@@ -37,8 +37,8 @@ static DELETE_ME: Route<DeleteInput> = route(Route::delete("delete_me", "me"))
     .errors(proof_refused!(HOOK_REJECTED, HOOK_TIMEOUT));
 static CANCEL: Route<CancelInput> = route(Route::post("cancel_deletion", "cancel-deletion"))
     .doc(
-        "Cancels the deletion of the session's account, or of the account of a mailed token. The \
-         token does not sign in.",
+        "Cancels the deletion of the caller's account, or of the account for which a token was \
+         mailed. This token opens no session.",
     )
     .public()
     .answers(&[AnswerDesc::of::<Said>(200, "The deletion is cancelled.")])
@@ -97,7 +97,8 @@ pub(super) async fn delete(
             },
         ),
         _ => {
-            // The account counts as deleted already. What fails here is done by the background job.
+            // The account counts as deleted already. If the removal fails, the background job
+            // repeats it.
             if let Err(error) = core.purge(&scheduled).await {
                 tracing::warn!(error = ?error, "a deleted account was not removed; the job tries again");
             }

@@ -1,4 +1,4 @@
-//! The route to change the own email address.
+//! The route to change the caller's email address.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ proof_input! {
 
 static CHANGE_EMAIL: Route<ChangeEmailInput> = route(Route::post("change_email", "change-email"))
     .doc(
-        "Mails a link to a new address, which replaces the current one when it is followed.\n\n\
-         The current address gets a mail too, and can undo the change for seven days. The response \
-         is the same for an address in use.",
+        "Mails a link to a new address. After the user follows the link, this address replaces the current one.\n\n\
+         The current address gets a mail too, with a link that undoes the change for seven days. The \
+         response does not show whether another account has the new address.",
     )
     .auth("userAuth")
     .answers(&[AnswerDesc::of::<Said>(
         202,
-        "A link was mailed to the new address.",
+        "If the new address can be used, a link is mailed to it.",
     )])
     .errors(proof_refused!());
 

@@ -41,9 +41,9 @@ pub(super) async fn count_by_ip(core: &Core, client: &Client, bucket: Bucket) ->
         .map(drop)
 }
 
-/// Queues a look-up. If the limit of the identifier is exhausted, which other people can cause, a
-/// mail is sent only if no earlier link is valid. So the owner of the mailbox always has a valid
-/// link. No response shows which case it is.
+/// Queues a look-up. Other people can exhaust the limit of an identifier. Then a mail is sent only
+/// if no earlier link is valid, so the owner of the mailbox always has a valid link. No response
+/// shows whether the limit is exhausted.
 ///
 /// # Errors
 /// 503 if it cannot be stored.
@@ -138,7 +138,8 @@ pub(super) async fn verify_email(
     message_reply("The address is verified.")
 }
 
-/// Performs the purpose of a mailed token about an address, and returns the purpose.
+/// Performs the action of a mailed token: verifies, changes or restores an address. Returns the
+/// purpose of the token.
 ///
 /// # Errors
 /// 400 `invalid_token`; 409; 429.
@@ -189,9 +190,9 @@ pub(super) async fn prove_mailbox(
     Ok(found.purpose)
 }
 
-/// Verifies the current address of an account, which confirms the sign-up. What was added to the
-/// account since stays only if the link is followed in a `session` of the account (a handle),
-/// because then it is the same person.
+/// Verifies the current address of an account, which confirms the sign-up. Additions since the
+/// sign-up are removed (see `drop_added`), unless the link is followed in a session of the account:
+/// then the same person made them. `session` is the handle of that session.
 async fn prove_address(
     core: &Core,
     client: &Client,
@@ -393,7 +394,8 @@ pub(super) fn invalid() -> Error {
     refuse(INVALID_TOKEN)
 }
 
-/// The first verification of an account's mailbox removes everything that was set up before.
+/// Verifies an account's mailbox. The first verification removes the password, the sessions and
+/// everything else that was set up before.
 async fn verify_mailbox_first_time(
     core: &Core,
     cx: &linchpin::Cx,

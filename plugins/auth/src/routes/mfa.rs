@@ -51,8 +51,8 @@ pub(super) const SETUP_ERRORS: &[Code] = &[
 ];
 pub(super) const REMOVAL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED);
 
-/// Errors of the removal of all factors. Passkeys are among them, which may be the only way to sign
-/// in.
+/// Errors of the removal of all factors. It also removes passkeys, which may be the only way to
+/// sign in.
 const REMOVAL_OF_ALL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED, LAST_CREDENTIAL);
 
 static SETUP: Route<Nothing> = route(Route::post("mfa_setup", "mfa/setup"))
@@ -219,7 +219,7 @@ pub(super) async fn verify_setup(
         .ok_or_else(not_started)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
     if pending.session != known.handle {
-        // Another session started it, whose attempts must not be used up.
+        // Another session started the set-up. This session must not use up its attempts.
         return Err(not_started());
     }
     core.may_add_way_in(&user)?;

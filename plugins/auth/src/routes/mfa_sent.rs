@@ -65,7 +65,7 @@ static MAIL_VERIFY: Route<SetupInput> = route(Route::post(
 .errors(VERIFY);
 static MAIL_REMOVE: Route<ProofInput> =
     route(Route::delete("mfa_remove_email_otp", "mfa/email-otp"))
-        .doc("Removes codes by mail.")
+        .doc("Turns off codes by mail.")
         .auth("userAuth")
         .answers(DONE)
         .errors(REMOVAL);
@@ -202,8 +202,8 @@ pub(super) async fn enable_sms(
     .await
 }
 
-/// Sends a code with `send`, and stores the pending set-up. The pair is the address or number, and
-/// the lifetime of the code in seconds.
+/// Sends a code with `send`, and stores the pending set-up. `to` is the address or number, and
+/// `seconds` is the lifetime of the code.
 async fn begin(
     core: &Core,
     client: &Client,

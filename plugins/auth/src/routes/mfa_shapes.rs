@@ -13,7 +13,7 @@ macro_rules! proof_input {
         #[derive(linchpin::Embedded)]
         pub(crate) struct $name {
             $($(#[$field_doc])* pub(crate) $field: $ty,)*
-            /// The method of the proof; found by the other fields if it is left out.
+            /// The method of the proof. If it is left out, the other fields determine it.
             pub(crate) method: Option<$crate::mfa::ProofMethod>,
             /// A code of an authenticator app, a recovery code, or with `reauthToken` a sent code.
             pub(crate) code: Option<String>,
@@ -195,7 +195,7 @@ pub(crate) struct ChallengeView {
 #[derive(Embedded)]
 pub(crate) struct VerifyInput {
     pub(crate) mfa_token: String,
-    /// The method; found by the other fields if it is left out.
+    /// The method. If it is left out, the other fields determine it.
     pub(crate) method: Option<ProofMethod>,
     pub(crate) code: Option<String>,
     /// The response of the passkey.

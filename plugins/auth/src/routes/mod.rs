@@ -128,9 +128,9 @@ const fn login<I: RouteInput>() -> Route<I> {
 
 static REGISTER_BY_EMAIL: Route<SignUpByEmail> = register();
 static REGISTER_CONCEALED: Route<SignUpByEmail> = route(Route::post("register", "register"))
-    .doc("Creates an account and mails its owner a link. The owner of an existing account gets a notice.\n\nThe response is the same.")
+    .doc("Creates an account and mails its owner a link. The owner of an existing account gets a notice.\n\nThe response is the same in both cases.")
     .public()
-    .answers(&[AnswerDesc::of::<Said>(202, "A mail was sent to the address.")])
+    .answers(&[AnswerDesc::of::<Said>(202, "If the address can be used, a mail is sent to it.")])
     .errors(&[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT]);
 static REGISTER_BY_USERNAME: Route<SignUpByUsername> = register();
 static REGISTER_BY_PHONE: Route<SignUpByPhone> = register();
@@ -158,7 +158,7 @@ static SESSIONS: Route<Nothing> = route(Route::get("sessions", "sessions"))
     .answers(&[AnswerDesc::of::<SessionList>(200, "The sessions.")])
     .errors(&[DELETION_SCHEDULED]);
 static REVOKE: Route<Nothing> = route(Route::delete("revoke_session", "sessions/{sessionId}"))
-    .doc("Ends a session of the caller. For the current one, it is a logout.")
+    .doc("Ends a session of the caller. If it is the current session, this is a logout.")
     .answers(DONE)
     .errors(ACTIVE);
 static REVOKE_ALL: Route<Nothing> = route(Route::delete("revoke_sessions", "sessions"))
@@ -252,7 +252,7 @@ static VERIFY_AND_LOGIN: Route<TokenInput> =
         .answers(SIGNED_IN)
         .errors(LINK_REFUSED);
 static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verification", "resend-verification"))
-    .doc("Mails the link that verifies an address again.\n\nThe response does not show whether the account exists.")
+    .doc("Mails another link that verifies an address.\n\nThe response does not show whether the account exists.")
     .public()
     .answers(DONE_OR_NOTHING)
     // The address is optional for a caller with a session, so a cookie may authenticate the

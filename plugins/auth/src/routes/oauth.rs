@@ -38,7 +38,7 @@ const fn text(wire: &'static str) -> FieldDesc {
 /// providers.
 const fn ignored(wire: &'static str) -> FieldDesc {
     FieldDesc {
-        doc: "Ignored: the settings of the provider apply.",
+        doc: "Ignored: the server uses its own settings for the provider.",
         ..text(wire)
     }
 }
@@ -62,10 +62,7 @@ const ANSWER: &[FieldDesc] = &[text("code"), text("state"), text("iss"), text("e
 
 const TO_PROVIDER: &[AnswerDesc] = &[AnswerDesc::empty(302, "Redirect to the provider.")];
 const TO_PROVIDER_BY_POST: &[AnswerDesc] = &[
-    AnswerDesc::of::<SendTo>(
-        200,
-        "The address at the provider, if the request accepts JSON.",
-    ),
+    AnswerDesc::of::<SendTo>(200, "The URL of the provider, if the request accepts JSON."),
     AnswerDesc::empty(303, "Redirect to the provider."),
 ];
 const BACK: &[AnswerDesc] = &[AnswerDesc::empty(
@@ -99,7 +96,7 @@ static PROVIDERS: Route<Nothing> = route(Route::get("providers", "providers"))
     .public()
     .answers(&[AnswerDesc::of::<ProviderList>(200, "The providers, by id.")]);
 static EXCHANGE: Route<ExchangeInput> = route(Route::post("oauth_exchange", "oauth/exchange"))
-    .doc("Signs in with the one-time code of a sign-in at a provider.\n\nThe code works once, for a minute: with the verifier of `codeChallenge`, or in the browser that started the sign-in.")
+    .doc("Completes a sign-in at a provider with its one-time code.\n\nThe code works once and expires after a minute. It needs the verifier of `codeChallenge`, or the browser that started the sign-in.")
     .public()
     .reads(DEVICE).answers(SIGNED_IN)
     .errors(&[INVALID_CODE, INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
@@ -150,7 +147,7 @@ pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRou
             |core, call, id| Box::pin(start(core, call, id)),
         ));
         let begin = provider_route(Route::post, "oauth_begin", id, "")
-            .doc("Returns the address at the provider for a sign-in.")
+            .doc("Returns the URL of the provider for a sign-in.")
             .public();
         let begin = begin
             .query(TARGET)
@@ -188,7 +185,7 @@ pub(super) fn routes(config: &AuthConfig, core_cell: &CoreCell) -> Vec<PluginRou
             Box::pin(self::link(core, call, id))
         }));
         let link = provider_route(Route::post, "oauth_begin_link", id, "/link")
-            .doc("Returns the address at the provider for a link to the caller's account.");
+            .doc("Returns the URL of the provider that links it to the caller's account.");
         let link = link
             .auth("userAuth")
             .query(LINK_TARGET)
@@ -457,7 +454,7 @@ async fn redirect_to_provider(
         }
         None if call.method != Method::GET && accepts_json(&call.headers) => {
             return Err(Error::unavailable(
-                "the provider cannot be asked where to sign in",
+                "the provider cannot be reached, so the URL for the sign-in is unknown",
             ));
         }
         Some(url) => redirect(call, &url)?,
@@ -546,8 +543,8 @@ async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Rep
     redirect(&call, &to)
 }
 
-/// A browser posts a form from the provider's page without its cookies. So it is redirected to the
-/// same address by GET.
+/// A page of the provider posts the result as a form. The browser sends this request without its
+/// `SameSite` cookies, so it is redirected to the same address by GET.
 fn form_post(core: &Core, call: &PluginCall, id: &str) -> Result<Reply> {
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let mut query = url::form_urlencoded::Serializer::new(String::new());

@@ -126,7 +126,7 @@ fn proved(used: Used) -> Proved {
     }
 }
 
-/// Writes the audit of a refused passkey. Its options are used up.
+/// Writes the audit entry of a refused passkey, and consumes the options of the sign-in.
 async fn failed(
     core: &Core,
     client: &Client,

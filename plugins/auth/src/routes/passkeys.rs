@@ -51,7 +51,7 @@ static REGISTER_OPTIONS: Route<Nothing> = route(Route::post(
 .auth(ENROLLING)
 .answers(&[AnswerDesc::of::<RegistrationOptions>(
     200,
-    "The options, and the token for their result.",
+    "The options for the browser, and the token to send with its result.",
 )])
 .errors(&[
     STEP_UP_REQUIRED,
@@ -110,7 +110,7 @@ static LOGIN_OPTIONS: Route<LoginOptionsInput> = route(Route::post(
 .public()
 .answers(&[AnswerDesc::of::<LoginOptions>(
     200,
-    "The options, and the token for their result.",
+    "The options for the browser, and the token to send with its result.",
 )])
 .errors(&[Code::RateLimited]);
 static LOGIN: Route<LoginInput> = route(Route::post("passkey_login", "passkey/login"))
@@ -407,8 +407,8 @@ async fn remove_all(core: Arc<Core>, call: PluginCall, mut input: ProofInput) ->
     message_reply("All passkeys were removed.")
 }
 
-/// Removes passkeys. The account is written under the version that was read: if two requests remove
-/// the last two passkeys at once, one of them gets a conflict.
+/// Removes passkeys. The account is written only if its version is still the one that was read: if
+/// two requests remove the last two passkeys at once, one of them gets a conflict.
 async fn remove_passkeys(
     core: &Core,
     client: &Client,

@@ -56,7 +56,8 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
     let hash = core
         .check_new_password(&client, &user, &typed, Cause::Reset)
         .await?;
-    // Before the token is consumed: if the counters are not reachable the token stays valid.
+    // This runs before the token is consumed: if the counters are not reachable, the token stays
+    // valid.
     core.unlock(&client, &user.identifier).await?;
     let stored = cx
         .transaction(async |cx| {

@@ -25,11 +25,11 @@ use crate::limit::{Bucket, Hit};
 use crate::mfa::{Pending, ProofMethod, SuppliedProof};
 use crate::onetime::{Purpose, Terms};
 
-/// Lifetime of the token that this route returns.
+/// Lifetime of the token of `/reauth/challenge`.
 const LIFETIME: Duration = Duration::from_mins(5);
 
 static REAUTH: Route<ReauthInput> = route(Route::post("reauth_challenge", "reauth/challenge"))
-    .doc("Returns the methods by which the caller can prove the identity.\n\nA code is sent for `emailOtp` and `sms`, or if there is no other method.")
+    .doc("Returns the methods by which callers can prove their identity.\n\nA code is sent if the request has the method `emailOtp` or `sms`, or if this is the only second factor of the caller.")
     .auth(ENROLLING)
     .answers(&[AnswerDesc::sparse::<ReauthView>(200, "The methods.")])
     .errors(&[METHOD_UNAVAILABLE, DELETION_SCHEDULED, CSRF_FAILED, Code::RateLimited]);
@@ -78,7 +78,8 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
     let chosen = match input.method {
         Some(method) if ways.contains(&method) => Some(method),
         Some(_) => return Err(refuse(METHOD_UNAVAILABLE)),
-        // Without a code that can be sent, the other methods remain.
+        // Without a method in the request, the only second factor is chosen, unless its code cannot
+        // be sent. Then the caller uses another method.
         None => methods
             .first()
             .copied()

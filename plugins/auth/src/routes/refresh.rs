@@ -14,7 +14,7 @@ use crate::session::credential::{SingleValue, single_value};
 
 const HEADER: HeaderName = HeaderName::from_static("x-refresh-token");
 
-/// Where a refresh token was found.
+/// The place of a refresh token in a request.
 enum Place {
     /// In the body or a header, from a client that has it.
     Client,
@@ -63,8 +63,8 @@ pub(super) async fn refresh(
     };
     let Some((token, place)) = find_token(&core, &client.cx(), &call, &input).await? else {
         let refused = Reply::refused(refuse(REFRESH_REQUIRED));
-        // Two cookies do not show that the browser's own token is invalid: a sibling domain can set
-        // a second cookie, so do not sign the user out because of it.
+        // Two cookies do not show that the browser's own token is invalid, because a sibling domain
+        // can set a second cookie. So the user is not signed out.
         return Ok(
             if core.cookies.refresh(&call.headers) == SingleValue::Unusable {
                 refused

@@ -53,14 +53,14 @@ impl BusConnection {
                     sent = out.publish(&user).await;
                 }
                 if let Err(error) = sent {
-                    tracing::warn!(error = ?error, "other processes were not informed of a changed session; they see it when their cache expires");
+                    tracing::warn!(error = ?error, "other processes were not informed of a changed session; they see the change after their cache expires");
                 }
             }
         });
         let listening = tokio::spawn(async move {
             loop {
                 if let Err(error) = inward.listen(&|user| checks.forget_locally(user)).await {
-                    tracing::warn!(error = ?error, "changed sessions of other processes are not received; they are seen when the cache expires");
+                    tracing::warn!(error = ?error, "cannot receive changes of sessions from other processes; this process sees them after its cache expires");
                 }
                 tokio::time::sleep(PAUSE).await;
             }

@@ -28,7 +28,7 @@ use crate::tenant::{TenantAndRoles, Tenants};
 const CACHED_TOKENS: usize = 100_000;
 /// Number of counters. Users may share one, which only costs extra reads.
 const COUNTERS: usize = 4096;
-/// Number of locks: one token is read once at a time.
+/// Number of locks. Concurrent requests with the same token wait for one read of it.
 const LOCKS: usize = 1024;
 /// Interval of writes of the last activity, in milliseconds.
 const ACTIVITY_INTERVAL: i64 = 60_000;
@@ -145,7 +145,8 @@ impl Checks {
     /// Drops the cached sessions of a user after a change in another process.
     pub(crate) fn forget_locally(&self, user: &str) {
         self.counters[self.counter_index(user)].fetch_add(1, Ordering::SeqCst);
-        // After the counter: a subscriber that checks at once reads the change.
+        // After the counter: a subscriber that checks its session immediately then reads the
+        // change.
         self.changes.user_changed(user);
     }
 
@@ -249,7 +250,8 @@ impl Checks {
         };
         let mut last_active = self.last_active(&session);
         if self.is_idle(last_active, now) {
-            // A write that was pending when the session was read is stored by now.
+            // A pending write may have completed after the session was read, so the session is read
+            // again.
             let Some(again) = self.valid_session(&cx, &token).await? else {
                 return Ok(None);
             };

@@ -273,8 +273,8 @@ impl Cookies {
         self.browser.set(value, None)
     }
 
-    /// Sets the cookies of a session. With a refresh token comes the proof for its browser. Ages
-    /// are in seconds.
+    /// Sets the cookies of a session. If there is a refresh token, it also sets the cookie that
+    /// proves that the server gave the token to this browser. Ages are in seconds.
     pub(crate) fn set(
         &self,
         mut reply: Reply,

@@ -85,7 +85,8 @@ impl Csrf {
             .any(|checked| checked == path)
     }
 
-    /// The parts to check of a request with a cookie; `None` if nothing must be checked.
+    /// The parts of a request with a cookie that must be checked; `None` if nothing must be
+    /// checked.
     pub(crate) fn parts_to_check(
         &self,
         method: &Method,
@@ -197,10 +198,10 @@ impl Csrf {
     }
 
     /// Checks a redirect to a provider whose result belongs to the holder of a code verifier. A
-    /// page of a foreign origin may hold the verifier, so its request is refused. A request without
-    /// an origin may be from a native app, whose links some browsers report as cross-site. A
-    /// cross-site one is refused only if its result goes to a page of the app, which needs no
-    /// verifier.
+    /// page of a foreign origin may have the verifier, so a request from such a page is refused. A
+    /// request without an origin may be from a native app; some browsers report links of native
+    /// apps as cross-site. So a cross-site request without an origin is refused only if the result
+    /// goes to a page of the app, which needs no verifier.
     pub(crate) fn may_bind(&self, headers: &HeaderMap, to_own_page: bool) -> Result<()> {
         if !self.enabled {
             return Ok(());
@@ -490,7 +491,7 @@ mod tests {
                 assert!(!may(true, host, origin), "{host} {origin}");
             }
         }
-        // In development the app has any address.
+        // In development, the public URL is not checked: the app may have any address.
         assert!(may(false, "localhost:3000", "http://localhost:3000"));
         let own = |referer: &str| {
             Csrf::new(&config, Vec::new(), true)

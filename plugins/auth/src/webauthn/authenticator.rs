@@ -12,7 +12,7 @@ const AAGUID: usize = 16;
 /// Maximum length of a credential id (7.1, step 25).
 const MAX_ID_BYTES: usize = 1023;
 
-/// The authenticator's data about a use.
+/// The flags in authenticator data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // they are bits
 pub(crate) struct Flags {

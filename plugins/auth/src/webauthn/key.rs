@@ -36,7 +36,7 @@ struct Members<'a> {
     kind: Option<i64>,
     algorithm: Option<i64>,
     curve: Option<i64>,
-    /// The modulus of RSA, which has the label of the curve.
+    /// The modulus of RSA. It has the same label as the curve of the other key types.
     modulus: Option<&'a [u8]>,
     /// `x`, or the exponent of RSA.
     first: Option<&'a [u8]>,

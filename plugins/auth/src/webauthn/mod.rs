@@ -1,7 +1,8 @@
 //! `WebAuthn`, the server's side: parsing and checks of browser responses, without the store.
 //!
 //! The steps follow `WebAuthn` Level 3, 7.1 (registration) and 7.2 (assertion), for attestation
-//! `none`. Each error is a [`Fault`]; its text goes to the audit, never to the client.
+//! `none`. Each error is a [`Fault`]; its text is written to the audit log and never sent to the
+//! client.
 
 mod authenticator;
 mod client;

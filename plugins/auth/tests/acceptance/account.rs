@@ -264,8 +264,8 @@ async fn unknown_accounts_and_wrong_passwords_give_the_same_response(store: Stor
     assert_eq!(comparable(&wrong), comparable(&unknown));
 }
 
-/// A token is accepted in three places; without a token, with an invalid or an expired one the
-/// response is 401.
+/// A token is accepted in three places. The response is 401 without a token, and for an invalid or
+/// expired token.
 async fn a_token_is_accepted_from_three_places(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;

@@ -427,7 +427,7 @@ async fn every_event_is_audited(store: Store) {
         own.iter()
             .any(|row| row["ipAddress"] == "127.0.0.1" && row["outcome"] == "invalid_credentials")
     );
-    // A user sees the events of their own account, administrators see all.
+    // A user sees the events of their own account; administrators see the events of all accounts.
     let root_activity = pages(&app, &root, "/auth/activity").await;
     assert!(
         root_activity
@@ -807,7 +807,7 @@ async fn the_service_creates_accounts(store: Store) {
         (&plain["roles"], &plain["verified"]),
         (&json!(["member"]), &json!(false))
     );
-    // Without a password there is nothing to guess.
+    // An account without a password refuses every password.
     app.post(
         "/auth/login",
         json!({ "email": "ada@x.test", "password": GOOD }),

@@ -31,7 +31,7 @@ enum Signer {
 pub struct Authenticator {
     signer: Signer,
     pub credential_id: Vec<u8>,
-    /// The handle that the site gave.
+    /// The user handle from the registration options.
     user_handle: String,
     /// The signature counter. It grows with each use if it is not zero.
     pub count: u32,

@@ -333,7 +333,7 @@ async fn bearer_routes_take_api_credentials(store: Store) {
     );
 }
 
-/// A policy that no caller can pass is a start-up error, which names what is missing.
+/// A policy that no caller can pass is a start-up error. The error names the missing setting.
 async fn policies_that_no_caller_can_pass_are_start_up_errors(store: Store) {
     let config = Config::new()
         .signing_secret("a-signing-secret-of-32-characters-or-more")

@@ -1,5 +1,5 @@
-//! Proofs by clients that send at most a password with a change: after a recent sign-in or second
-//! factor.
+//! Changes that need a recent sign-in or second factor, by clients that send no proof with the
+//! change, or only a password.
 
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
@@ -112,7 +112,8 @@ async fn a_password_alone_is_no_proof_for_an_account_with_a_factor(store: Store)
     delete(json!({ "password": "wrong" }))
         .await
         .refused(401, "invalid_credentials");
-    // The password is not accepted as a step-up, in a session without a second factor, or later.
+    // The password alone is not accepted: not as a step-up, not in a session without a second
+    // factor, and not after the sign-in is no longer recent.
     let again = json!({ "method": "password", "password": GOOD });
     app.send(&me, "POST", "/auth/step-up", again)
         .await

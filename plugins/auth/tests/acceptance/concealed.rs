@@ -149,7 +149,7 @@ async fn concealed_registrations_have_equal_responses(store: Store) {
             .status,
         200
     );
-    // All of them had the same password, so it is the password of the account.
+    // All eight sign-ups had the same password, so it is the password of the account.
     app.login("bob@x.test").await;
 }
 
@@ -224,7 +224,8 @@ async fn two_sign_ups_with_an_unproved_address_leave_no_password(store: Store) {
         .status,
         200
     );
-    // The result is the same if another person has used up the mails to the owner's mailbox.
+    // The result is the same if another person has used up the limit of mails to the owner's
+    // mailbox.
     let moving = json!({ "email": "bob@x.test", "password": OTHER });
     assert_eq!(
         app.with(&me.token, "POST", "/auth/change-email", Some(moving))

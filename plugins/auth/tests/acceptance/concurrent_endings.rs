@@ -1,5 +1,5 @@
-//! Sessions and links that end while others are being created, and endings that other people cannot
-//! cause.
+//! Sessions and links that end while others are being created, and requests by which other people
+//! must not end a user's session or block a sign-in.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -123,7 +123,7 @@ async fn a_device_cookie_belongs_to_one_user(store: Store) {
 fn low_limits(auth: Auth) -> Auth {
     auth.configure(|config| {
         let buckets = &mut config.auth.rate_limit.buckets;
-        // All callers of this test have the owner's address.
+        // All callers in this test have the same IP address as the owner.
         for name in ["login", "loginIp", "loginSpread"] {
             buckets.insert(
                 name.to_owned(),

@@ -143,8 +143,8 @@ async fn a_change_of_address_needs_proof_and_verification(store: Store) {
     app.post("/auth/magic-link/verify", json!({ "token": link }))
         .await
         .refused(400, "invalid_token");
-    // Another person with access to the mailbox can register the address; then it cannot be
-    // restored.
+    // Another person with access to the mailbox can register the address. After that, the address
+    // cannot be restored.
     app.register("ada@x.test").await;
     assert_verified(&verify(&app, &post.token("verify_email", 2).await).await);
     let undo = post.token("email_changed", 1).await;
@@ -205,8 +205,8 @@ async fn a_change_of_address_can_be_undone_after_it_takes_effect(store: Store) {
         (200, json!(false)),
         "the former address is unverified, as before the change"
     );
-    // The link does not work after eight days: seven days, and the lifetime of the link to the new
-    // address.
+    // The restore link expires after eight days: seven days, plus one day for the lifetime of the
+    // link to the new address.
     let ada = back.signed_in();
     assert_eq!(change(&app, &ada, "new@x.test").await.status, 202);
     let (undo, token) = (
@@ -267,8 +267,8 @@ async fn an_address_is_restored_from_an_account_that_signed_up_with_it(store: St
             assert_eq!(me.json()["email"], json!(null));
         } else {
             me.refused(401, "unauthorized");
-            // Its removal emits the usual events, with the person who undid the change as the
-            // actor.
+            // The removal of the other account emits the usual events. Their actor is the person
+            // who undid the change.
             app.advance(11).await;
             let (_, cx) = hooks.posts(1).await.remove(0);
             assert_eq!(
@@ -281,7 +281,7 @@ async fn an_address_is_restored_from_an_account_that_signed_up_with_it(store: St
 }
 
 /// An address that was never verified is not restored from another account, because that account
-/// may belong to its owner.
+/// may belong to the owner of the address.
 async fn an_unproved_address_is_not_restored_from_another_account(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
@@ -423,8 +423,7 @@ async fn a_second_change_of_address_keeps_the_restore_link(store: Store) {
 }
 
 /// After the owner has changed the address back, the restore links that were mailed since the
-/// thief's change no longer work. Otherwise the thief's link would undo what the owner has set up
-/// since.
+/// thief's change no longer work. Otherwise the thief's link would undo later changes of the owner.
 async fn changing_an_address_back_ends_later_restore_links(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
@@ -528,8 +527,8 @@ async fn restoring_an_address_removes_later_factors(store: Store) {
     );
 }
 
-/// A thief has seen a recovery code or created new ones, and has a trusted device: both no longer
-/// work.
+/// A thief has seen a recovery code or created new codes, and has a trusted device. Neither the
+/// codes nor the trust work after the restoration.
 async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {

@@ -1,5 +1,5 @@
-//! Requests about known and unknown accounts do the same work in the store, so times reveal
-//! nothing.
+//! Requests about known and unknown accounts do the same work in the store, so response times do
+//! not reveal whether an account exists.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,8 @@ struct StatementLog {
 impl StatementLog {
     fn note(&self, statement: &Statement) {
         let what = match &statement.plan {
-            // Only background jobs read due users in an order; requests never do.
+            // Only background jobs read users in sorted order, to find the due ones. Requests never
+            // do.
             Plan::Select { order, .. } if statement.entity.name == "User" && !order.is_empty() => {
                 None
             }

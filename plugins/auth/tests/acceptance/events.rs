@@ -270,7 +270,7 @@ const EVENTS: [&str; 21] = [
     "auth:csrf.failed",
 ];
 
-/// An event of the app itself: the fixture gives the administrator the role.
+/// Whether the app itself caused the event: the fixture assigns the administrator's role.
 fn is_by_the_app(row: &Json) -> bool {
     row["event"] == "auth:role.changed" && row["details"]["by"].is_null()
 }
@@ -474,7 +474,8 @@ async fn no_secret_is_logged_or_audited(store: Store) {
             );
         }
     }
-    // Mails contain their links with the token in the fragment, and no secrets that were typed.
+    // Mails contain the token of their link in its fragment. They contain no password that was
+    // typed and no token or cookie of a response.
     for mail in &mails {
         let text = format!("{} {} {}", mail.subject, mail.text, mail.html);
         for secret in without_links.iter().filter(|secret| !secret.is_empty()) {
@@ -534,7 +535,8 @@ async fn refusals_are_recorded_once_per_window(store: Store) {
     );
 }
 
-/// An address over its limit causes no further work, with any number of identifiers.
+/// A client address above its limit causes no further work, even if each request has another
+/// identifier.
 async fn refused_addresses_cause_no_further_work(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
     let app = store

@@ -65,7 +65,8 @@ pub struct Enrolled {
     pub recovery: Vec<String>,
 }
 
-/// Signs a user up and sets up an authenticator app, which uses the code of the current step.
+/// Signs a user up and sets up an authenticator app. The set-up uses up the code of the current
+/// step.
 pub async fn enrolled(app: &Server, email: &str) -> Enrolled {
     let who = app.register(email).await;
     let (secret, recovery) = enrol(app, &who).await;

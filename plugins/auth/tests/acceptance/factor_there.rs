@@ -1,5 +1,5 @@
-//! A change of the second factors needs a proof of an existing one: a session without it can
-//! neither add a factor nor remove the owner's.
+//! A change of the second factors needs a proof of an existing factor. A session without this proof
+//! can neither add a factor nor remove one of the owner.
 
 use linchpin_auth::Auth;
 use serde_json::json;
@@ -251,8 +251,9 @@ async fn setting_up_a_factor_proves_it_for_that_session_only() {
         .signed_in();
     app.register_passkey(&phone_session.token, &mut Authenticator::p256())
         .await;
-    // If another session adds a factor, this session stays proved. If it removes or replaces a
-    // factor, this session must prove one again, because it may have proved that one.
+    // If another session adds a factor, this session stays proved. If another session removes or
+    // replaces a factor, this session needs a new proof, because its proof may have used that
+    // factor.
     let setup = app
         .send(
             &phone_session,

@@ -1,7 +1,7 @@
-//! Pages of other origins in the browser of a signed-in user: they send every request that browsers
-//! allow, with cookies, and change nothing. For a browser, another port of the same host is the
-//! same site, which gets all cookies. Another host is another site, which gets only cookies that
-//! allow it.
+//! Pages of other origins, opened in the browser of a signed-in user, change nothing, although they
+//! send every request that browsers allow, with cookies. For a browser, another port of the same
+//! host is the same site, so it sends all cookies. Another host is another site, so it sends only
+//! the cookies whose `SameSite` attribute allows this.
 
 use std::collections::BTreeMap;
 

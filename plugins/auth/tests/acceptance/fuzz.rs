@@ -79,11 +79,12 @@ const TO_PROVIDER: [(&str, &str, &[u64]); 5] = [
     ("GET", "/auth/github", &[302]),
     ("POST", "/auth/github", &[200, 303]),
     ("POST", "/auth/github/callback", &[303]),
-    // The callback has an unknown state, so 400 is its success here.
+    // The state in this call is unknown, so the expected status is 400.
     ("GET", "/auth/github/callback", &[400]),
 ];
-/// The routes that link a provider to a signed-in user, with the expected statuses. A GET needs the
-/// cookie of a session, and no test user has linked a provider.
+/// The routes that link a provider to a signed-in user, with the expected statuses. A GET is
+/// refused because it needs the cookie of a session. A valid DELETE finds no link, because no test
+/// user has linked a provider.
 const LINKS: [(&str, &str, &[u64]); 3] = [
     ("POST", "/auth/github/link", &[200, 303]),
     ("GET", "/auth/github/link", &[403]),

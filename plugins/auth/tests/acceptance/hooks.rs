@@ -222,7 +222,7 @@ async fn claims_that_are_too_long_for_a_cookie_are_left_out_of_it(store: Store) 
             .raw("GET", "/auth/me", &[("cookie", &cookies)], "")
             .await;
         assert_eq!((me.status, me.text("email")), (200, email));
-        // The caller is the same by either token.
+        // Both tokens identify the same caller.
         let by_cookie = app
             .raw("GET", "/__test/actor", &[("cookie", &cookies)], "")
             .await
@@ -239,8 +239,8 @@ async fn claims_that_are_too_long_for_a_cookie_are_left_out_of_it(store: Store) 
     }
 }
 
-/// `post_login` returns a plan, or `null` if the second field is true. While the first field is
-/// set, it ends the session first.
+/// While the first field is true, `post_login` first ends the session. It returns a plan, or `null`
+/// if the second field is true.
 #[derive(Clone, Default)]
 struct EndingHooks(Arc<AtomicBool>, bool);
 
@@ -307,7 +307,7 @@ async fn ended_by_a_hook(store: &Store, without_claims: bool) {
     app.stop().await;
 }
 
-/// As a store: refuses to update sessions while the first field is set.
+/// Wraps a store: refuses updates of sessions while the first field is true.
 impl Watch for EndingHooks {
     fn run<'a>(
         &'a self,

@@ -179,8 +179,8 @@ impl Browser {
             .expect_err("the sign-in did not end at the app")
     }
 
-    /// Follows the pages of an issuer. Returns the last page, or as an error the address of the app
-    /// to which the issuer redirects.
+    /// Follows the pages of an issuer and returns the last page. If the issuer redirects to the
+    /// app, returns the address of this redirect as the error.
     pub async fn walk(&self, url: &str, login: Option<&str>) -> Result<Reply, String> {
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
         let mut at = url.to_owned();
@@ -324,7 +324,7 @@ pub async fn enter(app: &Server, provider: &str, login: &str) -> Reply {
     flow.exchange(app, &code).await
 }
 
-/// The one parameter of the address after a callback.
+/// Returns a parameter of the redirect after a callback. It must be the only parameter.
 #[track_caller]
 pub fn callback_parameter(reply: &Reply, name: &str) -> String {
     assert_eq!(reply.status, 302, "{reply:?}");

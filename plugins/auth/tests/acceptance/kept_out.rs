@@ -193,8 +193,8 @@ async fn an_undo_link_concurrent_with_changes_of_the_profile_succeeds(store: Sto
     assert_eq!(app.login("ada@x.test").await.id, thief.id);
 }
 
-/// A session that ends during the registration of a passkey adds none, even if the account has one
-/// already.
+/// A session that ends during the registration of a passkey adds no passkey, even if the account
+/// already has one.
 async fn an_ended_session_adds_no_passkey(store: Store) {
     let post = Post::default();
     let with =
@@ -301,8 +301,8 @@ async fn text_messages_are_counted_by_session(store: Store) {
         .await
         .refused(429, "rate_limited");
     phone.code(15).await;
-    // A phone number that is being set up has a limit over all callers, because it may belong to
-    // another person.
+    // The limit for a phone number that is being set up counts all callers together, because the
+    // number may belong to another person.
     app.advance(3600).await;
     for n in 0..6 {
         let who = app.register(&format!("{n}@x.test")).await;

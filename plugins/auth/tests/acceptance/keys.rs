@@ -113,8 +113,8 @@ async fn a_missing_data_key_is_a_start_up_error(store: Store) {
         .await;
 }
 
-/// Only a MAC of a recovery code is stored, so the old key is needed until a command ends the
-/// codes.
+/// Only a MAC of a recovery code is stored, so the code cannot be re-encrypted. The old key is
+/// needed until `rekey --end-recovery-codes` deletes the codes.
 async fn recovery_codes_end_with_their_key(store: Store) {
     if !store.keeps() {
         return;
@@ -130,7 +130,7 @@ async fn recovery_codes_end_with_their_key(store: Store) {
     let app = store
         .app_with(|auth| with(&["b", "a"])(post.on(auth)))
         .await;
-    // The codes of this account are under the new key and stay valid.
+    // The codes of this account use the new key and stay valid.
     let eve = crate::factor::enrolled(&app, "eve@x.test").await;
     let mut found = service(&app).rekey().await.unwrap();
     found.accounts.sort_unstable();
@@ -193,7 +193,7 @@ async fn data_keys_are_validated(store: Store) {
     );
 }
 
-/// The weak password hash of the former program.
+/// The weak password hash of the system from which the users are imported.
 struct Reversed;
 
 impl LegacyVerifier for Reversed {

@@ -181,8 +181,8 @@ async fn a_magic_link_signs_in_once(store: Store) {
     assert_eq!(post.count("magic_link"), 2);
 }
 
-// A stranger signs up with another person's address; when the owner signs in by link, everything of
-// the stranger is removed.
+// A stranger signs up with another person's address. When the owner signs in by link, everything
+// that the stranger set up is removed.
 async fn a_magic_link_that_first_proves_a_mailbox_resets_the_account(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, false).await;
@@ -234,7 +234,7 @@ async fn a_magic_link_that_first_proves_a_mailbox_resets_the_account(store: Stor
         .await;
     assert_eq!(set.status, 200, "{set:?}");
     app.advance(1).await;
-    // A suspended account gets the reason only with a valid token.
+    // The suspension of an account is reported only to a caller with a valid token.
     app.post(
         "/auth/magic-link/request",
         json!({ "identifier": "owner@x.test" }),

@@ -340,7 +340,7 @@ async fn a_code_works_once_in_every_order_of_uses(store: Store) {
         [2, 0, 1],
         [2, 1, 0],
     ] {
-        // This time also ends the counter of failed codes.
+        // After this time, the counter of failed codes is also reset.
         app.advance(900).await;
         let code = code_at(&app, &ada.secret, 0);
         for (nth, usage) in order.into_iter().enumerate() {

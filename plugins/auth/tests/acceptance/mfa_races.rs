@@ -175,8 +175,9 @@ async fn concurrent_set_ups_leave_one_set_of_recovery_codes(store: Store) {
         json!({ "setupToken": mail, "code": mailed }),
     );
     let (totp, email) = tokio::join!(totp, email);
-    // If one call loses the race, it gets an error and changes nothing. A call after the other one
-    // is refused because the account then has a factor, which must be proved first.
+    // If one call loses the race, it gets an error and changes nothing. If the calls do not
+    // overlap, the second one is refused: the account then has a factor, which must be proved
+    // first.
     let lost_race = |reply: &Reply| reply.status == 409 || reply.text("code") == "step_up_required";
     let done: Vec<&Reply> = [&totp, &email]
         .into_iter()

@@ -120,7 +120,7 @@ async fn accounts_without_an_address_get_no_mailed_codes(store: Store) {
 }
 
 /// A mailed link and a mailed code prove the same mailbox, so a user with another factor must use
-/// that one.
+/// the other factor.
 async fn a_mailed_code_is_no_second_factor_after_a_mailed_link(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {
@@ -456,7 +456,8 @@ async fn text_messages_are_limited(store: Store) {
     let app = app_with(&store, &post, |auth| phone.on(auth)).await;
     let me = app.register("a@x.test").await;
     with_phone(&app, &phone, &me).await;
-    // The message of the set-up counts for its session. Sign-ins have a separate limit of five.
+    // The message of the set-up counts against the limit of its session. Sign-ins have a separate
+    // limit of five.
     for sent in 2..=6 {
         app.challenged("a@x.test").await;
         phone.code(sent).await;
@@ -486,7 +487,7 @@ async fn disabled_text_messages_leave_recovery_codes(store: Store) {
     if !store.keeps() {
         return;
     }
-    // The provider is in the code of the app; the host was in its settings.
+    // The code of the app still sets the SMS provider. The settings no longer contain its host.
     let off = |auth: linchpin_auth::Auth| {
         phone.on(auth).configure(|config| {
             (config.auth.mfa.sms.enabled, config.auth.mfa.sms.host) = (false, None);

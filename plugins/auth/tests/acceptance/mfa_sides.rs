@@ -53,7 +53,8 @@ async fn a_page_of_another_origin_cannot_complete_a_sign_in(store: Store) {
     )
     .await
     .refused(415, "unsupported_media_type");
-    // A stale cookie does not prevent a sign-in, and no attempt was counted.
+    // A stale cookie does not prevent a sign-in. The refused requests above did not count as
+    // attempts.
     let headers = [
         ("content-type", "application/json"),
         ("cookie", "__Host-token=stale"),

@@ -6,7 +6,8 @@
 //! that end after two wrong answers, and two recovery codes. A [`State`] is the state of the model
 //! without its secrets: models with equal states behave equally, so one of them is enough. A server
 //! cannot be reset to a state. The search reaches a state by known moves, or starts again with a
-//! new account. Time passes by the moves that wait, and by one second before a token is used again.
+//! new account. Time advances only by the moves that wait, and by one second before a token is used
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -357,7 +358,8 @@ async fn walk(app: &Server, model: &mut Model, (step, mut end): (Move, End)) -> 
     model.take(app, &mut end, step).await?;
     let older = model.challenges.len().saturating_sub(1);
     model.challenges.drain(..older);
-    // Checks the tokens that this move invalidated, and the one before them.
+    // Checks the tokens that this move invalidated, and the last token that was invalidated before
+    // this move.
     model
         .check_tokens(app, model.ended_tokens.len() - ended_before + 1)
         .await

@@ -1,4 +1,4 @@
-//! Every preset, with a test server that checks the same as the real provider.
+//! Every preset, with a test server that makes the same checks as the real provider.
 
 use linchpin_auth::{ProviderSection, SecretText};
 use serde_json::{Value as Json, json};
@@ -428,7 +428,7 @@ async fn the_microsoft_preset_checks_the_tenant(store: Store) {
             json!(null),
             "email_not_verified",
         ),
-        // The issuer must be the tenant that the token names.
+        // The issuer must be the issuer of the tenant in the claim `tid`.
         ("common", json!(OTHER), TENANT, yes(), "provider_error"),
         (
             "common",

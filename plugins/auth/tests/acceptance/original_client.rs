@@ -191,7 +191,7 @@ impl Page {
         self.send_command(&json!({ "stored": "getRefreshToken" }))["data"].clone()
     }
 
-    /// Signs up by the client, and verifies the address.
+    /// Signs up with the client, and verifies the address.
     async fn register(&mut self, post: &Post) {
         let (user, state) = self.call("useRegister", json!({ "email": EMAIL, "password": GOOD }));
         assert_eq!(
@@ -216,7 +216,7 @@ impl Page {
         assert_eq!(*state, expected);
     }
 
-    /// Signs out by the client.
+    /// Signs out with the client.
     fn logout(&mut self) {
         let (_, state) = self.call("useLogout", json!({}));
         assert_eq!(state, signed_out(&["logout"]));
@@ -262,7 +262,7 @@ async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> Server {
     Store::memory().app_with(with).await
 }
 
-/// Every hook of the client that has to do with authentication is called by one of the cases.
+/// Every authentication hook of the client is called by one of the cases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_auth_hook_of_the_client_is_called() {
     let app = app(&Post::default(), |auth| auth).await;

@@ -1,4 +1,4 @@
-//! The pages for users without a browser: the effect of each form.
+//! Tests of the HTML pages without a browser: the effect of each form.
 
 use linchpin::Environment;
 use linchpin_auth::{Auth, Transport};
@@ -146,7 +146,7 @@ async fn return_targets_of_pages_are_restricted(store: Store) {
         );
         assert!(!reply.headers.contains_key("x"));
     }
-    // The return target is kept by the pages before the sign-in is complete.
+    // The pages keep the return target until the sign-in is complete.
     let mut ada = Visitor::new(&app);
     let page = text(&ada.get("/sign-in?returnTo=/auth/stand/link").await);
     assert!(!page.contains("stand"), "{page}");

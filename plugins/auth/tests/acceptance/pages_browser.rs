@@ -353,8 +353,8 @@ async fn with_a_provider(script: bool, strict: bool) {
         .submit("form[action$='/provider/unlink']", &[])
         .await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=unlinked");
-    // Links a provider after the address was confirmed. The provider still has a session and asks
-    // nothing.
+    // Links a provider after the address was confirmed. The provider still has a session, so it
+    // does not ask the user again.
     browser.open(&at("/provider/link?id=acme")).await;
     assert!(
         browser
@@ -477,8 +477,8 @@ async fn the_pages_renew_an_expired_session() {
         "{}",
         browser.seen().await
     );
-    // Another site sends the browser here. The browser withholds the strict cookie until a page of
-    // the app sends the request.
+    // Another site navigates the browser to the app. The browser does not send the
+    // `SameSite=Strict` cookie until a page of the app sends the request.
     app.advance(960).await;
     browser
         .open(&format!(

@@ -221,7 +221,7 @@ async fn a_mailed_code_does_not_confirm_an_email_change(store: Store) {
     );
     assert!(
         text(&ada.get("/confirm?returnTo=/auth/ui/email").await)
-            .contains("From your authenticator app, or a recovery code.")
+            .contains("A code from your authenticator app, or a recovery code.")
     );
 }
 

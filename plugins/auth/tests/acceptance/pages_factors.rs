@@ -128,7 +128,8 @@ async fn an_authenticator_app_is_set_up_by_forms(store: Store) {
         "{:?}",
         other.cookies
     );
-    // A sign-in with a recovery code. Without a pending sign-in, the page redirects to its start.
+    // A sign-in with a recovery code. Without a pending sign-in, the page redirects to the sign-in
+    // page.
     let mut third = Visitor::new(&app);
     assert_eq!(
         third.get("/second").await.header("location"),

@@ -98,8 +98,8 @@ async fn forms_without_their_token_are_refused(store: Store) {
             ];
             fields.extend(csrf.map(|csrf| ("csrf", csrf)));
             let reply = visitor.post(path, &fields).await;
-            // Without a session, the token of a session may belong to the user's earlier session.
-            // So the user is asked to sign in, and nothing is done.
+            // If a request has no session, its form token may belong to the user's earlier session.
+            // So the app asks the user to sign in, and ignores the form.
             if !signed_in && csrf == Some(eve_token.as_str()) {
                 assert!(
                     reply.status == 303
@@ -190,7 +190,7 @@ async fn a_form_of_another_origin_is_refused(store: Store) {
         .status,
         403
     );
-    // JSON routes need their own CSRF token. That of a page is no replacement.
+    // JSON routes need their own CSRF token. They refuse the token of a page.
     let origin = format!("http://{}", app.host());
     for token in [None, Some(("x-csrf-token", csrf.as_str()))] {
         let mut headers = vec![("origin", origin.as_str())];

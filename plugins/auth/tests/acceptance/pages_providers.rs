@@ -366,7 +366,8 @@ async fn providers_are_linked_and_unlinked_by_pages(store: Store) {
     assert_eq!(nobody.follow("/provider/link?id=peer").await.status, 303);
 }
 
-/// A link prepared by another person ends at a page that asks, and only the user can continue.
+/// A link that another person prepared opens a page that asks for confirmation. Only the user can
+/// continue.
 async fn a_link_needs_the_confirmation_of_the_user(store: Store) {
     let app = app(&store).await;
     Visitor::new(&app).sign_up("ada@x.test").await;
@@ -466,15 +467,16 @@ async fn the_last_sign_in_method_is_not_unlinked(store: Store) {
     assert!(text(&ada.get("/security").await).contains("Your account will be deleted"));
 }
 
-/// A browser withholds strict cookies if another site sent it here. So a page of the app redirects
-/// it.
+/// A browser does not send `SameSite=Strict` cookies with a request that another site caused. So
+/// the app responds with a page that redirects the browser again.
 async fn a_provider_sign_in_works_with_strict_cookies(store: Store) {
     let app = app_with(&store, |auth| {
         auth.configure(|config| config.auth.cookies.same_site = SameSite::Strict)
     })
     .await;
     let mut ada = Visitor::new(&app);
-    // Another site cannot start a sign-in, because a provider may redirect back without asking.
+    // Another site cannot start a sign-in, because the provider may redirect back without asking
+    // the user.
     let asked = ada
         .sent_back("/auth/ui/provider?id=peer&returnTo=/app")
         .await;

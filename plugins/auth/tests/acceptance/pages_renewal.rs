@@ -1,4 +1,4 @@
-//! Sessions that are renewed while pages are open, and forms that were open meanwhile.
+//! Sessions that are renewed while pages and their forms are open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,8 @@ const TOKEN: &str = "__Host-token";
 const SIGN_IN: &str = "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity";
 const REFRESH: &str = "__Secure-refresh_token";
 
-/// Sessions that are renewed every quarter of an hour, and an administrator who may read the audit.
+/// Sessions that are renewed every quarter of an hour, and an administrator who may read the audit
+/// log.
 fn renewing(auth: Auth) -> Auth {
     with_admin(auth.refresh_tokens())
 }
@@ -41,7 +42,7 @@ fn with_admin(auth: Auth) -> Auth {
     auth.configure(|config| config.auth.admin_role = Some("admin".into()))
 }
 
-/// The number of audited requests that were refused as forged.
+/// The number of requests that the audit log lists as refused because they were forged.
 async fn audited_forgeries(app: &Server) -> usize {
     let root = app.admin("root@example.test").await;
     let audit = app
@@ -157,7 +158,7 @@ async fn forms_from_before_a_renewal_work(store: Store) {
     assert_eq!(audited_forgeries(&app).await, 0);
 }
 
-/// A browser withholds strict cookies if another site sent it here.
+/// A browser does not send `SameSite=Strict` cookies with a request that another site caused.
 async fn strict_cookies_are_missing_on_links_of_other_sites(store: Store) {
     let app = store.app_with(renewing).await;
     let mut ada = Visitor::new(&app);
@@ -257,7 +258,7 @@ async fn a_refused_renewal_ends_the_session(store: Store) {
             "{token}"
         );
     }
-    // Without refresh tokens, a form of an expired session asks to sign in as well.
+    // Without refresh tokens, a form of an expired session redirects to the sign-in page, too.
     app.stop().await;
     let app = store.app_with(with_admin).await;
     let mut ada = Visitor::new(&app);
@@ -425,8 +426,8 @@ async fn two_windows_renew_one_session(store: Store) {
     assert!(ada.is_signed_in().await && other.is_signed_in().await);
 }
 
-/// A user who shares an address with an attacker who tries tokens can still sign in and read public
-/// pages.
+/// A user who shares a client address with an attacker who tries tokens can still sign in and read
+/// public pages.
 async fn a_full_refresh_limit_of_an_address_does_not_lock_users_out(store: Store) {
     let limited = |auth: Auth| {
         renewing(auth).configure(|config| {
@@ -470,7 +471,7 @@ async fn a_full_refresh_limit_of_an_address_does_not_lock_users_out(store: Store
     assert!(ada.is_signed_in().await);
 }
 
-/// A store that refuses all statements on sessions after the first write to one.
+/// A store that refuses all statements on sessions after the first write to a session.
 #[derive(Clone, Default)]
 struct FailingStore(Arc<AtomicUsize>);
 
@@ -506,8 +507,8 @@ impl Watch for FailingStore {
     }
 }
 
-/// The browser keeps the renewed token even if the page fails: its earlier token would be taken for
-/// a stolen one.
+/// The browser keeps the renewed token even if the page fails. Otherwise it would send its earlier
+/// token again, and the app would treat that as the use of a stolen token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewed_token_is_kept_if_the_page_fails() {
     let failing_store = FailingStore::default();
@@ -533,7 +534,7 @@ async fn a_renewed_token_is_kept_if_the_page_fails() {
     );
     assert_ne!(ada.cookies[REFRESH], before);
     failing_store.0.store(0, Ordering::SeqCst);
-    // After the time in which the previous token is still accepted.
+    // Advance past the time in which the previous token is still accepted.
     app.advance(960).await;
     assert!(ada.is_signed_in().await);
 }

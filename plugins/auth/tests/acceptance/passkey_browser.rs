@@ -197,7 +197,7 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     site.close().await;
 }
 
-/// The flag of the authenticator decides, even if the browser got other options.
+/// The app checks the flag of the authenticator, even if the page gave the browser weaker options.
 async fn required_user_verification_is_checked(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     site.browser.plug_in(false).await;

@@ -209,7 +209,7 @@ async fn a_passkey_challenge_is_answered_once(store: Store) {
         answer(&app, &token, &ada_key.assert(&third)).await.status,
         200
     );
-    // A challenge for one purpose does not answer another.
+    // A response to a challenge for one purpose is refused for another purpose.
     let challenge = app.try_login("ada@example.test").await.json();
     let token = challenge["mfaToken"].as_str().unwrap();
     let response = ada_key.assert(&challenge["webauthnOptions"]);
@@ -330,8 +330,8 @@ async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
     );
 }
 
-/// An account with one passkey without user verification, and no mail, changes its factors after a
-/// sign-in with it.
+/// An account has one passkey without user verification, and no mail address. After a sign-in with
+/// this passkey, the user can change the factors of the account.
 async fn a_single_passkey_proves_its_account(store: Store) {
     let by_name = |auth: Auth| {
         with_passkeys(auth).configure(|config| {
@@ -369,7 +369,8 @@ async fn a_single_passkey_proves_its_account(store: Store) {
             .await
             .signed_in()
     };
-    // While a recovery code is unused, the proof needs one: a thief of the passkey has none.
+    // While the account has unused recovery codes, the proof needs one of them, because a thief who
+    // has the passkey does not have the codes.
     let mut session = sign_in(&mut touch).await;
     app.send(&session, "DELETE", "/auth/me", json!({}))
         .await
@@ -414,7 +415,7 @@ async fn a_single_passkey_proves_its_account(store: Store) {
         .refused(403, "step_up_required");
     let ada = sign_in(&mut touch).await;
     let (secret, _) = enrol(&app, &ada).await;
-    // With an authenticator app, the account needs a proof of it.
+    // If the account has an authenticator app, a change needs a proof with this app.
     app.send(&ada, "DELETE", "/auth/me", json!({}))
         .await
         .refused(403, "step_up_required");
@@ -547,7 +548,8 @@ async fn a_removed_passkey_does_not_sign_in(store: Store) {
     app.send(&eve, "DELETE", "/auth/mfa/webauthn", json!({}))
         .await
         .refused(409, "last_credential");
-    // If there is another passkey, the first one can be removed; then the other one cannot.
+    // With a second passkey, the first one can be removed. After that, the second one cannot be
+    // removed.
     let second = app
         .register_passkey(&eve.token, &mut Authenticator::p256())
         .await;

@@ -363,13 +363,13 @@ async fn forgotten_passwords_are_limited_silently_per_identifier(store: Store) {
         }
         app.advance(1).await;
     }
-    // The limit per client address, ten requests, is not silent.
+    // The limit per client address (ten requests) is reported.
     app.post("/auth/forgot-password", json!({ "email": "a@x.test" }))
         .await
         .refused(429, "rate_limited");
     // Wait until all ten requests are processed: the next two mails are sent in later rounds of the
     // queue. Over the limit, a request sends a mail only if no valid link exists. So a request that
-    // is processed after the reset would send a fourth one.
+    // is processed after the reset would send a fourth mail.
     for n in 1..=2 {
         let other = app.register(&format!("other{n}@x.test")).await;
         let change = json!({ "password": NEW, "currentPassword": GOOD });

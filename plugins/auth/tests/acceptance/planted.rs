@@ -244,7 +244,8 @@ async fn an_abandoned_page_keeps_the_refresh_token(store: Store) {
     assert!(ada.is_signed_in().await);
 }
 
-/// With strict cookies, a user who follows a link of another site must click on a page of the app.
+/// With `SameSite=Strict` cookies, a user who follows a link of another site must click on a page
+/// of the app.
 async fn a_link_of_another_site_needs_a_click_with_strict_cookies(store: Store) {
     let strict = |auth: Auth| {
         renewing(auth).configure(|config| config.auth.cookies.same_site = SameSite::Strict)

@@ -73,8 +73,8 @@ impl InvalidationBus for TestBus {
     }
 }
 
-/// Caches sessions for 30 s. The test clock does not advance, so a change becomes visible only by
-/// the bus.
+/// Caches sessions for 30 s. The test clock does not advance, so the other app notices a change
+/// only through the bus.
 pub fn with_cache(auth: Auth, bus: Option<Arc<dyn InvalidationBus>>) -> Auth {
     auth.configure(|config| {
         config.auth.session.cache_seconds = 30;

@@ -309,7 +309,7 @@ async fn custom_claims_survive_a_refresh(store: Store) {
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
-/// Of four generations of tokens, a use of any but the last two ends the session.
+/// If a client uses a refresh token that is older than the last two, the session ends.
 async fn reuse_of_any_earlier_generation_ends_the_session(store: Store) {
     let app = app(&store).await;
     app.register("ada@example.test").await;

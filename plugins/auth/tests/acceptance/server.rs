@@ -169,7 +169,7 @@ impl Store {
         .unwrap()
     }
 
-    /// An app with a guard by path.
+    /// An app with a guard on the routes that match a path pattern.
     pub async fn guarded(
         &self,
         pattern: &str,
@@ -311,7 +311,8 @@ impl Server {
         self.clock.now().millis().div_euclid(1000)
     }
 
-    /// Sets the clock to the real time, because tokens of other programs contain it.
+    /// Sets the clock to the real time, because tokens that other programs issue contain real
+    /// times.
     pub async fn to_the_present(&self) {
         let now = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)

@@ -289,7 +289,8 @@ async fn the_service_opens_sessions(store: Store) {
         .await
         .refused(403, "step_up_required");
 
-    // Only the owner's second device is mailed as new. The session of the service does not count.
+    // Only the second of these two sign-ins causes a mail about a new device. The session of the
+    // service does not count as a device.
     app.login("ada@x.test").await;
     let ada = app.login("ada@x.test").await;
     let sessions = app.get(&ada.token, "/auth/sessions").await.json();

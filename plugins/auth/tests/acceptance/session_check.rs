@@ -51,7 +51,8 @@ impl Watch for Arc<StatementLog> {
     ) -> Answer<'a> {
         let entity = to.entity.name;
         let what = match &to.plan {
-            // Only background jobs read due records in an order; requests never do.
+            // Only background jobs read records in sorted order, to find the due ones. Requests
+            // never do.
             Plan::Select { order, .. } if !order.is_empty() => return store.run(to, args, rows),
             Plan::Select { .. } => "select",
             Plan::Delete { .. } => return store.run(to, args, rows),

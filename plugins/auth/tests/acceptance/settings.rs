@@ -180,7 +180,7 @@ async fn every_route_is_documented(store: Store) {
     );
 }
 
-/// A file with one value in it.
+/// A settings file with one value.
 pub fn file(key: &str, value: &Json) -> Json {
     key.rsplit('.')
         .fold(value.clone(), |inner, name| json!({ name: inner }))

@@ -9,8 +9,8 @@ use crate::settings::file;
 const OLD: &str = "an-old-secret-of-at-least-32-bytes";
 const NEW: &str = "a-new-secret-of-at-least-32-bytes!";
 
-/// Every key of a file, with a valid value that differs from the default. Mailers, hooks and
-/// checkers have no key: they are set in code.
+/// Every key of a settings file, with a valid value that differs from the default. Mailers, hooks
+/// and checkers have no key: they are set in code.
 fn keys_with_values() -> Vec<(String, Json)> {
     let keys = vec![
         ("security.signing.secret", json!([NEW, OLD])),

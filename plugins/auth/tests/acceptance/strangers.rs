@@ -179,7 +179,7 @@ async fn requests_of_others_do_not_use_up_the_mail_limit_of_the_owner() {
         }
         post.only(kind, mailed_before + 4).await;
     }
-    // After a link is used, one more request is mailed.
+    // After a link is used, the next request sends one more mail.
     let token = post.token("password_reset", 4).await;
     assert_eq!(
         post_from(
@@ -231,7 +231,7 @@ async fn mails_to_one_address_are_limited_over_all_callers() {
         .filter(|mail| mail.to == "victim@y.test")
         .collect();
     assert_eq!(new.len(), 3);
-    // The mail of the address's own sign-up counts for its limit, too.
+    // The mail about the sign-up with this address also counts against the limit of the address.
     assert_eq!(post.all("existing_account", 2).await.len(), 2);
     // The latest mailed link is valid.
     let token = post.token("verify_new_email", 3).await;
@@ -263,8 +263,8 @@ async fn sign_ups_with_an_address_mail_its_owner_three_times_an_hour() {
     }
     sign_up("last@x.test").await;
     post.all("verify_email", 2).await;
-    // The link of the first sign-up counts as one of the three mails. A requested link is still
-    // mailed.
+    // The link of the first sign-up counts as one of the three mails. If the user requests a link
+    // after that, it is still mailed.
     assert_eq!(post.only("existing_account", 2).await.len(), 2);
     app.post(
         "/auth/resend-verification",

@@ -18,7 +18,8 @@ cases! {
         a_public_key_is_not_accepted_as_a_secret, no_token_is_refused_for_its_length;
 }
 
-/// `PyJWT`: `{"token", "secret" | "jwks", "algorithm", "audience"?, "issuer"?}` in, claims out.
+/// A Python program that verifies a token with `PyJWT` and prints its claims. The input is
+/// `{"token", "secret" | "jwks", "algorithm", "audience"?, "issuer"?}`.
 const VERIFY: &str = r"
 import json, sys, jwt
 q = json.load(sys.stdin)
@@ -387,9 +388,9 @@ async fn invalid_keys_stop_the_start(store: Store) {
             .err()
             .map(|error| error.to_string());
         assert!(
-            error
-                .is_some_and(|error| error
-                    .contains("each is { kid, privateKeyPem } or { kid, publicKeyPem }")),
+            error.is_some_and(|error| error.contains(
+                "each key must be an object { kid, privateKeyPem } or { kid, publicKeyPem }"
+            )),
             "{malformed}"
         );
     }
@@ -482,7 +483,7 @@ async fn keys_are_published_as_jwks(store: Store) {
         );
         assert_eq!(seen["sub"], json!(ada.id));
         assert_eq!(app.me(&ada.token).await.status, 200);
-        // The secret signs nothing here.
+        // The app signs with a key pair, so a token that is signed with its secret is refused.
         let question = json!({ "claims": claims(&ada.token), "secret": SECRET, "algorithm": "HS256", "headers": { "kid": "new" } });
         app.me(pyjwt(SIGN, &question).as_str().unwrap())
             .await

@@ -253,8 +253,8 @@ async fn a_later_link_or_reset_keeps_the_factors() {
 }
 
 /// A user set up factors before the app required proved addresses. The link that proves the address
-/// confirms the sign-up. It confirms the factors that were added later only if it is followed in a
-/// session of the account.
+/// confirms the sign-up. It confirms the later factors only if the user opens the link in a session
+/// of the account.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_that_confirms_a_sign_up_does_not_confirm_later_factors() {
     for session_in in [None, Some("authorization"), Some("cookie")] {
@@ -411,7 +411,8 @@ async fn a_provider_code_from_before_the_proof_is_invalid() {
         .refused(401, "unauthorized");
 }
 
-/// The mailed link confirms the credential of the sign-up, a password or a provider, so it stays.
+/// The mailed link confirms the credential of the sign-up (a password or a provider), so this
+/// credential is kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sign_up_by_a_provider_is_confirmed() {
     let (post, standin) = (Post::default(), StandIn::start().await);

@@ -123,7 +123,7 @@ impl<'a> Visitor<'a> {
             .await
     }
 
-    /// Opens a page, fills in a form of it, and sends that to `path`.
+    /// Opens a page, fills in a form on the page, and submits the form to `path`.
     pub async fn fill(&mut self, page: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
         let csrf = self.csrf(page).await;
         let all: Vec<(&str, &str)> = [("csrf", csrf.as_str())]

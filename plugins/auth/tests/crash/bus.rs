@@ -2,7 +2,7 @@
 //! other as soon as the bus delivers the message, and within `session.cacheSeconds` while the bus
 //! is disconnected.
 //!
-//! The clock of each process stands still until the test moves it, so no cache entry expires by
+//! The clock of each process does not advance until the test moves it, so no cache entry expires by
 //! itself: a refusal by the other process proves that the bus delivered the message.
 
 use std::io::BufRead;
@@ -136,7 +136,7 @@ impl TwoProcesses {
         panic!("{count} processes should listen: {:?}", self.backends(""));
     }
 
-    /// The connections of the processes whose last statement begins with this text.
+    /// The process ids of the connections whose last statement begins with this text.
     fn backends(&self, begin: &str) -> Vec<String> {
         let sql = format!(
             "SELECT pid, query FROM pg_stat_activity WHERE datname = 'postgres' AND query LIKE '{begin}%'"

@@ -30,7 +30,7 @@ const PASSED: &str = "LINCHPIN_CRASH_PASSED";
 /// The prefix of the command that advances the clock by seconds.
 const PASS: &str = "pass ";
 
-/// The administrator, who reads the audit.
+/// The administrator, who reads the audit log.
 pub const ROOT: &str = "root@x.test";
 
 pub const GOOD: &str = "violet-otter-91-lamp";
@@ -45,7 +45,7 @@ impl Mailer for DroppingMailer {
     }
 }
 
-/// Starts the app on a store. Returns its clock, which stands still until the test advances it.
+/// Starts the app on a store. Returns its clock, which does not advance until the test moves it.
 pub async fn app(store: Arc<dyn Store>, grace: u64) -> (Running, Arc<FakeClock>) {
     let clock = Arc::new(FakeClock::at(
         Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap(),

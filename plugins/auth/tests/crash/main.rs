@@ -1,8 +1,9 @@
 //! A server that is killed between two writes leaves no partial state, and no user is locked out.
 //!
 //! Each case repeats one request. Each time the server stops at the next point: before a write,
-//! before a commit, or after a commit. There it is killed (on SQLite and Postgres), or its store
-//! fails from there on (in memory). Then the client, which got no response or an error, retries.
+//! before a commit, or after a commit. At this point the server is killed (on SQLite and Postgres),
+//! or its store fails from this point on (in memory). Then the client, which got no response or an
+//! error, retries.
 
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, a panic reports the failure
 

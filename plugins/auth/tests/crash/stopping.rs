@@ -14,7 +14,7 @@ pub struct Stop {
     /// The number of points until the stop. A negative number means that it has stopped;
     /// `i64::MAX` means never.
     left: AtomicI64,
-    /// Called at this point and at every later one; its result decides what happens there.
+    /// Called at this point and at every later one. Its result selects the behaviour there.
     reached: Box<dyn Fn() -> Then + Send + Sync>,
 }
 

@@ -16,8 +16,8 @@ const RECORD_SIZE: u32 = 4_096;
 /// The lengths to which messages are padded. They hide the length of the message from the push
 /// service.
 const PADDED_LENGTHS: [usize; 4] = [512, 1_024, 2_048, MAX_MESSAGE];
-/// The maximum size of a message in bytes. A body has at most 4,096 bytes; encryption takes the
-/// rest.
+/// The maximum size of a message in bytes. A body has at most 4,096 bytes, and encryption adds 103
+/// bytes.
 pub(crate) const MAX_MESSAGE: usize = 3_993;
 
 /// The reason for refusing the keys of a browser.

@@ -26,7 +26,7 @@ const MAX_TOKENS: usize = 1_000;
 /// The error of a text that is not a VAPID key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a VAPID key is 32 bytes of a P-256 private key in base64url; the command `push keys` makes one"
+    "a VAPID key must be a P-256 private key of 32 bytes in base64url: create one with the command `push keys`"
 )]
 pub struct VapidKeyError;
 

@@ -85,7 +85,7 @@ async fn a_subscription_that_is_gone_is_removed_and_others_get_the_message() {
             .subscribe("ada", &Browser::new(), &other.url())
             .await;
         service.always(Plan::status(status));
-        // A waiting message is given up with its subscription.
+        // This message is not due yet. It is given up because its subscription is removed.
         let later = order().at(linchpin_worker::later(
             test_app.now(),
             Duration::from_hours(1),
@@ -455,7 +455,7 @@ async fn a_session_that_ends_during_a_request_gets_no_further_message() {
     watches.session_ended(&cx, "ada", "ada").await.unwrap();
     service.idle().await;
     test_app.advance(Duration::from_secs(61));
-    // If the message for another browser has arrived, a worker has also looked for this one.
+    // When the message to another browser has arrived, a worker has also checked this subscription.
     test_app
         .subscribe("bob", &Browser::new(), &format!("{}/bob", service.url()))
         .await;

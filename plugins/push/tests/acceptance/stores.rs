@@ -74,7 +74,7 @@ async fn message_states(test_app: TestApp) {
         assert_eq!(test_app.send(&message).await, 1);
     }
     advance_until_arrived(&test_app, &service, Duration::from_hours(2), 4).await;
-    // A browser that is gone is removed.
+    // A subscription is removed after the push service has answered 410.
     let list = async || {
         ada.get("/__push/subscriptions")
             .await

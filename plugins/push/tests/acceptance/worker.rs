@@ -170,7 +170,7 @@ async fn the_service_worker_shows_messages_and_opens_their_pages() {
         null
     ]);
     assert_eq!(until(&requests, 1).await, [ack]);
-    // A message that arrives twice is wait_for_notification once.
+    // A message that arrives twice is shown once.
     push(&mut browser, &message("Order", "/orders/1")).await;
     assert_eq!(until(&requests, 1).await.len(), 1);
     assert_eq!(

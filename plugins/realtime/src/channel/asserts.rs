@@ -239,14 +239,16 @@ pub const fn assert_gates(entity: &EntityDesc, of: &EntityDesc, by: Option<usize
     leads_elsewhere(text, of, by.is_some());
 }
 
-/// Completes the message, and fails to compile. `record` is whether the event's record has a field
+/// Completes the message, and fails to compile. `record` is true if the event's record has a field
 /// with the key of the room's record.
 #[track_caller]
 const fn leads_elsewhere(mut text: Sentence, of: &EntityDesc, record: bool) {
     if record {
         text.push(" does not lead to the room's `");
         text.push(of.name);
-        text.push("`\nhelp: declare a channel of the record that it leads to");
+        text.push(
+            "`\nhelp: declare a channel of the record to which the gate or the permission leads",
+        );
     } else {
         text.push(" leads to a record whose room the members have not joined");
         text.push(

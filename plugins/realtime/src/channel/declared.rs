@@ -9,8 +9,8 @@ use super::{Change, Channel, ChannelDesc, Mark, On, RoomName, RoomScope, Sse, Ss
 
 /// The channels and SSE endpoints of an app.
 ///
-/// The plugin serves only the declarations in this list. For any other one the compiler warns that
-/// it "is never used", unless it is `pub` in a public module.
+/// The plugin serves only the declarations in this list. For a declaration that is not in the list,
+/// the compiler warns that it "is never used", unless it is `pub` in a public module.
 #[derive(Clone, Debug, Default)]
 #[must_use = "pass the list to the plugin: `Realtime::new(declared)`; otherwise nothing is served"]
 pub struct Declared {
@@ -18,7 +18,7 @@ pub struct Declared {
     endpoints: Vec<&'static SseDesc>,
 }
 
-/// The facts of an app that declarations must agree with.
+/// The data of an app with which its declarations are compared.
 #[derive(Debug)]
 pub struct Facts<'a> {
     /// The entities of all packages.
@@ -96,8 +96,8 @@ impl Declared {
             }
             if !facts.sockets.iter().any(|path| path == channel.endpoint) {
                 problems.push(format!(
-                    "{subject} is carried by `{}`, which is no WebSocket endpoint: add it to \
-                     `realtime.endpoints` ({})",
+                    "{subject} uses `{}`, which is not a WebSocket endpoint: add this path to \
+                     `realtime.endpoints` (now {})",
                     channel.endpoint,
                     facts.sockets.join(", ")
                 ));
@@ -109,7 +109,7 @@ impl Declared {
                     if let Err(flaw) = linchpin_vocabulary::event::check(&name) {
                         problems.push(format!(
                             "variant `{}` of {subject} has the event name `{name}`, which {}: set \
-                             another by `event = \"..\"`",
+                             another name with `event = \"..\"`",
                             variant.ident,
                             flaw_text(flaw)
                         ));
@@ -118,7 +118,7 @@ impl Declared {
                     if *first != variant.ident {
                         problems.push(format!(
                             "variants `{first}` and `{}` of {subject} share the event name \
-                             `{name}`: set another by `event = \"..\"`",
+                             `{name}`: set another name with `event = \"..\"`",
                             variant.ident
                         ));
                     }
@@ -158,7 +158,7 @@ impl Declared {
                 if let Err(flaw) = linchpin_vocabulary::event::check(&name) {
                     problems.push(format!(
                         "SSE endpoint `{}` ({}) has the event name `{name}`, which {}: set another \
-                         by `as \"..\"`",
+                         name with `as \"..\"`",
                         sse.ident,
                         sse.at,
                         flaw_text(flaw)
@@ -246,8 +246,8 @@ fn check_own_gate(channel: &ChannelDesc, subject: &str) -> Option<String> {
     let gate = on.entity.gates.first()?;
     let (field, target) = (on.entity.fields[gate.field].name, gate.target.name);
     Some(format!(
-        "{subject} forwards events of `{}` itself, whose gate `{field} -> {target}` leads to \
-         another record than the room's: forward them by a channel of `{target}`, with `by = {field}`",
+        "{subject} forwards events of its own entity `{}`, but the gate `{field} -> {target}` of this \
+         entity leads to a record other than the room's: declare a channel of `{target}`, and forward the events there with `by = {field}`",
         on.entity.name
     ))
 }

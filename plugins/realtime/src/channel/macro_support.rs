@@ -12,7 +12,7 @@ use super::{Encoded, Payload};
 ///
 /// The attribute gives the error text for a payload that is a projection of another entity.
 #[diagnostic::on_unimplemented(
-    message = "events of `{E}` carry a projection of `{Self}`",
+    message = "events of `{E}` cannot carry a projection of `{Self}`",
     label = "a projection of `{Self}`",
     note = "use a projection with `#[projection({E})]`"
 )]

@@ -18,7 +18,8 @@ pub trait Publisher: Send + Sync + 'static {
     /// commit.
     ///
     /// # Errors
-    /// `unavailable` if the engine cannot be reached outside of a transaction.
+    /// `unavailable` if the frame is published outside of a transaction and the engine cannot be
+    /// reached.
     fn publish<'a>(&'a self, cx: &'a Cx, frame: Publication) -> BoxFuture<'a, Result<()>>;
 }
 
@@ -163,8 +164,8 @@ impl<C: Channel> Room<C> {
     /// In a transaction the event is sent after the commit, and not at all after a rollback.
     ///
     /// # Errors
-    /// `unavailable` if the engine cannot be reached outside of a transaction; `internal` for a
-    /// variant without the mark, or a payload without a JSON form.
+    /// `unavailable` if the event is published outside of a transaction and the engine cannot be
+    /// reached; `internal` for a variant without the mark, or a payload without a JSON form.
     pub async fn publish(&self, cx: &Cx, event: C) -> Result<()> {
         let encoded = event.encode()?;
         let variant = &C::DESC.variants[encoded.variant];

@@ -62,7 +62,7 @@ pub struct SseEvent {
     pub change: Change,
     /// The name that replaces the event's own name.
     pub name: Option<&'static str>,
-    /// Further names. The event is sent under each of them before the block that has the position.
+    /// Further names. The event is sent once more under each, before the block with the position.
     pub alias: &'static [&'static str],
 }
 

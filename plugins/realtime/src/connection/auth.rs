@@ -24,12 +24,12 @@ const MAX_FAILURES: u8 = 3;
 pub(crate) enum Authentication {
     /// No credential yet: the client has to send a token.
     Pending {
-        /// When the connection ends.
+        /// The time at which the connection ends.
         until: Instant,
         /// The number of bad tokens so far.
         failures: u8,
     },
-    /// The endpoint takes anonymous callers.
+    /// The endpoint accepts anonymous callers.
     Anonymous {
         /// Whether a room has been joined.
         joined: bool,
@@ -329,7 +329,7 @@ mod tests {
             auth.due(&limits, now, at(430_000)),
             Some(Due::Close(Close::TokenExpired))
         );
-        // A credential without an end causes no notification.
+        // A credential that does not expire causes no notification.
         let mut forever = identity("job", None, 0);
         forever.expires_at = None;
         let mut auth = Authentication::new(Some(forever), false, &limits, now);

@@ -45,7 +45,7 @@ struct Running {
     context: ReplyContext,
 }
 
-/// The result of an execution, as far as the state of the connection depends on it.
+/// The part of the result of an execution that changes the state of the connection.
 enum Done {
     Nothing,
     Joined,

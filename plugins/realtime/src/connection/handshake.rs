@@ -25,7 +25,7 @@ pub struct Request<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// How an endpoint treats a request without a credential.
+/// The behaviour of an endpoint for a request without a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingCredential {
     /// The connection waits for a frame `auth`.
@@ -95,7 +95,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Checks a request in the order of this table. The first check that fails gives the answer:
+/// Checks a request in the order of this table. The first check that fails determines the answer:
 ///
 /// | Check | Answer |
 /// |---|---|
@@ -109,7 +109,7 @@ impl From<Error> for Refusal {
 /// | the caller has not made too many handshakes | 429 `rate_limited` |
 /// | `linchpin.v1` is among the offered protocols, if there are any | 400 `validation_failed` |
 ///
-/// No extension is accepted: compression costs memory for each connection, and reveals secrets.
+/// No extension is accepted: compression costs memory for each connection, and can reveal secrets.
 ///
 /// # Errors
 /// The answer.

@@ -7,7 +7,7 @@ use linchpin::{BoxFuture, Result};
 use super::Connection;
 use crate::protocol::{EventCall, Position, ResetReason, ServerFrame};
 
-/// The caller that a connection acts for, and the time until which it may.
+/// The caller that a connection acts for, and the time until which it may act for this caller.
 pub type Identity = linchpin::http::Credential;
 
 /// The result of a subscription.

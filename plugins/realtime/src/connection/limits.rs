@@ -24,7 +24,7 @@ pub struct Limits {
     pub outbound_bytes: usize,
     /// Rooms of one connection: 1 to 1000.
     pub rooms: usize,
-    /// Connections of one user, at least 1. Above it, a new connection ends the oldest.
+    /// Connections of one user, at least 1. A connection above this limit ends the oldest one.
     pub connections_per_user: usize,
     /// Connections of anonymous callers from one address, at least 1.
     pub connections_per_address: usize,
@@ -58,9 +58,9 @@ pub struct Limits {
     pub stall: Duration,
     /// The longest time from the handshake to a good token: 1 s to 5 min.
     pub authentication_time: Duration,
-    /// How long before the end of a token its client is notified: 1 s to 1 h.
+    /// The time from the notice to the client until the end of its token: 1 s to 1 h.
     pub expiry_notice: Duration,
-    /// How long after the end of a token its client may still refresh it: at most 1 h.
+    /// The time after the end of a token in which the client may still refresh it: at most 1 h.
     pub expiry_grace: Duration,
 }
 

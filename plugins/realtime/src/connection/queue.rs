@@ -10,7 +10,7 @@ use crate::protocol::ServerFrame;
 /// Whether a frame may be dropped for a slow client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It may not be dropped: the client gets it, or the connection ends.
+    /// It must not be dropped: the client gets it, or the connection ends.
     Durable,
     /// It may be dropped. Of frames with an equal key, a full queue keeps only the newest.
     Ephemeral(EphemeralKey),

@@ -211,7 +211,7 @@ impl Task {
         Ok(progress)
     }
 
-    /// Reads a few messages, while the execution accepts more frames.
+    /// Reads a few messages, as long as the execution accepts more frames.
     fn read(&mut self, now: Instant) -> Result<bool, End> {
         let mut progress = false;
         for _ in 0..BATCH {
@@ -358,8 +358,8 @@ impl Task {
             return Err(End::Close(Close::SlowConsumer));
         }
         let read = self.ws.get_ref().received;
-        // A client that sends bytes is alive. While the server does not read, it cannot know, so it
-        // treats the client as alive.
+        // A client that sends bytes is alive. While the server does not read, it cannot detect new
+        // bytes, so it treats the client as alive.
         let alive = |before: u64| before != read || !self.execution.accepts_more(&limits);
         if self.pinged.is_some_and(|(_, before)| alive(before)) {
             self.pinged = None;

@@ -17,13 +17,13 @@ pub enum EngineError {
     #[error("the realtime engine is unavailable: {0}")]
     Unavailable(Box<dyn StdError + Send + Sync>),
     /// Another leader of the consumer has appended with a higher fence. This leader must stop.
-    #[error("another leader of the consumer has the fence {seen}")]
+    #[error("another leader of the consumer has the higher fence {seen}: this leader must stop")]
     Fenced {
         /// The highest fence that the engine has seen for the consumer.
         seen: u64,
     },
-    /// A message is longer than the engine carries.
-    #[error("a message of {bytes} bytes is longer than {max} bytes")]
+    /// A message is longer than the maximum length of the engine.
+    #[error("a message of {bytes} bytes is longer than the maximum of {max} bytes")]
     TooLarge {
         /// The length of the message.
         bytes: usize,

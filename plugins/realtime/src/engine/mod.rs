@@ -105,7 +105,7 @@ pub struct Facts {
 /// **The atomic join** of a further client to a stream that the node already serves:
 ///
 /// 1. Register the client, and buffer for it the deliveries of the node's [`Subscription`].
-/// 2. [`read`](Self::read) after the client's position; the answer holds the top.
+/// 2. [`read`](Self::read) after the client's position; the answer contains the top.
 /// 3. Send the frames that were read, then release the buffer: skip frames at or below that top.
 ///
 /// No frame is lost or duplicated, because a subscription delivers every frame after its start in
@@ -117,10 +117,10 @@ pub struct Facts {
 /// the last frames with their event ids. Then:
 ///
 /// - **Append** takes the next offset, stores the frame and remembers its event id in one atomic
-///   step. An event id within the history returns its first position and appends nothing. A fence
-///   lower than the highest one of its consumer on this stream is refused with
-///   [`EngineError::Fenced`]. A stream without a stored position always gets a new random
-///   [`Epoch`].
+///   step. An append of an event id within the history returns the first position of this event and
+///   stores nothing. If the fence of an append is lower than the highest fence of the same consumer
+///   on this stream, the append is refused with [`EngineError::Fenced`]. A stream without a stored
+///   position always gets a new random [`Epoch`].
 /// - **History:** keep at least [`History::kept_size`] frames for [`History::kept_ttl`]:
 ///   subscriptions fill gaps from them, also in streams without history. Positions live
 ///   [`POSITION_TTL`] longer than the history.
@@ -154,8 +154,9 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// [`Failed`](EngineError::Failed) if it is not usable (too old, no permission).
     fn start(&self) -> BoxFuture<'_, Result<()>>;
 
-    /// Appends frames in order and returns the position of each. An event id that the history of
-    /// its stream holds is not appended again: its first position is returned.
+    /// Appends frames in order and returns the position of each. If the history of the stream
+    /// already contains the event id of a frame, the frame is not appended again: the first
+    /// position of the event is returned.
     ///
     /// After an error some of the frames may have been appended. Repeat the whole batch.
     ///
@@ -256,8 +257,8 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Does [`presence_enter`](Self::presence_enter) and then
     /// [`presence_expire`](Self::presence_expire) for several streams, and returns the changes of
-    /// each. A node renews all its leases with it, so it should need few requests. The default
-    /// implementation renews several streams at the same time.
+    /// each. A node renews all its leases with this method, so an implementation should send few
+    /// requests. The default implementation renews several streams at the same time.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable): some of the streams may have been renewed.

@@ -26,7 +26,7 @@ pub(super) fn start_error(choice: &EngineChoice, cause: &EngineError) -> Error {
     let setting = if urls.is_empty() {
         ""
     } else {
-        "; `Realtime::engine` or LINCHPIN_REALTIME_ENGINE_URL sets the address"
+        "; check the address in `Realtime::engine` or LINCHPIN_REALTIME_ENGINE_URL"
     };
     Error::internal(format!(
         "engine `{choice:?}`{at} did not start: {cause}{setting}"

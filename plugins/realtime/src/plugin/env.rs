@@ -13,7 +13,8 @@ use crate::connection::OnExceeded;
 /// The prefix of the variables of the plugin.
 pub(super) const VARIABLES: [&str; 1] = ["LINCHPIN_REALTIME_"];
 
-/// The variable of the app's database. The engine `postgres` uses it unless another is set.
+/// The variable with the database of the app. The engine `postgres` uses this database if
+/// `LINCHPIN_REALTIME_ENGINE_URL` is not set.
 const DATABASE: &str = "LINCHPIN_DATABASE_URL";
 
 /// Reads one variable.
@@ -134,10 +135,11 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
 }
 
 impl RealtimeConfig {
-    /// Reads the variables `LINCHPIN_REALTIME_*` over the defaults. `LINCHPIN_REALTIME_ENGINE` is
-    /// `memory`, `postgres`, `redis` or `nats`; `LINCHPIN_REALTIME_ENGINE_URL` is the address for
-    /// the last three. For `postgres` it defaults to the database of the app. A wrong or unknown
-    /// variable is reported when the app starts.
+    /// Returns the default settings, overridden by the variables `LINCHPIN_REALTIME_*`.
+    /// `LINCHPIN_REALTIME_ENGINE` is `memory`, `postgres`, `redis` or `nats`;
+    /// `LINCHPIN_REALTIME_ENGINE_URL` is the address of the server for the last three. For
+    /// `postgres` the default address is the database of the app. A wrong or unknown variable is
+    /// reported when the app starts.
     pub fn from_env() -> Self {
         let all = std::env::vars_os();
         Self::from_vars(all.filter_map(|(name, value)| {

@@ -39,7 +39,7 @@ static LAST_EVENT_ID: [FieldDesc; 1] = [FieldDesc::new(
 static READ_HEADERS: [(&str, &str); 2] = [
     (
         "Last-Event-ID",
-        "The position after which the client resumes. It replaces `lastEventId`.",
+        "The position after which the client resumes. It has priority over `lastEventId`.",
     ),
     ("Accept", "Must accept `text/event-stream`."),
 ];
@@ -188,7 +188,7 @@ async fn events(endpoint: &'static SseDesc, slot: NodeSlot, call: PluginCall) ->
         })
         .await?;
     node.drain_if_stopping(stream.connection());
-    // The same as for sockets: a client that reads nothing for this time is too slow.
+    // The same limit as for sockets: a client that reads nothing for this time is too slow.
     let reply = Reply::stream(200, MEDIA_TYPE, stream)?.unread_limit(node.limits.stall);
     let headers = response_headers().into_iter();
     Ok(headers.fold(reply, |reply, (name, value)| reply.header(name, value)))

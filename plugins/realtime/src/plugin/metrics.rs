@@ -1,8 +1,8 @@
 //! Reports the counters of endpoints to the recorder of the crate `metrics`. None of them is per
 //! room or user.
 //!
-//! Connections count in memory. A separate task reports the counters, so that it does not slow down
-//! frames.
+//! Connections update the counters in memory. A separate task reports the counters, so that reports
+//! do not slow down frames.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) async fn publish(counts: Counts) {
 
 fn report(endpoint: &str, reading: &Reading) {
     let labels = || [("endpoint", endpoint.to_owned())];
-    // A gauge is a float. It represents the values of a node exactly.
+    // The value of a gauge is an `f64`. It represents integers up to 2⁵³ exactly.
     #[expect(clippy::cast_precision_loss)]
     let set = |name: &'static str, count: u64| gauge!(name, &labels()).set(count as f64);
     let total = |name: &'static str, count: u64| counter!(name, &labels()).absolute(count);

@@ -197,8 +197,8 @@ impl Realtime {
         let users = self.config.endpoints.iter().find(|one| !one.anonymous);
         if let Some(endpoint) = users.filter(|_| cx.credentials().is_none()) {
             let text = format!(
-                "the callers of `{}` are users, and no plugin checks credentials: add \
-                 `linchpin_auth::Auth` or `JwtAuth`, or make it `Endpoint::anonymous`",
+                "endpoint `{}` requires authenticated callers, but no plugin checks credentials: add \
+                 `linchpin_auth::Auth` or `JwtAuth`, or declare the endpoint with `Endpoint::anonymous`",
                 endpoint.path
             );
             problems.push(Problem::new("realtime.endpoints", "invalid", text));

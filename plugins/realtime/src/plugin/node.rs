@@ -65,7 +65,8 @@ impl PendingQuestions {
     }
 }
 
-/// A waiting question. Dropping it removes it, for example if the client that caused it leaves.
+/// A question that waits for its answer. Dropping the value removes the question, for example if
+/// the client that caused it leaves.
 struct Question<'a> {
     all: &'a PendingQuestions,
     number: u64,
@@ -86,7 +87,8 @@ enum Control {
         connection: String,
         caller: Caller,
         expires_at: Option<i64>,
-        /// The node that waits for the answer. `number` is its number of the question.
+        /// The node that waits for the answer. This node has given the question the number
+        /// `number`.
         from: String,
         number: u64,
     },
@@ -176,7 +178,7 @@ impl Node {
         while let Some(message) = controls.next().await {
             let Ok(message) = serde_json::from_slice::<Control>(&message) else {
                 faults::count(Fault::MessageUnreadable);
-                tracing::debug!("ignored a message of another version of the app");
+                tracing::debug!("ignored a message that this version of the app cannot parse");
                 continue;
             };
             match message {
@@ -317,7 +319,7 @@ mod tests {
         drop(question);
         assert!(questions.waiting.lock().is_empty());
         assert!(answered.await.is_err());
-        // An answer that was taken before the drop still arrives.
+        // The answer still arrives if it was taken from `waiting` before the question was dropped.
         let (question, answered) = questions.question();
         let answer = questions.waiting.lock().remove(&question.number).unwrap();
         answer.send(true).unwrap();

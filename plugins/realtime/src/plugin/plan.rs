@@ -24,7 +24,7 @@ pub(super) struct Plan {
     entities: HashMap<&'static str, EntityPlan>,
     /// Whether code publishes frames in transactions.
     queues: bool,
-    /// The guards of collections, by the position of the channel. They return the partition of a
+    /// The guards of collections, by the index of the channel. They return the partition of a
     /// caller.
     collections: HashMap<usize, Arc<EventGuard>>,
 }
@@ -37,14 +37,14 @@ struct EntityPlan {
     quiet: Vec<Target>,
     /// The fields that conditions read.
     reads: FieldSet,
-    /// Whether a target takes events about many records.
+    /// Whether a target accepts events about many records.
     many: bool,
 }
 
 /// Whether an event has the states of its records, which the checks of subscribers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventStates {
-    /// The event has them, or no room takes the event.
+    /// The event has them, or no room receives the event.
     Known,
     /// The event lacks them, because an earlier release has written it.
     Missing,
@@ -105,7 +105,8 @@ impl Plan {
         for endpoint in declared.endpoints().iter().copied() {
             plan.endpoint(endpoint, adapters)?;
         }
-        // Remove the own entity of a collection that lists no events of it.
+        // Remove entities without targets. Such an entity is a collection's own entity if the
+        // collection lists no events of it.
         plan.entities
             .retain(|_, planned| !planned.targets.is_empty() || !planned.quiet.is_empty());
         Ok(plan)
@@ -188,7 +189,7 @@ impl Plan {
         self.collections.get(&channel)
     }
 
-    /// Whether rooms take events of an entity.
+    /// Whether events of an entity can reach rooms.
     pub(super) fn takes(&self, entity: &EntityDesc) -> bool {
         let own = self.queues && entity.storage_name == QueuedFrame::DESC.storage_name;
         own || self.entities.contains_key(entity.storage_name)
@@ -203,7 +204,7 @@ impl Plan {
         planned.map_or(FieldSet::NONE, |planned| planned.reads)
     }
 
-    /// Whether rooms take events about many records of an entity.
+    /// Whether events about many records of an entity can reach rooms.
     pub(super) fn takes_many(&self, entity: &EntityDesc) -> bool {
         let planned = self.entities.get(entity.storage_name);
         planned.is_some_and(|planned| planned.many)
@@ -244,8 +245,7 @@ impl Plan {
             let places = targets.iter();
             let places = places.filter_map(|target| Some((*target, target.rooms_of(event)?)));
             let places: Vec<(&Target, RecordRooms<'_>)> = places.collect();
-            // A record does not leave a room for one variant if another variant sends the event
-            // there.
+            // If another variant sends the event to a room, the record has not left this room.
             let stays_in = |stream: &Stream| {
                 let listed = places.iter().filter(|(target, _)| !target.is_quiet());
                 let mut rooms = listed.filter_map(|(_, places)| places.new.as_ref());
@@ -295,7 +295,7 @@ fn guard(
     EventGuard::new(table, scope, &[]).map(Arc::new)
 }
 
-/// Returns the positions of the fields that a guard reads.
+/// Returns the indexes of the fields that a guard reads.
 fn fields_of(guard: &EventGuard, entity: &EntityDesc) -> FieldSet {
     let position = |name: &str| entity.fields.iter().position(|field| field.name == name);
     guard

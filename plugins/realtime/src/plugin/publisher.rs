@@ -27,7 +27,7 @@ impl NodePublisher {
         let room = frame.room.name(frame.channel).map_err(Error::internal)?;
         let unknown = || {
             Error::internal(format!(
-                "channel `{}` is not part of the app: add it by `.channel::<{}>()`",
+                "channel `{}` is not part of the app: add it with `.channel::<{}>()`",
                 frame.channel.ident, frame.channel.ident
             ))
         };
@@ -52,7 +52,7 @@ impl NodePublisher {
         let payload = frame.payload.to_string();
         let most = node.limits.outbound_bytes;
         if payload.len() > most {
-            let text = format!("a published payload has at most {most} bytes");
+            let text = format!("a published payload must have at most {most} bytes");
             return Err(Error::new(Code::BodyTooLarge, text));
         }
         if frame.ephemeral {

@@ -13,8 +13,8 @@ use crate::engine::{Append, Engine, Fence};
 /// The name of the consumer.
 pub(super) const CONSUMER: &str = "realtime";
 
-/// The number of frames after which they are appended. It must be below 256: a failed append is
-/// repeated, and an engine remembers at least the last 256 frames of a stream.
+/// The number of collected frames at which the relay appends them. It must be below 256: a failed
+/// append is repeated, and an engine remembers at least the last 256 frames of a stream.
 const APPEND_BATCH: usize = 100;
 
 /// The consumer of the events that rooms carry.
@@ -33,7 +33,8 @@ impl Relay {
         if appends.is_empty() {
             return Ok(());
         }
-        // A live consumer has the number 0. Every node has one, so no node takes it over.
+        // The fence of a live consumer is 0. Every node runs its own live consumer, so no node
+        // takes over from another one.
         if let Some(number) = u64::try_from(fence).ok().filter(|fence| *fence > 0) {
             let fence = Fence {
                 consumer: Arc::from(CONSUMER),

@@ -167,7 +167,8 @@ fn unlisted(entity: &str, key: &str, before: Option<Value>, after: Option<Value>
 async fn a_visibility_change_without_a_variant_is_published_without_payload() {
     let test_app = TestApp::start().await;
     let cards = Card::DESC.storage_name;
-    // A new card, and one whose conditions did not change, cause no change of visibility.
+    // A new card does not change the visibility, and neither does an update that keeps the fields
+    // that conditions read.
     test_app
         .publish(unlisted(cards, "c1", None, Some(card(true))))
         .await;

@@ -20,7 +20,7 @@ use crate::rooms::Arrival;
 /// The name of the counter of refreshes.
 const REFRESHES: &str = "realtime.refreshes";
 
-/// The code of the 403 for a page of an origin that may not connect.
+/// The error code of the 403 response to a page whose origin may not connect.
 pub(super) const ORIGIN_NOT_ALLOWED: Code = Code::Other(403, "origin_not_allowed");
 
 static SOCKET: Route<Nothing> = Route::get("socket", "")
@@ -38,7 +38,7 @@ static SOCKET: Route<Nothing> = Route::get("socket", "")
         ("Sec-WebSocket-Protocol", "`linchpin.v1`, or absent."),
         (
             "Origin",
-            "The page that connects. It is required with a cookie.",
+            "The origin of the page that connects. It is required if the credential is a cookie.",
         ),
     ])
     .errors(&[
@@ -53,7 +53,7 @@ static SOCKET: Route<Nothing> = Route::get("socket", "")
 static REFRESH: Route<Refresh> = Route::post("refresh", "refresh")
     .of(PLUGIN)
     .doc(
-        "Extends a WebSocket until the end of the caller's present token.\n\nFor clients that \
+        "Keeps a WebSocket open until the caller's current token expires.\n\nFor clients that \
          cannot read their token, because it is in a cookie.",
     )
     // The endpoint also exists in apps without users. There every call is refused.

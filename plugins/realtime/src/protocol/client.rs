@@ -35,7 +35,7 @@ pub enum ClientFrame {
         /// The answer repeats it.
         reference: Option<String>,
     },
-    /// Calls an operation or a handler, or relays to a room.
+    /// Calls an operation or a handler, or is relayed to the members of a room.
     Event(Box<EventCall>),
     /// Joins several rooms, each from a position.
     Recover {

@@ -11,7 +11,7 @@ use linchpin::Code;
 pub const INVALID_FRAME: Code = Code::Other(400, "invalid_frame");
 /// `action` or `type` has a name that the protocol does not know.
 pub const UNKNOWN_ACTION: Code = Code::Other(400, "unknown_action");
-/// No channel of the room takes this event from clients.
+/// No channel of the room accepts this event from clients.
 pub const UNKNOWN_EVENT: Code = Code::Other(404, "unknown_event");
 /// The text is not a valid room name.
 pub const INVALID_ROOM: Code = Code::Other(400, "invalid_room");

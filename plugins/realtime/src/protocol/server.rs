@@ -57,7 +57,7 @@ pub struct Subscribed<'a> {
     pub already: bool,
     /// The users in the room, if its channel has presence.
     pub presence: Option<PresenceList<'a>>,
-    /// The `ref` of the frame that this answers.
+    /// The `ref` of the frame that is answered.
     pub reference: Option<&'a str>,
 }
 
@@ -145,7 +145,7 @@ impl ServerFrame {
         self.bytes.len() - usize::from(self.head)
     }
 
-    /// Whether the text is empty, which no frame of this protocol is.
+    /// Whether the text is empty. A frame of this protocol is never empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -352,7 +352,8 @@ impl ServerFrame {
         )
     }
 
-    /// The connection acts for a user until `expires`. `refreshed` is set if it did so before.
+    /// The connection acts for a user until `expires`. `refreshed` is set if the connection was
+    /// already authenticated before this frame.
     pub fn authenticated(
         user: Option<&str>,
         expires: Option<Timestamp>,

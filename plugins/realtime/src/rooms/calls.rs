@@ -21,7 +21,7 @@ use crate::channel::{
 use crate::connection::{Connection, Outcome};
 use crate::protocol::{EventCall, INVALID_ROOM, NOT_SUBSCRIBED, UNKNOWN_EVENT};
 
-/// The readers of payloads, by the positions of channel and variant.
+/// The readers of payloads, by the indexes of channel and variant.
 pub(super) struct Readers(HashMap<(usize, usize), PayloadReader>);
 
 impl Readers {
@@ -46,7 +46,7 @@ struct Call<'a> {
     id: Option<String>,
     channel: &'static ChannelDesc,
     variant: &'static VariantDesc,
-    /// The positions of channel and variant.
+    /// The indexes of channel and variant.
     at: (usize, usize),
 }
 

@@ -26,7 +26,7 @@ impl Carrier {
         }
     }
 
-    /// Returns whether each record has a stream, or each partition of a collection.
+    /// Returns the scope: one stream for each record, or one for each partition of a collection.
     pub(crate) fn scope(self) -> RoomScope {
         match self {
             Self::Channel(channel) => channel.scope,
@@ -42,9 +42,9 @@ impl Carrier {
         }
     }
 
-    /// Returns the entities of its events. Each comes with the position of the field that holds the
-    /// key of the room's record, if there is one. The policy of the first entity decides who may
-    /// join.
+    /// Returns the entities of its events. Each comes with the index of the field that contains the
+    /// key of the room's record, if there is such a field. The policy of the first entity decides
+    /// who may join.
     pub(crate) fn entities(self) -> Vec<(&'static EntityDesc, Option<usize>)> {
         match self {
             Self::Channel(channel) => {
@@ -55,7 +55,7 @@ impl Carrier {
         }
     }
 
-    /// Returns `auth` and `roles` of a join, in addition to those of the read route.
+    /// Returns the `auth` and `roles` that a join requires in addition to those of the read route.
     pub(crate) fn policy(self) -> PolicyDesc {
         match self {
             Self::Channel(channel) => channel.policy,

@@ -139,7 +139,7 @@ impl RoomHub {
     }
 }
 
-/// Returns the reason why the client has to read its state again, if it has to.
+/// Returns the reason why the client has to read its state again; `None` if it does not have to.
 fn reason(replay: &Replay, resume: &Resume, endpoint: &SseDesc) -> Option<ResetReason> {
     match resume {
         Resume::Lost if endpoint.history.recoverable() => Some(ResetReason::EpochChanged),

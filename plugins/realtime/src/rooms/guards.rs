@@ -12,8 +12,8 @@ use super::carrier::Carrier;
 use super::stored::About;
 use crate::channel::RoomScope;
 
-/// The guards of the entities whose events a stream carries; the first is that of the channel's own
-/// entity, or of the first entity of an endpoint.
+/// The guards of the entities whose events a stream carries. The first guard is that of the
+/// channel's own entity, or of the first entity of an endpoint.
 pub(super) struct Guards {
     carrier: Carrier,
     all: Vec<EntityGuard>,
@@ -27,7 +27,8 @@ struct EntityGuard {
     settled: Vec<&'static str>,
 }
 
-/// The values of a caller, one for each guard; `None` if the caller may read none of its records.
+/// The values of a caller, one for each guard; `None` if the caller may read no record of the
+/// guard's entity.
 pub(super) type Tuples = Arc<[Option<EventTuple>]>;
 
 /// The result of the check of an event for a subscriber.
@@ -189,7 +190,7 @@ impl Guards {
 
 /// The record of an event, ready to be checked.
 pub(super) struct Subject {
-    /// The position of the guard.
+    /// The index of the guard.
     pub(super) at: usize,
     /// Whether the record belongs to another room now.
     left: bool,

@@ -24,11 +24,11 @@ use crate::protocol::{
 /// The time limit for the check of a subscription.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A member that is joining. Its frames are held back. Dropping it removes the member.
+/// A member that is joining. Its frames are held back. Dropping the value removes the member.
 pub(super) struct Joining<'a> {
     hub: &'a RoomHub,
     entry: &'a Arc<Entry>,
-    /// Keeps the room in use while the member joins. Afterwards the member itself does.
+    /// Keeps the room in use while the member joins. After the join, the member keeps it in use.
     used: Option<InUse<'a>>,
     live: Arc<Live>,
     /// Whether the member is counted as present.
@@ -148,7 +148,7 @@ impl RoomHub {
     /// making the node subscribe to the stream of a hidden room. The check after it catches a
     /// change of rights in between.
     ///
-    /// `at` holds the declaration, the room's name for clients, and the id of its record.
+    /// `at` contains the declaration, the room's name for clients, and the id of its record.
     pub(super) async fn enter_stream<'a>(
         &'a self,
         entry: &'a Arc<Entry>,
@@ -282,7 +282,11 @@ impl RoomHub {
     ) -> Result<(Tuples, Vec<Option<String>>)> {
         tokio::time::timeout(CHECK_TIMEOUT, self.check_admission(entry, carrier, id))
             .await
-            .unwrap_or_else(|_| Err(Error::unavailable("the check takes too long")))
+            .unwrap_or_else(|_| {
+                Err(Error::unavailable(
+                    "the check of the subscription took longer than one second",
+                ))
+            })
     }
 
     async fn check_admission(
@@ -311,7 +315,8 @@ impl RoomHub {
         guards.tuples(&self.settings.caller, id, request).await
     }
 
-    /// Checks the policy of a channel or of an endpoint. It can only narrow that of the read route.
+    /// Checks the policy of a channel or of an endpoint. It can refuse more callers than the policy
+    /// of the read route, but not fewer.
     fn check_policy(&self, carrier: Carrier, actor: &Actor) -> Result<()> {
         let policy = carrier.policy();
         if policy.roles.is_some() && actor.kind == ActorKind::Anonymous {

@@ -36,7 +36,7 @@ pub(super) struct Live {
     pub(super) members: Mutex<HashMap<Arc<str>, Member>>,
     /// The position up to which members have received frames. It is locked after `members`.
     pub(super) delivered: Mutex<Option<engine::Position>>,
-    /// The values of the last member that has joined. Equal ones are shared.
+    /// The values of the last member that has joined. Members with equal values share one copy.
     shared_tuples: Mutex<Tuples>,
     /// The hasher of the users in [`Member::snapshot_users`].
     hasher: RandomState,
@@ -236,7 +236,8 @@ impl Live {
         }
     }
 
-    /// Returns shared values if equal ones are already in memory, otherwise these.
+    /// Returns the shared copy if it is equal to these values. Otherwise shares these values and
+    /// returns them.
     pub(super) fn share(&self, tuples: Tuples) -> Tuples {
         let mut shared_tuples = self.shared_tuples.lock();
         if *shared_tuples != tuples {
@@ -319,7 +320,8 @@ impl Live {
             return Some(Code::NotFound);
         }
         if frames.is_empty() || !placed.passes(self.carrier, &member.connection) {
-            // A client that gets no frame of this entry still gets the position.
+            // The client gets no frame of this entry. The next heartbeat of a response sends the
+            // position instead.
             member.connection.skip_to(client_position(&placed.position));
             return placed.ends_room.then_some(Code::NotFound);
         }

@@ -1,4 +1,4 @@
-//! Entries of a stream at their position, and the frames of them that each member gets.
+//! Entries of a stream at their position, and the frames that each member gets for them.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,7 +51,7 @@ pub(super) struct Shown {
 impl Placed {
     /// Whether the filter of the endpoint admits the event for a connection. A filter that panics
     /// withholds the event from this connection only. The filter runs only for listed events. A
-    /// frame that hides a record is sent without it.
+    /// frame that hides a record is sent without a call of the filter.
     pub(super) fn passes(&self, carrier: Carrier, connection: &Connection) -> bool {
         let Carrier::Endpoint(endpoint) = carrier else {
             return true;

@@ -278,8 +278,8 @@ impl RoomHub {
                 "You have not joined this room, or it has no presence",
             )
         })?;
-        // A snapshot has the limit of a relayed frame, because it costs the engine even more. It is
-        // counted under an empty name, which no variant has.
+        // Snapshots have the same limit as relayed frames, because a snapshot costs the engine even
+        // more than a relayed frame. They are counted under an empty name, which no variant has.
         let limit = self.settings.limits.relays_per_second;
         self.take_frame(&entry, "", room, f64::from(limit), limit)?;
         let present = self.snapshot(&live).await?;

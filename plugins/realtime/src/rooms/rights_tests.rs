@@ -38,7 +38,7 @@ async fn a_member_with_changed_rights_gets_a_reset() {
     assert_eq!(event_soon(&bob).await, "created 3");
     node.acts_as("alice").await;
     assert_eq!(next_event(&bob), "", "nothing has changed");
-    // Less rights cause a reset, and so do more rights.
+    // Fewer rights cause a reset, and so do more rights.
     node.acts_as("bob").await;
     assert_eq!(next_event(&bob), "reset 3 rights_changed");
     node.card("c4", "alice", false).await;

@@ -13,8 +13,8 @@ use crate::connection::{Limits, TokenBucket};
 /// forgotten.
 const MAX_RELAYS: usize = 200;
 
-/// The caller whose limits a connection counts against. The id is not enough: another tenant may
-/// have a user with the same id, and so may a program.
+/// The caller under whose limits a connection is counted. The id is not enough: a user of another
+/// tenant, or a program, may have the same id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UserKey {
     id: Arc<str>,

@@ -72,7 +72,8 @@ pub async fn check(request: SseRequest<'_>, checks: &dyn HandshakeChecks) -> Res
         let origin = origin.to_str();
         !origin.is_ok_and(|origin| checks.admits_origin(origin))
     };
-    // A page of another site can send the cookie without `Origin`, as for an image.
+    // A page of another site can send the cookie without `Origin`, for example when it loads an
+    // image.
     let is_cross_site = || {
         !headers.contains_key(ORIGIN)
             && headers

@@ -17,7 +17,8 @@ use crate::test_app::{TestApp, User, room};
 /// The number of threads that each node creates.
 const EACH: usize = 15;
 
-/// The process of the leader, and two further nodes with a member of one room each.
+/// The process of the leader, and two further nodes. Each of the two nodes has one member of the
+/// same room.
 struct Cluster {
     database: String,
     leader: Process,
@@ -162,7 +163,7 @@ async fn thread_events(member: &mut Socket, count: usize) -> Vec<(u64, String, S
     frames
 }
 
-/// Waits until a node leads with another fence than `before`. Returns its fence.
+/// Waits until a node leads with a fence other than `before`. Returns the new fence.
 async fn wait_for_leader(database: &str, before: Option<&str>) -> String {
     let sql = "SELECT fence, leader FROM linchpin_consumers WHERE name = 'realtime'";
     loop {

@@ -46,7 +46,8 @@ cases_of_all! {
     another_node_replaces_a_lost_node,
 }
 
-// The conformance suite of engines covers the behaviour that the other cases need.
+// With NATS, only these cases run. The conformance suite of engines covers the behaviour that the
+// other cases test.
 #[cfg(feature = "nats")]
 cases! {
     with_nats:
@@ -266,8 +267,9 @@ async fn an_emptied_engine_starts_new_streams(cluster: Cluster) {
     assert!(epochs.iter().all(|epoch| *epoch == epochs[0]), "{epochs:?}");
 }
 
-/// Runs a client that counts the announcements that it gets. After a close for a restart it
-/// connects to the other node. It ends with the announcement `last`.
+/// Runs a client that counts the announcements that it gets. After the server closes the connection
+/// because of a restart, the client connects to the other node. It ends after the announcement
+/// `last`.
 async fn reconnecting_client(
     mut node: std::net::SocketAddr,
     other: std::net::SocketAddr,
@@ -382,7 +384,7 @@ async fn another_node_replaces_a_lost_node(cluster: Cluster) {
         .await;
     commit(&first, &container, "one").await;
     assert_eq!(socket.until("announcement").await["offset"], 1);
-    // The node ends without a regular stop.
+    // The node ends without a graceful shutdown.
     drop(first);
     commit(&second, &container, "two").await;
     let frame = socket.until("announcement").await;

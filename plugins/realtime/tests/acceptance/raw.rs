@@ -22,7 +22,7 @@ pub const PONG: u8 = 10;
 pub struct Raw(TcpStream);
 
 impl Raw {
-    /// Opens a connection of the user of a token.
+    /// Opens a connection with the token of a user.
     pub async fn open(address: SocketAddr, token: &str) -> Self {
         let head = format!(
             "GET /__ws HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\n\

@@ -122,7 +122,7 @@ async fn messages_are_read_from_any_fragments_and_packets() {
             "{name}"
         );
     }
-    // A single connection reads all forms of lengths, and packets of one byte.
+    // One connection accepts all encodings of a frame length, and packets of one byte.
     let mut raw = connected(&test_app, &ada).await;
     for length in [125, 126, 127, 65_535, 65_536] {
         raw.bytes(&frame(FIN | TEXT, &padded.as_bytes()[..length]))

@@ -53,7 +53,8 @@ async fn a_record_created_over_http_reaches_the_members_of_its_room() {
     assert_eq!(frame["room"], room(&container));
     assert_eq!(frame["payload"]["id"], thread);
     assert_eq!(frame["payload"]["status"], "published");
-    // The creation of the draft has an offset, too, but was not for this member.
+    // The event of the creation of the draft also has an offset, but this member may not see the
+    // draft.
     assert_eq!(frame["offset"], 2);
     assert!(frame["id"].as_str().is_some() && frame["at"].as_str().is_some());
     assert!(
@@ -117,7 +118,7 @@ async fn a_transaction_that_is_rolled_back_sends_nothing() {
     );
 }
 
-/// A channel that no list of the plugin contains.
+/// A channel that is not registered with the plugin.
 #[channel(of = Container, name = "unlisted")]
 enum Unlisted {
     #[publish]
@@ -133,7 +134,7 @@ async fn a_channel_that_is_not_listed_cannot_be_published_to() {
         .publish(&Cx::system("a test"), Unlisted::Announcement { text })
         .await;
     let cause = format!("{:?}", published.unwrap_err());
-    let help = "channel `Unlisted` is not part of the app: add it by `.channel::<Unlisted>()`";
+    let help = "channel `Unlisted` is not part of the app: add it with `.channel::<Unlisted>()`";
     assert!(cause.contains(help), "{cause}");
 }
 

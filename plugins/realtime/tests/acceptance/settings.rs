@@ -26,7 +26,7 @@ pub enum Twice {
     Container(Container),
 }
 
-/// The gate of a thread leads to its container, which is not the record of the room.
+/// The gate of a thread refers to its container. The room belongs to another record: the thread.
 #[channel(of = Thread, name = "live")]
 pub enum ThreadLive {
     #[on(Thread::updated)]

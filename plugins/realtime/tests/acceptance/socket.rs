@@ -119,10 +119,10 @@ impl Socket {
         answer
     }
 
-    /// Returns all frames that arrive before the answer to a frame that is sent now.
+    /// Sends a frame, and returns all frames that arrive before the answer to it.
     ///
-    /// Events of commits are not part of this order. First call a function of [`crate::test_app`]
-    /// that waits for them.
+    /// Events of commits may arrive later than this answer. First wait for a frame that follows the
+    /// events, for example a frame that code publishes after the commits.
     pub async fn pending(&mut self) -> Vec<Json> {
         let room = "x";
         self.send(json!({ "action": "unsubscribe", "room": room, "ref": "pending" }))

@@ -63,7 +63,7 @@ pub struct Thread {
 #[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published)]
 pub const PUBLISH: Operation<Thread>;
 
-/// Pins a thread: for moderators.
+/// Pins a thread. Only moderators may call it.
 #[operation(
     kind = "transition",
     field = pinned,

@@ -120,7 +120,7 @@ async fn the_ninth_stream_of_a_user_is_refused_until_one_ends() {
     assert_eq!((ninth.status, ninth.header("retry-after")), (429, "5"));
     test_app.open(&bob, PATH).await;
     test_app.open(&ada, "/__sse/boards").await;
-    // The server detects only during a write to the client that the client has left.
+    // The server detects that a client has disconnected only when it writes to this client.
     drop(open.pop());
     loop {
         test_app.notify(&ada, "one").await;

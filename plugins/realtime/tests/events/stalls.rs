@@ -9,8 +9,8 @@ use crate::test_app::TestApp;
 
 const PATH: &str = "/__sse/boards";
 
-/// The response ends after the stall limit of sockets, although its queue is not full. The longer
-/// limit of all responses does not apply.
+/// The response ends after `limits.stall`, although its queue is not full. The longer limit of the
+/// server for other responses does not apply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_reads_nothing_is_closed_after_the_limit_of_sockets() {
     let change = |plugin: linchpin_realtime::Realtime| {

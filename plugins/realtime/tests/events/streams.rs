@@ -17,7 +17,7 @@ async fn texts(events: &mut Events, count: usize) -> Vec<(String, String)> {
     let mut texts = Vec::new();
     while texts.len() < count {
         let fired = events.event().await.unwrap();
-        // An alias has no position.
+        // A copy of an event under an alias has no position.
         if let Some(id) = &fired.id {
             let text = data(&fired)["text"].as_str().unwrap().to_owned();
             texts.push((text, id.clone()));

@@ -90,8 +90,9 @@ fn output_of(command: &mut Command) -> String {
 }
 
 impl Nats {
-    /// Cuts the connections of nodes over which the server has sent a message. A connection that is
-    /// still being opened stays. Otherwise repeated cuts could prevent a node from connecting.
+    /// Cuts each connection of a node over which the server has already sent a message. A
+    /// connection that is still being opened stays: repeated cuts could otherwise prevent a node
+    /// from connecting.
     pub fn cut(&self) {
         self.connections.lock().retain(|connection| {
             let cut = connection.in_use.load(Ordering::SeqCst);
@@ -103,8 +104,9 @@ impl Nats {
     }
 
     /// Deletes the data of engines. NATS 2.15.1 confirms the deletion of a stream before its files
-    /// are removed. If the stream is created before that, it may contain its old messages, or the
-    /// creation may fail. So this removes the messages first, and then waits for the files.
+    /// are removed. If the stream is created again before the files are removed, it may contain its
+    /// old messages, or the creation may fail. So this function removes the messages first, and
+    /// then waits for the removal of the files.
     pub fn delete_streams(&self) {
         let mut server = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
         let timeout = Some(Duration::from_secs(30));
@@ -250,7 +252,8 @@ fn proxy(server: u16, connections: Arc<Mutex<Vec<Connection>>>) -> u16 {
     port
 }
 
-/// Forwards data until one of the two sides ends. Records that there was a message.
+/// Forwards data until one of the two sides ends. Sets `message` to `true` after a NATS message was
+/// forwarded.
 fn pass(mut from: &TcpStream, mut to: &TcpStream, message: Option<&AtomicBool>) {
     let mut part = vec![0; 64 * 1024];
     let mut last = Vec::new();

@@ -100,7 +100,8 @@ async fn the_client_sets_the_headers_of_the_connection() {
             "{name:?}"
         );
     }
-    // They are also refused if they were set without the method `header`.
+    // Headers that only the client may set are also refused in `headers`, without the method
+    // `header`.
     let server = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     let mut request = post(server.url());
     request

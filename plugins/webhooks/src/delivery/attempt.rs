@@ -130,8 +130,8 @@ impl Sender {
         let mut request = Outgoing::post(endpoint.url.as_str(), content.body.to_owned())
             .timeout(timeout_of(endpoint))
             .header("accept-encoding", "identity")?;
-        // The further headers of the endpoint. Names that the sender uses were refused when the
-        // endpoint was written.
+        // The additional headers of the endpoint. Header names that this function sets itself were
+        // refused when the endpoint was written.
         for (name, value) in own_headers(endpoint) {
             request = request.header(name, value)?;
         }

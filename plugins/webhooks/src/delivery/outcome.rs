@@ -1,4 +1,4 @@
-//! The outcome of an attempt for its delivery and its endpoint.
+//! The effects of an attempt on its delivery and on its endpoint.
 
 use std::time::Duration;
 
@@ -78,8 +78,9 @@ pub(crate) fn pause_after(schedule: &[Duration], number: i64, delivery: &str) ->
 /// Updates the failure counters of an endpoint after an attempt. Returns the reason if the endpoint
 /// must be disabled.
 ///
-/// A replay does not count: it changes no counters, because a manager may repeat one failing
-/// delivery many times. Its `retry-after` and a 410 are still obeyed. `counts` is false for it.
+/// For a replay, `counts` is false. A replay changes no counters, because a manager may repeat one
+/// failing delivery many times. The header `retry-after` and the status 410 still have their
+/// effects.
 pub(crate) fn count_attempt(
     config: &WebhooksConfig,
     endpoint: &mut WebhookEndpoint,

@@ -77,7 +77,7 @@ impl Workers {
             tracing::warn!(
                 %error,
                 endpoint,
-                "sending deliveries to an endpoint failed; it is repeated soon"
+                "sending deliveries to an endpoint failed; a worker tries again soon"
             );
             self.release(&leased).await;
         }

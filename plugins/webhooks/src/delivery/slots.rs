@@ -1,5 +1,5 @@
-//! Limits the share of one tenant in a process: of the concurrent attempts, and of the endpoints
-//! that are served concurrently.
+//! Limits the share of one tenant in a process. One limit applies to the concurrent attempts, and
+//! another one to the endpoints that are served concurrently.
 //!
 //! A tenant may have many endpoints that answer slowly or not at all. They must not delay the
 //! deliveries of other tenants. Endpoints of the app itself have no tenant and no such limit.

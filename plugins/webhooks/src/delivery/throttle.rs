@@ -6,7 +6,7 @@ use linchpin::Timestamp;
 /// One attempt, in thousandths.
 const ONE: i64 = 1_000;
 
-/// A token bucket with at most the attempts of one second.
+/// A token bucket. Its capacity is the number of attempts that are allowed in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
     per_second: i64,

@@ -98,7 +98,7 @@ impl Workers {
         Ok(leased.collect())
     }
 
-    /// Frees an endpoint until its next delivery is due.
+    /// Ends the lease of an endpoint, and sets the time at which its next delivery is due.
     pub(super) async fn free(
         &self,
         leased: &Leased,

@@ -19,7 +19,8 @@ pub struct InboundMessage {
     pub id: String,
     /// The name of the provider.
     pub provider: String,
-    /// The id that the sender gave; see [`Verified::message_id`](crate::Verified::message_id).
+    /// The id by which repeated messages are recognized:
+    /// [`Verified::message_id`](crate::Verified::message_id).
     pub message_id: String,
     /// The header `content-type`.
     pub content_type: Option<String>,

@@ -21,8 +21,8 @@ use super::verify::Verifier;
 /// The function of a provider gets each message at least once, after the response. If it fails, it
 /// is called again after growing pauses, at most 20 times in total. Code can also subscribe to the
 /// events: `adapters.events().listen("webhooks.inbound.<provider>")` gets messages within the
-/// process that delivers them, and `App::on_event::<InboundMessage, _, _>` keeps its position over
-/// restarts.
+/// process that delivers them, and `App::on_event::<InboundMessage, _, _>` keeps its position
+/// across restarts.
 ///
 /// ```no_run
 /// use linchpin::prelude::*;
@@ -98,7 +98,8 @@ impl Inbound {
                 byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)
             };
             if !(1..=64).contains(&name.len()) || !name.bytes().all(usable) {
-                let text = "a provider's name has 1 to 64 of the characters a-z, 0-9, `-` and `_`";
+                let text =
+                    "the name of a provider must have 1 to 64 characters: a-z, 0-9, `-` and `_`";
                 problems.push(Problem::new(&*path, "format", text));
             }
             if verifier.lacks_secret() {

@@ -35,7 +35,7 @@ pub(super) struct Receipt {
 static RECEIVE: Route<RawBody> = Route::post("receive", "inbound/{provider}")
     .of("webhooks")
     .doc(
-        "Receives a webhook of another service.\n\nThe headers that sign it depend on the provider. \
+        "Receives a webhook of another service.\n\nThe headers with the signature depend on the provider. \
          The signature covers the bytes of the body. A message whose id is known from the last 7 \
          days is not processed again.",
     )
@@ -45,7 +45,7 @@ static RECEIVE: Route<RawBody> = Route::post("receive", "inbound/{provider}")
     .answers(&[AnswerDesc::sparse::<Receipt>(200, "The message is stored.")])
     .errors(&[INVALID, Code::NotFound, Code::RateLimited]);
 
-/// The parts of the route.
+/// The state of the route: the verifiers by provider name, and the counters of the rate limit.
 pub(super) struct Receiver {
     pub(super) providers: HashMap<String, Verifier>,
     pub(super) rates: Arc<OnceLock<Arc<dyn RateStore>>>,

@@ -97,7 +97,7 @@ impl Sink {
         let cx = Cx::system("a received webhook");
         // The record is read, because the event of a long message does not contain the body.
         let Some(message) = self.adapters.get::<InboundMessage>()?.get(&cx, id).await? else {
-            tracing::warn!("a received webhook expired before its function succeeded");
+            tracing::warn!("a received webhook expired before its handler succeeded");
             return Ok(());
         };
         let name = format!("webhooks.inbound.{}", message.provider);

@@ -91,11 +91,14 @@ impl WebhooksConfig {
             wrong(
                 "allow_cidrs",
                 "allows customers to reach private networks: remove it, or set \
-                 `webhooks.allow_private`",
+                 `webhooks.allow_private` to `true`",
             );
         }
         if self.schedule.len() > 30 || self.schedule.iter().any(|pause| pause.as_secs() > 7 * DAY) {
-            wrong("schedule", "has at most 30 pauses of at most 7 days");
+            wrong(
+                "schedule",
+                "must have at most 30 pauses, each of at most 7 days",
+            );
         }
         if !(1..=1_000).contains(&self.workers) {
             wrong("workers", "must be 1 to 1000");

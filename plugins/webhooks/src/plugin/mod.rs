@@ -68,7 +68,7 @@ impl PartsCell {
 /// once to each active endpoint that subscribes to it. The signature follows the Standard Webhooks
 /// specification.
 ///
-/// Secrets are encrypted with the data keys of the app; without one the app does not start.
+/// Secrets are encrypted with the data keys of the app. Without a data key, the app does not start.
 ///
 /// ```no_run
 /// use linchpin::prelude::*;
@@ -175,7 +175,7 @@ impl Webhooks {
             problems.push(Problem::new(
                 "webhooks",
                 "required",
-                "the secrets of endpoints are encrypted with a data key: set `LINCHPIN_DATA_KEYS`",
+                "a data key is required, because the secrets of endpoints are encrypted: set `LINCHPIN_DATA_KEYS`",
             ));
         }
         problems

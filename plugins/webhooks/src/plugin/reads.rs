@@ -70,7 +70,7 @@ static ATTEMPTS: Route<Nothing> = Route::get("delivery_attempts", "deliveries/{i
     .answers(&[AnswerDesc::of::<AttemptPage>(200, "A page.")])
     .errors(READ_ERRORS);
 
-/// Declares the response of a record: the fields of the entity, then those that the caller adds.
+/// Declares the struct of a response: fields of the record, and then the fields in `and { .. }`.
 macro_rules! response {
     ($(#[$doc:meta])* $name:ident of $entity:ident {
         $($field:ident: $type:ty),* $(,)?
@@ -179,7 +179,8 @@ pub(super) fn all(cell: &PartsCell) -> Vec<PluginRoute> {
 
 /// The list query for `page`, `pageSize` and `cursor`. The list of the entity checks them.
 fn page<E: linchpin::Entity>(call: &PluginCall, filter: Filter) -> Result<ListQuery<E>> {
-    // A negative number is refused like 0, and one that is too large like the largest.
+    // A negative number becomes 0, and a number that is too large becomes `u32::MAX`. The list
+    // checks both like other numbers.
     let number = |number: i64| u32::try_from(number.max(0)).unwrap_or(u32::MAX);
     let mut query = ListQuery::new().filter(filter);
     if let Some(page) = call.query::<i64>(0)? {

@@ -31,8 +31,8 @@ static RECOVER: Route<Recovery> = Route::post(ACTION, "endpoints/{id}/recover")
     .of(PLUGIN)
     .doc(
         "Sends the missed messages of a period again, oldest first. Only events that the endpoint \
-         subscribes to are sent.\n\nDeliveries that are dead or cancelled are reset, and missing \
-         ones are written. 409 if a recovery of the endpoint runs, or if the endpoint is disabled.",
+         subscribes to are sent.\n\nDead and cancelled deliveries are sent again, and missing \
+         deliveries are created. 409 if a recovery of the endpoint is already running, or if the endpoint is disabled.",
     )
     .policy(PolicyDesc::INHERIT.audit(ACTION))
     .auth("userAuth")
@@ -48,7 +48,7 @@ static RECOVER: Route<Recovery> = Route::post(ACTION, "endpoints/{id}/recover")
         Code::Conflict,
     ]);
 
-/// The time that an endpoint has missed.
+/// The period whose messages are sent again to an endpoint.
 #[derive(Embedded)]
 pub(super) struct Recovery {
     /// The beginning: at most 14 days ago.

@@ -28,8 +28,8 @@ const POLICY: PolicyDesc = PolicyDesc::INHERIT.audit(ACTION);
 static REPLAY: Route<Nothing> = Route::post(ACTION, "deliveries/{id}/replay")
     .of(PLUGIN)
     .doc(
-        "Sends a dead, cancelled or delivered message again, with the same id.\n\n409 if it is \
-         pending, will be tried again anyway, or if its endpoint is disabled.",
+        "Sends a dead, cancelled or delivered message again, with the same id.\n\n409 if \
+         the delivery is pending or will be retried, or if its endpoint is disabled.",
     )
     .policy(POLICY)
     .auth("userAuth")
@@ -40,7 +40,7 @@ static REPLAY: Route<Nothing> = Route::post(ACTION, "deliveries/{id}/replay")
 static ADMIN_REPLAY: Route<Nothing> =
     Route::post("admin_replay_delivery", "admin/deliveries/{id}/replay")
         .of(PLUGIN)
-        .doc("Sends an ended message again, like `POST /webhooks/deliveries/{id}/replay`.")
+        .doc("Does the same as `POST /webhooks/deliveries/{id}/replay`.")
         .policy(POLICY)
         .auth("userAuth")
         .guards(MANAGERS)

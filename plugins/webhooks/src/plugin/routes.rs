@@ -37,7 +37,7 @@ static ROTATE: Route<Rotation> = Route::post(ROTATION, "endpoints/{id}/rotate-se
     .doc(
         "Replaces the secret of an endpoint. Only this response contains the new secret.\n\n\
          Deliveries are also signed with the previous secret for `overlapSeconds`, so that \
-         receivers can change over.",
+         receivers have time to switch to the new secret.",
     )
     .policy(PolicyDesc::INHERIT.audit(ROTATION))
     .auth("userAuth")

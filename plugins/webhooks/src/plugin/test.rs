@@ -44,8 +44,8 @@ static SEND_TEST: Route<TestEvent> = Route::post(ACTION, "endpoints/{id}/test")
     .of(PLUGIN)
     .doc(
         "Sends one event to an endpoint immediately, even if the endpoint is paused or \
-         disabled.\n\nThe data is the example of the event in the catalogue. At most 10 tests of \
-         an endpoint in a minute.",
+         disabled.\n\nThe data is the example of the event in the catalogue. 429 after 10 tests of \
+         an endpoint within a minute.",
     )
     .policy(POLICY)
     .auth("userAuth")

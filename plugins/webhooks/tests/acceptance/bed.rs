@@ -259,7 +259,8 @@ impl TestApp {
         let database = self.folder.database();
         if database.starts_with("postgres:") {
             let number = |text: String| text.parse::<i64>().ok();
-            // The function reads two columns, so a column without a number follows.
+            // `server::rows` reads two columns, so the query returns an additional column without a
+            // number.
             let sql = format!("SELECT found.*, '' FROM ({sql}) found");
             let rows = server::rows(&database, &sql, |a, b| [number(a), number(b)]);
             return rows.into_iter().flatten().flatten().collect();

@@ -194,7 +194,7 @@ async fn after_eight_attempts_a_delivery_is_dead() {
     test_app.order("one").await;
     for attempt in 1..=8 {
         receiver.until(attempt).await;
-        // Waits until the result is written. Only then the clock may advance.
+        // Waits until the result is written, because the clock may advance only after that.
         while test_app.deliveries().await[0]["attempts"] != attempt {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

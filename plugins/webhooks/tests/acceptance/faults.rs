@@ -80,7 +80,8 @@ async fn workers_that_are_killed_lose_no_delivery_on_postgres() {
     workers_that_are_killed_lose_no_delivery(test_app).await;
 }
 
-/// The worker of this process sends one delivery at a time, so the others send most of them.
+/// The worker of this process sends one delivery at a time, so the worker processes send most
+/// deliveries.
 fn one_at_a_time(config: &mut WebhooksConfig) {
     config.workers = 1;
 }
@@ -120,7 +121,7 @@ async fn workers_that_are_killed_lose_no_delivery(test_app: TestApp) {
         assert!(waited.await.is_ok(), "{} of {count} started", started());
     };
     until_started(WORKERS).await;
-    // Each time the workers are killed at another moment of their work.
+    // In each round, the workers are killed at a different moment of their work.
     for (round, paths) in paths.chunks(ENDPOINTS_PER_ROUND).enumerate() {
         for path in paths {
             let active = test_app
@@ -129,7 +130,8 @@ async fn workers_that_are_killed_lose_no_delivery(test_app: TestApp) {
                 .await;
             assert_eq!(active.unwrap().status(), 200);
         }
-        // This process sends one request at a time, so the others belong to the workers.
+        // This process sends one request at a time, so a second running request belongs to a worker
+        // process.
         let pause = 40 + 37 * u64::try_from(round).unwrap();
         tokio::time::sleep(Duration::from_millis(pause)).await;
         let waited = tokio::time::timeout(Duration::from_mins(1), async {

@@ -224,8 +224,8 @@ async fn an_endpoint_that_fails_for_five_days_is_disabled() {
     for attempt in 0..60 {
         let title = attempt.to_string();
         test_app.order(&title).await;
-        // Waits until the result is written. Only then the clock may advance. The attempts of
-        // earlier orders may disable the endpoint at any time.
+        // Waits until the result is written, because the clock may advance only after that. The
+        // attempts of earlier orders may disable the endpoint at any time.
         let newest = async || test_app.deliveries().await.swap_remove(0);
         while test_app.get(&path).await["status"] == "active"
             && (test_app.deliveries().await.len() <= attempt
@@ -441,7 +441,8 @@ async fn a_recovery_after_its_lease_does_not_end_the_next_one() {
     let (test_app, receiver) = (TestApp::start().await, Receiver::start().await);
     let began = linchpin::Timestamp::system_now().to_string();
     let made = test_app.endpoint(&receiver.url(), json!({})).await;
-    // As if the lease had ended during the recovery, and another process had begun one.
+    // The trigger simulates that the lease has ended during the recovery, and that another process
+    // has begun the next recovery.
     let database = rusqlite::Connection::open(test_app.path()).unwrap();
     database.busy_timeout(Duration::from_secs(20)).unwrap();
     database

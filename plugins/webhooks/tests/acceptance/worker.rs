@@ -55,7 +55,8 @@ impl Resolve for BlockingResolver {
     }
 }
 
-/// The reads of the deliveries of an endpoint, and those of them that no index covers.
+/// The number of reads of the deliveries of an endpoint, and the reads among them that use no
+/// index.
 #[derive(Default)]
 struct Reads {
     all: AtomicUsize,

@@ -209,7 +209,7 @@ pub(super) async fn failures_and_no_ops_are_silent(mut h: EventServer) {
     ] {
         assert!(!reply.headers.contains_key("x-event-id"), "{reply:?}");
     }
-    // It returns the number of records that it would have written.
+    // A batch without values to write returns the number of matching records.
     assert_eq!(
         h.server
             .post("/articles/rekey", json!({"views": 0}))

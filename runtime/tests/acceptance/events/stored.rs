@@ -39,7 +39,7 @@ fn rows(server: &Server) -> Vec<serde_json::Value> {
     texts.collect()
 }
 
-/// All consumers of the first app are live, and another consumer of the second one is not.
+/// All consumers of the first app are live. The second app also has a consumer that is not live.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_of_live_consumers_are_not_stored() {
     let (out, mut events) = mpsc::unbounded_channel();

@@ -153,8 +153,9 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc) -> Vec<Prob
                     "[contains]",
                     "[has]",
                 ] {
-                    // The order of another caller's value and the caller's own does not reveal
-                    // whether the value exists.
+                    // These operators compare the value only with values of the caller's own
+                    // records. The responses may differ, but they do not reveal whether the value
+                    // exists.
                     if matches!(operator, "[gt]" | "[gte]" | "[lt]" | "[lte]") {
                         continue;
                     }
@@ -242,7 +243,8 @@ fn reveals_taken_value(desc: &EntityDesc, field: &FieldDesc) -> bool {
         .any(|u| (u.global || desc.tenant.is_none()) && holds(u))
 }
 
-/// The value of a parameter: that of the field it is compared with or written to.
+/// The value of a parameter: the value of the field that the parameter is compared with or written
+/// to.
 fn argument(param: &ParamSpec, desc: &EntityDesc, known: &Known) -> Json {
     let field = param.field_of(desc);
     let value = known.get(field.wire).cloned().unwrap_or(Json::Null);
@@ -256,8 +258,8 @@ fn argument(param: &ParamSpec, desc: &EntityDesc, known: &Known) -> Json {
     }
 }
 
-/// Whether a parameter holds a whole list of strings, as `array_set` binds it; recognised by its
-/// name.
+/// Whether the value of a parameter is a whole list of strings, as for `array_set`. Such a
+/// parameter has the same name as the field.
 fn is_whole(param: &ParamSpec, field: &FieldDesc) -> bool {
     param.name == field.wire
 }

@@ -43,7 +43,7 @@ pub(super) async fn victim(
     reply.json().as_object().unwrap().clone()
 }
 
-/// Sets the reference to the record that makes it visible.
+/// Sets the reference to the record that determines the visibility of the new record.
 fn set_gate_key(desc: &EntityDesc, what: &str, body: &mut Map<String, Json>) {
     for gate in desc.gates {
         body.insert(desc.fields[gate.field].wire.to_owned(), json!(what));

@@ -30,7 +30,8 @@ async fn delete_during(s: &Server, work: impl AsyncFnOnce(&Cx) -> Result<()>) ->
     }
 }
 
-/// Such records are neither skipped nor lost: the deletion waits for the transaction.
+/// The records that the other transaction writes are neither skipped nor lost: the deletion waits
+/// for that transaction.
 pub(super) async fn records_in_use_are_not_deleted(s: &Server) {
     people(s, &["gone"]).await;
     for id in ["a", "b"] {
@@ -79,7 +80,8 @@ pub(super) async fn records_in_use_are_not_deleted(s: &Server) {
     assert_eq!(get(s, "/memos/a").await["text"], "x");
 }
 
-/// More records than one statement handles; some of them get another key in the meantime.
+/// A deletion with effects on more records than one statement handles. Meanwhile the other
+/// transaction sets the key of three records to null.
 pub(super) async fn batches_keep_records_in_use(s: &Server) {
     people(s, &["gone"]).await;
     let memos = s.running().adapter::<Memo>().unwrap();

@@ -146,8 +146,8 @@ pub(super) async fn a_move_needs_a_grant_for_both_resources(s: &Server) {
             "c1"
         );
     }
-    // The same for many records at once: neither the author nor a caller with a grant for all of
-    // them may move them into a container without a grant for it.
+    // The same applies to an operation on many records. Neither the author nor a caller with a
+    // general grant may move them into a container for which the grant is missing or denied.
     let body = |to: &str| json!({"title": record["title"], "to": to});
     for (who, roles) in [("ann", &[][..]), ("bob", &["write", "-write@c2"])] {
         let moved = call(
@@ -292,7 +292,8 @@ pub(super) async fn a_resource_may_be_in_the_path(s: &Server) {
     );
 }
 
-/// The statement checks the decision again: the thread leaves its container in between.
+/// The thread moves to another container between the decision and the write. The statement of the
+/// write detects this.
 pub(super) async fn a_record_that_changes_during_the_decision_is_not_written(s: &Server) {
     for (method, below, body) in [
         ("PATCH", "", json!({"title": "mine"})),

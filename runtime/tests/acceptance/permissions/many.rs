@@ -194,8 +194,8 @@ pub(super) async fn an_upsert_of_another_owner_needs_a_grant(s: &Server) {
         s.token("w", &["paper.write"]),
     );
     let body = |slug: &str, author: &str| json!({"slug": slug, "title": "new", "authorId": author});
-    // An existing record of another author, for any author in the call; or a new record of another
-    // author.
+    // The first two calls find an existing record of another author, so the author in the body does
+    // not matter. The third call would create a record for another author.
     for wanted in [body("one", "bob"), body("one", "ann"), body("two", "ann")] {
         assert_eq!(
             call(s, &bob, "POST", "/papers/ensure", wanted.clone())
@@ -371,7 +371,8 @@ pub(super) async fn includes_apply_the_permissions_of_their_routes(s: &Server) {
             .collect();
         Ok((json!(slugs), json["top"]["slug"].clone()))
     };
-    // As the list and the `get` route of the other entity return them.
+    // Included papers follow the permission of the list route, and the top paper follows that of
+    // the `get` route.
     assert_eq!(desk(&[]).await, Ok((json!(["a"]), Json::Null)));
     assert_eq!(
         desk(&["paper.write"]).await,

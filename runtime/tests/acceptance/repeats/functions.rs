@@ -18,7 +18,7 @@ use crate::server::{Reply, Server};
 
 /// The number of calls of each function, by a name in the request.
 static CALLS: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
-/// Holds a call back until the test releases it.
+/// The signals that release waiting calls, by a name in the request.
 static HELD: LazyLock<Mutex<HashMap<String, Arc<Notify>>>> = LazyLock::new(Mutex::default);
 
 fn count_call(name: &str) -> usize {
@@ -120,7 +120,8 @@ pub(super) async fn responses_of_functions_are_replayed(s: &Server) {
     assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
     check_equal(&refused, &act_as("refuse", &idempotency_key, &name).await);
     assert_eq!(calls(&name), 1);
-    // A response that cannot be stored is given once, and the call has no second effect.
+    // A response that cannot be stored is sent only once. A repeated call is a conflict, and the
+    // function does not run again.
     for how in ["stream", "large"] {
         let (idempotency_key, name) = (key(how), key(how));
         let first = act_as(how, &idempotency_key, &name).await;
@@ -179,8 +180,8 @@ pub(super) async fn a_call_continues_after_its_client_disconnects(s: &Server) {
         (200, true, json!({"times": 1}))
     );
     assert_eq!((calls(&name), count(s).await), (1, 1));
-    // The same for a generated route: at any time the client may disconnect, and there is one order
-    // and one response.
+    // The same check for a generated route: even if the client disconnects at any time, there is
+    // exactly one order and one response.
     for round in 0..20 {
         let (idempotency_key, body) = (key("leave"), json!({"number": format!("left-{round}")}));
         let mut socket = begin_call(s, "/orders", &idempotency_key, &body).await;

@@ -99,7 +99,7 @@ pub(super) async fn concurrent_consumes_return_different_records(s: &Server) {
     assert_eq!(taken.len(), 10);
 }
 
-/// A filter that matches one record waits while another transaction has locked it.
+/// A consume that can match only one record waits while another transaction has locked this record.
 pub(super) async fn consume_skips_records_in_use(s: &Server) {
     let id = code(s, json!({"code": "k"})).await;
     let vouchers = s.running().adapter::<Voucher>().unwrap();

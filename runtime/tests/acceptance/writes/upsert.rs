@@ -156,7 +156,7 @@ pub(super) async fn upsert_refuses_a_key_that_the_server_generates(s: &Server) {
     assert_eq!(s.get(&path).await.json()["slug"], "a");
 }
 
-// The `check` of the entity gets the resulting record.
+// The `check` of the entity runs on the resulting record.
 pub(super) async fn upsert_validates_its_fields(s: &Server) {
     s.post("/settings/put-setting", json!({"id": "a", "low": 200}))
         .await

@@ -138,7 +138,7 @@ impl Drop for FaultyTransaction {
     }
 }
 
-/// Passes on committed events, changed by the fault.
+/// Passes on committed events after the fault has changed them.
 struct FaultyCommitted(Arc<dyn Committed>, Fault);
 
 impl Fault {

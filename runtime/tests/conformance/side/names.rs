@@ -93,7 +93,8 @@ impl Side {
         (out, is_page)
     }
 
-    /// Replaces each generated value by a name, which contains the number of the values before it.
+    /// Replaces each generated value by a name with a number: the number of different values that
+    /// were seen before this one.
     pub(super) fn named(&mut self, text: String) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text.as_str();

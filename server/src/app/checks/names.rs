@@ -124,7 +124,7 @@ impl MissingNames {
         }
         if needs_plugin_hint {
             let help = "help: correct the name, or add the plugin that registers it: `linchpin_auth::Auth` for accounts and sessions, \
-                        `JwtAuth` for tokens of others; `auth = none` makes a route public";
+                        `JwtAuth` for tokens that another server issues; `auth = none` makes a route public";
             lines.push(help.to_owned());
         }
         Some(lines.join("\n"))

@@ -85,7 +85,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Leaves variables with these prefixes to a plugin.
+    /// Accepts unknown variables with these prefixes: a plugin or a store of another crate reads
+    /// them.
     pub(in crate::app) fn leave(&mut self, prefixes: &[&str]) {
         self.problems.retain(|problem| {
             problem.code != "unknown"

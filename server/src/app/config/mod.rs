@@ -119,7 +119,7 @@ pub enum Durability {
     /// The write is on disk.
     #[default]
     Full,
-    /// The operating system has the write; a power failure may lose the last moments.
+    /// The operating system has the write; a power failure may lose the last writes.
     Normal,
 }
 
@@ -398,8 +398,8 @@ impl Config {
         self
     }
 
-    /// Sets `schema.check`: what a start does if the tables of the database differ from what its
-    /// ledger of migrations says. By default the app does not start.
+    /// Sets `schema.check`: the reaction at start-up if the tables of the database differ from its
+    /// ledger of migrations. By default the app does not start.
     #[must_use]
     pub fn schema_check(mut self, check: SchemaCheck) -> Self {
         self.schema_check = check;
@@ -412,8 +412,8 @@ impl Config {
         let flaw = stores.flaw(&self.database);
         self.problems
             .extend(flaw.map(|flaw| Problem::new(self.database_at, "invalid", flaw)));
-        // The directory of a database is never created: a new, empty app would hide a misspelling
-        // or a disk that is not mounted.
+        // The directory of a database is never created: otherwise a misspelled path or a missing
+        // mount would start the app with a new, empty database.
         let file = stores
             .find(&self.database)
             .and_then(|provider| provider.file(&self.database));
@@ -422,7 +422,7 @@ impl Config {
                 .is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
         };
         let missing_folder = file.as_ref().filter(missing).map(|file| {
-            format!("is the file {}, whose folder does not exist: create it, or set LINCHPIN_DATABASE_URL to another file", file.display())
+            format!("is the file {}, whose folder does not exist: create the folder, or set LINCHPIN_DATABASE_URL to another file", file.display())
         });
         // A development secret would be kept in that directory.
         let no_folder_for_secret =

@@ -155,7 +155,7 @@ async fn every_secret_is_encrypted_again() {
     let done = rekeyed(&app).await;
     assert_eq!(
         done,
-        "231 stored secrets are under the newest key\n\
+        "231 stored values were encrypted with the newest key\n\
          no former key is needed any more: former data keys can be removed"
     );
     assert!(rekeyed(&app).await.starts_with("0 stored secrets"));
@@ -249,7 +249,7 @@ async fn remaining_uses_of_a_former_key_and_wrong_calls_are_reported() {
     let app = app.start().await.unwrap();
     assert_eq!(
         rekeyed(&app).await,
-        "0 stored secrets are under the newest key\nstill needed: a, by codes"
+        "0 stored values were encrypted with the newest key\nstill needed: a, by codes"
     );
     let refused = run(app.adapters().clone(), vec!["--all".to_owned()]).await;
     assert!(refused.unwrap_err().message().ends_with("usage: rekey"));

@@ -105,7 +105,8 @@ impl Delivery {
         }
     }
 
-    /// Tries a held event again, and delivers those that waited for it.
+    /// Tries a held event again. If it succeeds or is parked, delivers the events that waited for
+    /// it.
     pub(super) async fn retry(&mut self, mut held: Held) -> Step<()> {
         let Some(item) = held.items.pop_front() else {
             return Ok(());
@@ -145,7 +146,7 @@ impl Delivery {
         match self.park(&item, tries, error).await {
             Ok(()) => self.finish_all(&[item]),
             Err(error) => {
-                tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), "an event that failed in its last attempt cannot be parked; it is tried again");
+                tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), "an event that failed in its last attempt cannot be parked; the app delivers it again");
                 self.pending
                     .hold(item, MAX_TRIES - 1, now + MAX_STORE_BACKOFF);
             }
@@ -192,7 +193,7 @@ impl Delivery {
     /// Stops the consumer at these events until they succeed.
     fn block(&mut self, items: VecDeque<Item>, tries: u32, error: &Error) {
         let pause = pause(tries - 1, MAX_BACKOFF);
-        tracing::warn!(consumer = self.consumer.name, tries, %error, cause = cause(error), pause = ?pause, "events were not delivered, and the consumer waits for them");
+        tracing::warn!(consumer = self.consumer.name, tries, %error, cause = cause(error), pause = ?pause, "events were not delivered; the consumer retries them before later events");
         self.health.fails(&self.consumer.name);
         self.blocked = Some(Held {
             items,
@@ -252,8 +253,8 @@ impl Delivery {
         }
         let events = items.iter().map(|item| Arc::clone(&item.event)).collect();
         let batch = Batch::new(events, fence);
-        // A panic of a consumer counts as its failure. The panic may happen before there is a
-        // future, too.
+        // A panic of a consumer counts as its failure. `publish` can panic even before it returns a
+        // future, so the call is inside the `async` block.
         let attempt = AssertUnwindSafe(async { self.consumer.sink.publish(&batch).await });
         let outcome = attempt
             .catch_unwind()

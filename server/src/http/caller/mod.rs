@@ -1,8 +1,8 @@
 //! Calls of mounted routes from within the process, on behalf of an actor.
 //!
-//! A plugin that receives requests by another protocol than HTTP, such as frames of a socket, calls
-//! the same routes. The call passes the same checks as an HTTP request, from the rate limit on.
-//! Only the credential is not read, because the plugin has checked it already.
+//! A plugin may receive requests over a protocol other than HTTP, such as frames of a socket, and
+//! call the same routes. Such a call passes the checks of an HTTP request, from the rate limit on.
+//! The server reads no credential, because the plugin has already checked it.
 
 mod request;
 
@@ -30,7 +30,7 @@ use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Actor, Cx, Error, Result};
 
-/// The id in the path of a check that is not about a particular record.
+/// The record id in the path, for a check of a route without a particular record.
 const ANY_RECORD: &str = "-";
 
 /// Calls mounted routes of entities from within the process. A plugin gets it from
@@ -126,16 +126,17 @@ impl RouteCaller {
         self.0
             .get()
             .and_then(Weak::upgrade)
-            .ok_or_else(|| Error::unavailable("the app does not run"))
+            .ok_or_else(|| Error::unavailable("the app is not running"))
     }
 
-    /// Whether the app has mounted such a route.
+    /// Whether the app has mounted this route of the entity.
     pub fn has(&self, entity: &EntityDesc, route: &str) -> bool {
         self.app()
             .is_ok_and(|app| app.named(entity, route).is_some())
     }
 
-    /// Whether the app has mounted such a route, and the route accepts an idempotency key.
+    /// Whether the app has mounted this route of the entity, and the route accepts an idempotency
+    /// key.
     pub fn is_idempotent(&self, entity: &EntityDesc, route: &str) -> bool {
         self.app().is_ok_and(|app| {
             let mounted = app.named(entity, route);
@@ -143,8 +144,8 @@ impl RouteCaller {
         })
     }
 
-    /// Checks `auth` and `roles` of a policy that is not of a mounted route, such as that of a
-    /// connection. A policy without `auth` admits every caller with its roles.
+    /// Checks `auth` and `roles` of a policy that belongs to no mounted route, such as the policy
+    /// of a connection. A policy without `auth` checks only the roles.
     ///
     /// # Errors
     /// The refusal of the policy; `internal` for a name in `auth` that no plugin has registered;
@@ -165,7 +166,7 @@ impl RouteCaller {
     }
 
     /// Calls a route through its whole policy: rate limit, guards, auth, roles, permission,
-    /// idempotency and validation. A refusal is a reply.
+    /// idempotency and validation. A refusal is returned as a reply, not as an error.
     ///
     /// # Errors
     /// `internal` if the entity has no such route; `unavailable` if the app does not run.
@@ -192,7 +193,7 @@ impl RouteCaller {
 
     /// Checks the policy of a route without running it: rate limit, guards, auth, roles,
     /// middleware, permission, and whether the caller has the tenant and the scopes of its records.
-    /// Returns the context of such a call, for
+    /// Returns the context that a call of the route would have, for
     /// [`EventGuard::tuple`](crate::resource::EventGuard::tuple). A `get` needs no id.
     ///
     /// # Errors
@@ -244,8 +245,8 @@ fn mounted<'a>(app: &'a App, request: &RouteRequest) -> Result<&'a Mounted> {
     })
 }
 
-/// The route of a path, if it is `endpoint`. An id can give the path of another route: with the id
-/// `new`, `/posts/{id}` may be the route `/posts/new`.
+/// Finds the route of a path; `None` if it is another route than `endpoint`. An id can turn the
+/// path into that of another route: with the id `new`, `/posts/{id}` may be the route `/posts/new`.
 pub(super) fn find_same_route<'r: 'p, 'p>(
     app: &'r App,
     endpoint: &Endpoint,
@@ -259,11 +260,12 @@ pub(super) fn find_same_route<'r: 'p, 'p>(
     }
 }
 
-/// The routes of entities by storage name and name: the positions of path and method in the route
-/// table.
+/// The routes of entities, by storage name and route name. A value is the position of the path and
+/// of the method in the route table.
 pub(super) type NamedRoutes = HashMap<&'static str, HashMap<String, (usize, usize)>>;
 
-/// Adds a route. The form with parameters in the path is used only if there is no other.
+/// Adds a route. If an operation has several forms, the form with parameters in the path is used
+/// only if there is no other form.
 pub(super) fn add_route(endpoint: &Endpoint, at: (usize, usize), routes: &mut NamedRoutes) {
     let Some(table) = &endpoint.table else { return };
     let by_path = match endpoint.action {

@@ -1,4 +1,4 @@
-//! A call from within the process, and the request that it becomes.
+//! Converts a call from within the process into a request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::http::{idempotency, path};
 use crate::operation::{self, Place};
 use crate::{Actor, Error, Problem, Result};
 
-/// Headers of the connection that a call does not get: they describe the transport, the body or a
-/// condition of another request.
+/// The headers that a call does not copy from the request that opened the connection: they describe
+/// the transport, the body or a condition of that request.
 const NOT_PASSED: [HeaderName; 16] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -106,8 +106,8 @@ impl RouteRequest {
     }
 
     /// Adds the headers of the request that opened the connection, for providers of context values
-    /// and for middleware. Headers about its body, its conditions and its transport are left out,
-    /// and so is its id.
+    /// and for middleware. Headers about the body, the conditions and the transport of that request
+    /// are left out, and so is its request id.
     #[must_use]
     pub fn headers(mut self, headers: &HeaderMap) -> Self {
         let passed = headers
@@ -138,8 +138,8 @@ impl RouteRequest {
         Ok(self)
     }
 
-    /// Does not count the call for the rate limit of the route. For checks that the server makes
-    /// itself.
+    /// Does not count the call for the rate limit of the route. Use it for checks that the server
+    /// itself makes.
     #[must_use]
     pub fn uncounted(mut self) -> Self {
         self.counted = false;

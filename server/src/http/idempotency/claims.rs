@@ -92,7 +92,7 @@ pub(super) struct CallId {
     pub(super) ttl: u64,
 }
 
-/// The result of a claim.
+/// The result of an attempt to claim a key.
 pub(super) enum ClaimResult {
     /// The call is the first: it runs, and then finishes or releases the claim.
     Claimed(Claim),
@@ -257,7 +257,8 @@ impl Claims {
             {
                 break;
             }
-            // The process of its call died. One of the waiting calls takes the claim over.
+            // The process of the earlier call has died. One of the waiting calls takes over the
+            // claim.
             let old = record[HOLDER].clone();
             let args = vec![
                 id,

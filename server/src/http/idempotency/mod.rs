@@ -113,8 +113,8 @@ enum ClaimStep {
 
 impl KeyedCalls {
     pub(super) fn new(endpoint: &Endpoint, policy: Idempotency, claims: Arc<Claims>) -> Self {
-        // A function of the app may call with its own context, which would wait for the end of the
-        // transaction.
+        // A function of the app may change records with its own context. Such a change would wait
+        // for the end of this transaction, so only generated routes use one transaction.
         let custom = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.runs_code());
         // An evaluator is such a function as well, but it runs before the transaction begins.
         let generated =
@@ -214,9 +214,9 @@ impl KeyedCalls {
         let mut content = PartsDigest::new();
         for (name, value) in stable_values(request.cx.context_values()) {
             // A context value that the effect depends on is part of the identity: the same key in
-            // another workspace is another call. Any other context value, such as the language, is
-            // not. But code of the app may have read it. Then a call with another value is refused,
-            // because a second effect would be worse.
+            // another workspace is another call. Other context values, such as the language, are
+            // not part of the identity. But code of the app may have read them. Then a call with
+            // another value is refused, because a second effect would be worse.
             let part = if self.context_names.contains(&name) {
                 &mut identity
             } else if self.runs_app_code {
@@ -325,8 +325,8 @@ impl KeyedCalls {
         }
     }
 
-    /// Runs the call in the given transaction. The caller repeats the transaction after a conflict
-    /// with others.
+    /// Runs the call in the given transaction. After a conflict with other transactions, the caller
+    /// of this function repeats the transaction.
     async fn attempt(
         &self,
         cx: &Cx,
@@ -358,8 +358,8 @@ impl KeyedCalls {
                 claim_step: ClaimStep::Nothing,
             });
         }
-        // The call took so long that another call has taken over the claim. Its writes are rolled
-        // back.
+        // This call took so long that another call has taken over the claim. The writes of this
+        // call are rolled back.
         Err(Error::new(
             Code::IdempotencyInProgress,
             "The request took too long, and another one has taken over its idempotency key",
@@ -387,7 +387,7 @@ impl KeyedCalls {
         })
     }
 
-    /// The end of a call that was refused or failed.
+    /// The result of a call that was refused or failed.
     async fn refused(&self, error: Error, id: &RequestId) -> CallResult {
         let claim_step = match StoredResponse::of_error(&error, id.as_str()).await {
             Ok(stored_response) if is_final(stored_response.status()) => {

@@ -43,8 +43,9 @@ pub struct PluginCall {
 }
 
 impl PluginCall {
-    /// Creates the call of a request to a plugin's own router, to use functions of the plugin's
-    /// described routes. `params` are the path parameters of such a route.
+    /// Creates a call from a request to a plugin's own router, so that the router can use the
+    /// functions of the plugin's described routes. `params` are the path parameters of the
+    /// described route.
     ///
     /// # Errors
     /// The error of the actor resolver, if the credential of the request is invalid or cannot be

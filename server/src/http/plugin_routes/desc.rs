@@ -37,8 +37,8 @@ pub struct RouteDesc {
     pub form: bool,
     /// Whether undeclared parameters are ignored instead of refused.
     pub lenient: bool,
-    /// The request headers that it reads, besides credentials, each with its purpose. All are
-    /// optional.
+    /// The request headers that the route reads, besides credentials, each with its purpose. All
+    /// are optional.
     pub reads: &'static [(&'static str, &'static str)],
     /// The form of the successful response: whole, streamed, or a change of protocol.
     pub transport: Transport,
@@ -85,7 +85,8 @@ pub struct AnswerDesc {
     pub status: u16,
     /// The description.
     pub doc: &'static str,
-    /// The body. If several responses have the same status, the body is one of theirs.
+    /// The body. If several responses have the same status, a response with this status has one of
+    /// their bodies.
     pub shape: Shape,
     /// Whether null members are omitted.
     pub sparse: bool,
@@ -234,7 +235,7 @@ impl<I: RouteInput> Route<I> {
         self.policy(policy)
     }
 
-    /// Requires a registered name for `auth`.
+    /// Sets `auth` to a registered name.
     #[must_use]
     pub const fn auth(self, name: &'static str) -> Self {
         let policy = self.desc.policy.auth(AuthDesc::Named(name));
@@ -292,8 +293,8 @@ impl<I: RouteInput> Route<I> {
         self
     }
 
-    /// Declares the request headers that it reads, besides credentials, each with its purpose. All
-    /// are optional.
+    /// Declares the request headers that the route reads, besides credentials, each with its
+    /// purpose. All are optional.
     #[must_use]
     pub const fn reads(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
         self.desc.reads = headers;
@@ -310,17 +311,17 @@ impl<I: RouteInput> Route<I> {
     }
 
     /// Declares that the connection changes to this protocol, such as `websocket`. The function
-    /// takes [`PluginCall::upgrade`] and returns [`Reply::upgrade`].
+    /// calls [`PluginCall::upgrade`] and returns [`Reply::upgrade`].
     #[must_use]
     pub const fn upgrades(mut self, protocol: &'static str) -> Self {
         self.desc.transport = Transport::Upgrade(protocol);
         self
     }
 
-    /// Lets the function authenticate the caller itself, with
+    /// Declares that the function authenticates the caller itself, with
     /// [`Credentials`](crate::http::Credentials): the server reads no credential, and anonymous
     /// callers may call the route. This is for protocols that prescribe the order of their checks.
-    /// If a guard of the app covers the path, the server finds the caller first.
+    /// If a guard of the app covers the path, the server authenticates the caller first.
     #[must_use]
     pub const fn finds_caller(mut self) -> Self {
         self.desc.finds_caller = true;

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// The body of a request in the form that the function of a plugin route gets.
 #[derive(Debug)]
 pub enum RouteBody {
-    /// No body: the route takes none, or takes a form.
+    /// No body: the route has no body, or its body is a form.
     None,
     /// Valid JSON of the declared type.
     Json(String),
@@ -22,7 +22,7 @@ pub enum RouteBody {
 }
 
 /// The body of a plugin route: [`Nothing`], a `#[derive(Embedded)]` struct, [`Partial`] changes of
-/// one, or [`RawBody`].
+/// such a struct, or [`RawBody`].
 pub trait RouteInput: Sized + Send + 'static {
     /// The type of the body; `None` if no body is read.
     const BODY: Option<&'static EntityDesc>;
@@ -40,8 +40,8 @@ pub trait RouteInput: Sized + Send + 'static {
 
 impl<T: Embedded + Send + 'static> RouteInput for T {
     const BODY: Option<&'static EntityDesc> =
-        // The body is described as one item of a list: items are read and validated in the same
-        // way.
+        // The body is described as one item of a list, because it is read and validated in the same
+        // way as an item.
         Some(&EntityDesc::new(
             "",
             "",
@@ -64,7 +64,7 @@ impl RouteBody {
     }
 }
 
-/// No body: none is read.
+/// The input of a route that reads no body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nothing;
 
@@ -92,7 +92,7 @@ impl<T> fmt::Debug for Partial<T> {
 }
 
 impl<T> Partial<T> {
-    /// A member by its name on the wire; `None` when the body has none.
+    /// Removes a member by its wire name, and returns it; `None` if the body does not have it.
     ///
     /// # Errors
     /// `internal` if the member is not a `V`.

@@ -13,10 +13,11 @@ use crate::entity::EntityDesc;
 use crate::http::body::{self, BodyMemory};
 use crate::{Error, Result};
 
-/// A body of any media type, which the function of a route reads itself, byte for byte as the
-/// client sent it. Checks that need no body run before. Use it for signatures over the raw bytes.
+/// A body of any media type. The function of the route reads it itself, byte for byte as the client
+/// sent it. Checks that need no body run before the function does. Use it for signatures over the
+/// raw bytes.
 ///
-/// If the function does not read it, the server discards it.
+/// If the function does not read the body, the server discards it.
 ///
 /// ```
 /// use linchpin::http::{AnswerDesc, PluginCall, RawBody, Reply, Route};

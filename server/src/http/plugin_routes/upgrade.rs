@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use crate::Code;
 use crate::resource::BoxFuture;
 
-/// The code of a request without upgrade to a route that speaks another protocol.
+/// The error code if a request to a route with another protocol does not ask for an upgrade.
 pub(crate) const UPGRADE_REQUIRED: Code = Code::Other(426, "upgrade_required");
 
 /// The function that speaks the other protocol.
@@ -35,9 +35,9 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// The upgrade of a request that asks for a protocol; `None` if it does not, or if its
-    /// connection cannot change. The router uses the route of `GET` for `HEAD`, too, but `HEAD`
-    /// cannot change the protocol.
+    /// The upgrade of a request that asks for a protocol; `None` if the request does not ask for
+    /// it, or if the connection cannot change its protocol. The router also uses the `GET` route
+    /// for `HEAD`, but a `HEAD` request cannot change the protocol.
     pub(super) fn of(parts: &Parts, protocol: &'static str) -> Option<Self> {
         let on_upgrade = parts.extensions.get::<OnUpgrade>()?;
         let asks = parts.method != Method::HEAD

@@ -11,13 +11,14 @@ use crate::Timestamp;
 use crate::http::RateLimit;
 
 /// The maximum number of stored callers in all shards. A caller needs about 100 bytes, and 24 to 48
-/// bytes more per stored moment, of which there are about [`MAX_MOMENTS`] at most.
+/// bytes for each of its stored moments. A caller has at most about [`MAX_MOMENTS`] moments.
 const MAX_CALLERS: usize = 1 << 16;
 /// The number of shards, each with its own lock, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
-/// The maximum number of moments stored per caller. A window with at most this number of calls is
-/// exact. With more calls, all calls of one 256th of the window count as one moment, the latest: a
-/// caller may wait that much longer, and never exceeds the limit.
+/// The maximum number of moments stored per caller. If the limit is at most this number of calls,
+/// the window is exact. If it is higher, all calls within 1/256 of the window count as one moment,
+/// at the time of the last call: a caller may wait longer by that time, but never exceeds the
+/// limit.
 const MAX_MOMENTS: u64 = 256;
 /// The number of callers that are compared when one must be removed.
 const SAMPLE: usize = 32;

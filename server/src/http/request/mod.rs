@@ -1,8 +1,8 @@
-//! A request on its way from the router to the response.
+//! The data of a request, from the router to the response.
 //!
-//! [`Request`] holds the facts known before the body is read, [`EntityRequest`] adds the body and
-//! the context. The methods of the latter read and check the inputs of a route, call the
-//! [`Table`](crate::resource::Table) or executor, and write the response.
+//! [`Request`] contains the data that is known before the body is read. [`EntityRequest`] adds the
+//! body and the context. The methods of `EntityRequest` read and check the inputs of a route, call
+//! the [`Table`](crate::resource::Table) or executor, and write the response.
 
 mod routes;
 
@@ -34,8 +34,8 @@ use crate::resource::{Draft, Form, Includes, Outcome};
 use crate::validate::{Mode, read_draft};
 use crate::{Actor, Cx, Error, Problem, Result, Value};
 
-/// The facts of a request that do not change on its way through a route. The server creates it
-/// once, when the router has found the route.
+/// The data of a request that does not change while the route runs. The server creates it once,
+/// after the router has found the route.
 #[derive(Clone, Copy)]
 pub(in crate::http) struct Request<'a> {
     /// The state that all routes share.
@@ -64,7 +64,7 @@ pub(in crate::http) struct InProcess<'a> {
 
 /// A request that its route has accepted: the caller is known, and the body has been read.
 pub(in crate::http) struct EntityRequest<'a> {
-    /// The facts known before the body was read.
+    /// The data that was known before the body was read.
     pub(in crate::http) head: Request<'a>,
     /// The whole body.
     pub(in crate::http) body: Bytes,
@@ -208,8 +208,9 @@ impl EntityRequest<'_> {
         }
     }
 
-    /// The call, limited by its permission for one record; `None` if the policy has no permission.
-    /// `written` contains the values that an update writes to the fields of the permission.
+    /// The call, limited by the permission of the route for one record; `None` if the policy has no
+    /// permission. `written` contains the values that an update writes to the fields of the
+    /// permission.
     async fn limited(
         &self,
         target: &Target,

@@ -208,7 +208,7 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         self.version
     }
 
-    /// The adapter of the entity. In contrast to SQL of the function, its changes respect
+    /// The adapter of the entity. Unlike SQL of the function, changes through the adapter respect
     /// constraints, versions and `on_update` dates, emit events, and can be part of
     /// `cx().transaction(..)`.
     pub fn adapter(&self) -> E::Adapter
@@ -267,20 +267,19 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
 }
 
 impl<E: Entity, S: SqlStore> CustomCall<E, S> {
-    /// Creates a statement on the entity's own table. The text contains the row-level filter by one
-    /// of these names:
+    /// Creates a statement on the entity's own table. The text contains the row-level filter as
+    /// `{visible}` or `{guard}`. These names are replaced:
     ///
     /// - `{visible}` in `FROM`: the records that the caller may see, under the name of the table;
     /// - `{guard}` in `WHERE`: the condition for these records, for statements that change records;
     /// - `{table}`: the table;
     /// - `{column:title}`: the column of the field `title`.
     ///
-    /// `{table}` and `{column:title}` have the former names while a migration that renames the
-    /// table or the column is open.
+    /// While a migration that renames the table or the column is open, `{table}` and
+    /// `{column:title}` become the former names.
     ///
     /// A text with neither `{visible}` nor `{guard}` is an error. Parameters are `$1`, `$2` and so
-    /// on, for every store. A statement cannot be part of `cx().transaction(..)`: there it is
-    /// refused.
+    /// on, for every store. A statement is refused inside `cx().transaction(..)`.
     pub fn sql(&self, text: &'static str) -> Sql<'_> {
         Sql::new(&self.table, &self.cx, self.spec.name, text)
     }
@@ -290,9 +289,9 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// `WHERE`, together with the row-level filter. Its parameters are `$1`, `$2` and so on, for
     /// every store.
     ///
-    /// The condition reads other tables without the row-level filters of their entities. A text
-    /// that leaves its parentheses (one that closes them, or contains a comment or a `;`) is an
-    /// error when the statement first runs.
+    /// The condition reads other tables without the row-level filters of their entities. The
+    /// condition is put in parentheses. A text that closes these parentheses, or contains a comment
+    /// or a `;`, is an error when the statement first runs.
     pub fn records(&self, condition: &'static str) -> Records<E> {
         Records::new(condition)
     }
@@ -412,8 +411,9 @@ impl<'a> Sql<'a> {
     }
 }
 
-/// Refuses statements on the pool while the call is part of a transaction that blocks the store:
-/// they would not see its writes, and could wait for it forever.
+/// Refuses SQL statements on the connection pool while the call is part of a transaction that
+/// blocks the store: the statements would not see the writes of the transaction, and could wait for
+/// it forever.
 fn refuse_in_transaction(cx: &Cx) -> Result<()> {
     match cx.in_transaction() {
         None => Ok(()),

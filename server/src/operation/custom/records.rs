@@ -1,7 +1,6 @@
-//! Records that a function selects by a condition in SQL instead of their keys.
+//! Records that a function selects by an SQL condition instead of by their keys.
 //!
-//! One statement reads them, in the same way as all other statements, so it contains the row-level
-//! filter.
+//! One statement reads them. Like all statements, it contains the row-level filter.
 
 use std::marker::PhantomData;
 

@@ -10,8 +10,8 @@ use crate::resource::{Call, Form, Table};
 use crate::{Cx, Error, Result, Value};
 
 impl Permit {
-    /// The call of an operation, limited to the permitted records, and the one record that it is
-    /// about.
+    /// Returns the call of an operation, limited to the permitted records. If the operation is
+    /// about one record, also returns the condition for this record.
     ///
     /// # Errors
     /// Like [`Permit::record`].
@@ -38,8 +38,8 @@ impl Permit {
         let cx = match self.subject {
             Subject::Record => {
                 if self.needs_record() || runs_app_code {
-                    // Invalid input is reported first. Otherwise the executor validates it, and the
-                    // record is read only after that.
+                    // Invalid input is reported before the record is read. In the other case, the
+                    // executor validates the input, and only then reads the record.
                     check_values(table, spec, cx, args)?;
                 }
                 let matches = matches(table, spec, cx, args)?;

@@ -16,8 +16,9 @@ pub(super) enum RecordConditions {
 }
 
 impl Permit {
-    /// The call, limited to the permitted records of a resource, and of the user whom they
-    /// describe.
+    /// Evaluates the permission for a resource, and returns the call with conditions for its
+    /// records. A record must belong to the caller if only ownership permits the call. It must also
+    /// have the values of `conditions`.
     pub(super) async fn limit(
         &self,
         cx: Cx,
@@ -134,9 +135,9 @@ impl Permit {
         Ok(allowed)
     }
 
-    /// Whether a grant covers the resource and the user that a call writes into a record: a caller
-    /// who may change records there, about that user, may move a record there. Being the owner does
-    /// not count, because the record is not there yet.
+    /// Checks that a grant covers the resource and the user that a call writes into a record: the
+    /// caller must be allowed to change records of that resource and about that user. Ownership
+    /// does not count, because the record does not belong to that resource yet.
     pub(super) async fn may_move(
         &self,
         cx: &Cx,

@@ -119,8 +119,8 @@ impl Permit {
         }
     }
 
-    /// The matching record among those that the call can see, with any permission. It is read
-    /// before the change, so outside of the transaction of the call.
+    /// The matching record among those that the call can see, with any permission. The read
+    /// precedes the change, so it is not part of the transaction of the call.
     pub(super) async fn read_record(
         &self,
         table: &Table,

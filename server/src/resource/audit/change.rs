@@ -1,4 +1,4 @@
-//! The audit of a change: the record before and after, and the entry about both.
+//! The audit of a change: compares the record before and after it, and adds an entry.
 
 use serde_json::{Map, Value as Json};
 
@@ -16,8 +16,9 @@ pub(in crate::resource) struct RecordChange<'a> {
 }
 
 impl AuditLog {
-    /// Adds an entry for one record that an audited call has changed, unless nothing has changed,
-    /// or the owner made a change that owners may make.
+    /// Adds an entry for one record that an audited call has changed. Adds none if the record is
+    /// equal before and after, or if the caller is the owner of the record by the permission of the
+    /// route.
     ///
     /// # Errors
     /// If the store cannot write the entry.

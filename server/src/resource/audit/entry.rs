@@ -24,7 +24,7 @@ pub struct AuditEntry {
     /// The key of the entry; ascending.
     #[field(primary, default = uuid)]
     pub id: String,
-    /// The action in the policy of the route: `lock`.
+    /// The action in the policy of the route, for example `lock`.
     pub action: String,
     /// The caller; null for the application itself and for anonymous callers.
     pub actor_id: Option<String>,
@@ -32,12 +32,12 @@ pub struct AuditEntry {
     pub actor_kind: String,
     /// The tenant of the record, or else the tenant of the caller.
     pub tenant_id: Option<String>,
-    /// The name of the record's entity: `Post`.
+    /// The name of the record's entity, for example `Post`.
     pub target_type: String,
     /// The key of the record.
     pub target_id: String,
-    /// The resource for the permission of the route: the value of its `resource` field in the
-    /// record.
+    /// The resource for the permission of the route: the value of the record's field that the
+    /// policy names as `resource`.
     pub resource: Option<String>,
     /// `create`, `update`, `delete`, or the name of the operation or route.
     pub route: String,

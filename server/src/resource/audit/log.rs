@@ -25,9 +25,9 @@ struct Log {
 /// The contents of a new entry.
 #[derive(Clone, Debug, Default)]
 pub struct AuditNote {
-    /// The action: `lock`, `login`.
+    /// The action, for example `lock` or `login`.
     pub action: String,
-    /// The type of the target: `Post`.
+    /// The type of the target, for example `Post`.
     pub target_type: String,
     /// The id of the target.
     pub target_id: String,

@@ -1,5 +1,5 @@
-//! The audit log and its entries. A statement of an audited call writes them as effects of its
-//! changes.
+//! The audit log and its entries. An audited call writes an entry for each record that it changes,
+//! as an effect of the statement.
 
 mod change;
 mod entry;

@@ -327,8 +327,8 @@ impl EventGuard {
         })
     }
 
-    /// Whether a text is a key in the form of `record_id` in events. Routes also take other
-    /// spellings of a key that has a canonical form, such as upper case.
+    /// Whether a text is a key in the form of `record_id` in events. Routes also accept other
+    /// spellings of keys that have a canonical form, for example in upper case.
     pub fn is_key(&self, text: &str) -> bool {
         let key = self.table.parse_id(text);
         key.as_ref().and_then(text_of).as_deref() == Some(text)
@@ -389,9 +389,9 @@ impl EventGuard {
         Ok(self.owners.iter().map(text).collect())
     }
 
-    /// Whether a caller passes a gate that refers to this record: the record is visible, and the
-    /// caller may perform the action of the gate on it. `key` is the key of the other record, as
-    /// text. Reads the store.
+    /// Whether a caller passes the gate on `field` of this entity, for the other record with the
+    /// key `key` (as text): that record is visible, and the caller may perform the action of the
+    /// gate on it. Reads the store.
     ///
     /// # Errors
     /// `internal` if there is no such gate; otherwise the errors of the store.
@@ -417,7 +417,7 @@ impl EventGuard {
         };
         let mut args = vec![key];
         settling.admission.arguments(cx, &mut args);
-        // The permission of this entity does not apply to the other one.
+        // The permission for this entity does not apply to the entity of the other record.
         let cx = cx.unlimited();
         let statements = settling.target.statements();
         let found = statements

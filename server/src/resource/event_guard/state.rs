@@ -31,7 +31,7 @@ impl EventState {
         matches(condition, self, &[])
     }
 
-    /// The text of a field that holds a key; `None` for null, and for a field that was not read.
+    /// The text of a field that contains a key; `None` for null, and for a field that was not read.
     pub fn key(&self, field: usize) -> Option<String> {
         self.get(field).and_then(text_of)
     }

@@ -43,8 +43,8 @@ impl Restriction {
         (own || call_values.is_some()).then_some(Self { desc, call_values })
     }
 
-    /// The restriction of a route. `reads` means that the route changes nothing, `unscoped` that it
-    /// lifts the scopes.
+    /// The restriction of a route. `reads` means that the route changes nothing; `unscoped` means
+    /// that the route is not restricted by scopes.
     pub(crate) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteRestriction {
         // Path parameters locate a record; they do not restrict its visibility. A record that is
         // found by its key needs no path parameters.

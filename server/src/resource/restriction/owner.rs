@@ -125,7 +125,7 @@ impl Restriction {
             && own != requested
         {
             let text = format!(
-                "`within` names another tenant of `{}` than that of the actor: an actor acts in its own tenant, `Cx::system(..).within(..)` in any",
+                "`within` names a tenant of `{}` that is not the tenant of the actor: an actor can use only its own tenant, `Cx::system(..).within(..)` can use any tenant",
                 self.desc.name
             );
             return Err(Error::internal(text));

@@ -46,7 +46,7 @@ impl Restriction {
             return Err(Error::invalid(Problem::new(
                 wire,
                 "not_allowed",
-                "is the value of deleted records: delete the record instead",
+                "is the value that marks deleted records: delete the record instead",
             )));
         }
         Ok(())

@@ -53,9 +53,9 @@ pub(super) struct Statements {
     emitter: OnceLock<Arc<Emitter>>,
     /// The audit log of the app; set at start-up if a route is audited.
     audit: OnceLock<AuditLog>,
-    /// The counters that other entities keep of these records. `None` if there are none.
+    /// The counters in other entities that count these records. `None` if there are none.
     summaries: Option<Summaries>,
-    /// The counters that these records keep of other entities.
+    /// The counters in these records, which count records of other entities.
     backfill: CounterBackfill,
 }
 
@@ -75,7 +75,7 @@ impl Statements {
         })
     }
 
-    /// `memory`, `sqlite` and so on.
+    /// The name of the store: `memory`, `sqlite` and so on.
     pub(super) fn store_name(&self) -> &'static str {
         self.store.name()
     }
@@ -222,12 +222,12 @@ impl Statements {
         Ok(prepared)
     }
 
-    /// The counters that other entities keep of these records.
+    /// The counters in other entities that count these records.
     pub(super) fn summaries(&self) -> Option<&Summaries> {
         self.summaries.as_ref()
     }
 
-    /// The counters that these records keep of other entities.
+    /// The counters in these records, which count records of other entities.
     pub(super) fn backfill(&self) -> &CounterBackfill {
         &self.backfill
     }
@@ -247,8 +247,8 @@ impl Statements {
         self.desc
     }
 
-    /// A statement that replaces or accompanies another one; it is built once. The key has one
-    /// byte, which no shape of conditions has.
+    /// A statement that replaces or accompanies another one; it is built once. Its cache key has
+    /// one byte. The shape of a permission's conditions is never one byte long, so the keys differ.
     pub(super) fn derived(
         &self,
         of: &Arc<Statement>,

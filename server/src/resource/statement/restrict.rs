@@ -201,7 +201,8 @@ impl Statements {
         if matches!(restricted.plan, Plan::Upsert { .. }) {
             restriction.stamp(cx, &restricted.route, args)?;
         }
-        // Arguments that the plan does not use would be in the slots of the restriction.
+        // Further arguments, which the plan does not use, would occupy the slots of the
+        // restriction.
         args.truncate(restricted.base);
         restriction.arguments(cx, &restricted.plan, reach, &restricted.route, owner, args);
         self.statement_of(restriction, restricted, prepared, reach)

@@ -42,7 +42,8 @@ pub struct Table {
     evaluator: OnceLock<Arc<dyn Evaluator>>,
     /// All tables of the app. Weak, because the tables refer to each other.
     siblings: OnceLock<Weak<HashMap<&'static str, Arc<Table>>>>,
-    /// The foreign keys of other entities that refer to its records, with their `on_delete` rules.
+    /// The foreign keys of other entities that refer to records of this entity, with their
+    /// `on_delete` rules.
     dependents: OnceLock<Vec<Dependent>>,
     /// The entity's foreign keys that must refer to visible records.
     pub(super) references: References,
@@ -159,12 +160,12 @@ impl Table {
         })
     }
 
-    /// The foreign keys of other entities that refer to its records.
+    /// The foreign keys of other entities that refer to records of this entity.
     pub(super) fn dependents(&self) -> &[Dependent] {
         self.dependents.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Whether its records have counters, which change without a change of the version.
+    /// Whether the entity has counters, which change without a change of the version.
     pub(crate) fn has_counters(&self) -> bool {
         self.statements.backfill().has_counters()
     }
@@ -194,7 +195,7 @@ impl Table {
         self.provided.get().cloned().unwrap_or_default().get()
     }
 
-    /// Whether two tables share a store, so that one transaction holds both.
+    /// Whether two tables share a store, so that one transaction can change both.
     pub fn shares_store(&self, other: &Self) -> bool {
         self.statements.shares_store(&other.statements)
     }
@@ -225,7 +226,7 @@ impl Table {
         Filter::cond(self.desc.primary, Op::Eq, Operand::One(Source::Value(id)))
     }
 
-    /// The name of the store: `memory`, `sqlite`.
+    /// The name of the store: `memory`, `sqlite` and so on.
     pub(crate) fn store_name(&self) -> &'static str {
         self.statements.store_name()
     }

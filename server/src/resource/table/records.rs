@@ -76,8 +76,8 @@ impl Table {
     }
 
     /// Whether equality on these fields matches at most one record: the primary key, or all fields
-    /// of a unique without nulls. A value that is unique within a tenant matches one record per
-    /// tenant if the application itself calls, because it has no tenant.
+    /// of a unique constraint without nulls. A value that is unique within a tenant does not count:
+    /// a call of the application itself has no tenant, so it may match one record per tenant.
     pub fn pins_one(&self, fields: &[AssignSpec]) -> bool {
         let compared = |field: usize| fields.iter().any(|a| a.field == field);
         let compared_without_nulls =
@@ -111,7 +111,7 @@ impl Table {
         }
         let entity = self.desc.name;
         Err(Error::internal(format!(
-            "records of several tenants can match `{entity}`: set the tenant with `cx.within(..)`, or call on behalf of an actor with a tenant"
+            "the values can match records of several tenants of `{entity}`: set the tenant with `cx.within(..)`, or call on behalf of an actor with a tenant"
         )))
     }
 }

@@ -17,8 +17,8 @@ use crate::resource::integrity::dependents;
 use crate::{EntityEntry, Result};
 
 impl Table {
-    /// Adds the limits that its operations declare for lists of items. They also hold for create
-    /// and update.
+    /// Adds the limits that operations of the entity declare for lists of items. Create and update
+    /// check them, too.
     #[must_use]
     pub fn bounded(mut self, entry: &EntityEntry) -> Self {
         for bounds in entry.mounted().filter_map(|spec| spec.kind.bounds()) {

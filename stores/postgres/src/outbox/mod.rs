@@ -38,29 +38,31 @@ pub(super) const NAMES: [&str; 3] = ["linchpin_outbox", "linchpin_consumers", "l
 pub(super) const TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS linchpin_outbox (seq BIGINT GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY, id UUID NOT NULL, \
      entity TEXT NOT NULL, record TEXT, at TIMESTAMPTZ(3) NOT NULL, event JSON NOT NULL)",
-    // `mark` is a number that was read. `since` is a transaction that began after all transactions
-    // with smaller numbers.
+    // `mark` is a number that was read from the outbox. `since` is the id of a transaction that
+    // began after all transactions with numbers up to `mark`.
     "CREATE TABLE IF NOT EXISTS linchpin_consumers (name TEXT PRIMARY KEY, had INT8MULTIRANGE NOT NULL, mark BIGINT, since XID8)",
     "CREATE TABLE IF NOT EXISTS linchpin_parked (consumer TEXT NOT NULL, id UUID NOT NULL, parked_at TIMESTAMPTZ(3) NOT NULL, \
      error TEXT NOT NULL, event JSON NOT NULL, PRIMARY KEY (consumer, id))",
 ];
 /// Columns that the first release did not have. The process `leader` delivers to the consumer until
-/// the instant `until`, with the fencing number `fence`. `locked`: it held the advisory lock.
-/// `lost` is the number of rows that were removed while no app had the consumer.
+/// the instant `until`, with the fencing number `fence`. `locked` is true if the leader held the
+/// advisory lock. `lost` is the number of rows that were removed, before the consumer processed
+/// them, while no running app declared the consumer.
 const COLUMNS: &str = "ALTER TABLE linchpin_consumers ADD COLUMN IF NOT EXISTS leader TEXT, \
      ADD COLUMN IF NOT EXISTS fence BIGINT NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS until TIMESTAMPTZ, \
      ADD COLUMN IF NOT EXISTS locked BOOLEAN NOT NULL DEFAULT false, ADD COLUMN IF NOT EXISTS lost BIGINT NOT NULL DEFAULT 0";
-/// Checks whether the columns exist. `ALTER TABLE` is left out then, because it locks the table.
+/// Checks whether the columns exist. If they do, `ALTER TABLE` is not run, because it locks the
+/// table.
 const PRESENT: &str = "SELECT count(*) = 5 FROM pg_attribute WHERE attrelid = 'linchpin_consumers'::regclass AND NOT attisdropped \
      AND attname IN ('leader', 'fence', 'until', 'locked', 'lost')";
-/// Adds a consumer. All rows that exist already count as processed.
+/// Adds a consumer. All existing rows count as processed.
 const ADD_CONSUMER: &str = "INSERT INTO linchpin_consumers (name, had) \
      SELECT $1, CASE WHEN max(seq) IS NULL THEN '{}' ELSE int8multirange(int8range(1, max(seq), '[]')) END FROM linchpin_outbox \
      ON CONFLICT (name) DO NOTHING";
 const INSERT: &str = "INSERT INTO linchpin_outbox (id, entity, at, event) SELECT e.id::uuid, '', e.at, e.event::json \
      FROM unnest($1, $2, $3) AS e(id, at, event) RETURNING seq";
-/// Reads the rows within the holes of a consumer's set, and after the set. Known rows are returned
-/// without their events.
+/// Reads the rows that are not in a consumer's set: those in its holes, and those after it. Known
+/// rows are returned without their events.
 const WAITING: &str = "WITH had AS (SELECT had + $2::text::int8multirange AS had FROM linchpin_consumers WHERE name = $1) \
      SELECT e.seq, e.id::text, e.entity, e.record, e.at, CASE WHEN e.seq = ANY($4) THEN NULL ELSE e.event::text END \
      FROM had CROSS JOIN LATERAL unnest('{[1,)}'::int8multirange - had.had) AS hole CROSS JOIN LATERAL \
@@ -87,9 +89,9 @@ const SETTLE: &str = "WITH c AS (SELECT had + $2::text::int8multirange AS had, \
      FROM d WHERE name = $1";
 const PARK: &str = "INSERT INTO linchpin_parked (consumer, id, parked_at, error, event) VALUES ($1, $2::text::uuid, $3, $4, $5::text::json) \
      ON CONFLICT (consumer, id) DO NOTHING";
-/// Removes rows that all consumers of the app have processed. If one of them is not in the table,
-/// nothing is removed. For other consumers, which the app does not have, the number of removed rows
-/// is added to `lost`.
+/// Removes rows that all consumers of the app have processed. If a consumer of the app is not in
+/// the table, nothing is removed. Consumers that the app does not declare are not considered: the
+/// number of removed rows that such a consumer has not processed is added to its `lost`.
 const PRUNE: &str = "WITH had AS (SELECT range_intersect_agg(had) AS had, count(*) AS known FROM linchpin_consumers WHERE name = ANY($1)), \
      old AS (SELECT seq, at FROM linchpin_outbox ORDER BY seq LIMIT $3), \
      gone AS (DELETE FROM linchpin_outbox USING had, old WHERE linchpin_outbox.seq = old.seq AND old.at < $2 AND old.seq <@ had.had \
@@ -242,8 +244,8 @@ impl Outbox for PostgresStore {
         Box::pin(async move {
             let live = self.outbox_connection.live().await?;
             let mut lost = None;
-            // Rows can be lost only while no app has the consumer, so the number is read only at
-            // its start.
+            // Rows can be lost only while no app declares the consumer, so the number is read only
+            // when the consumer starts.
             if taken.is_empty() {
                 let gone = self
                     .outbox_connection

@@ -152,7 +152,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The transaction was committed.
+    /// Releases the place after the commit, and hands over the rows.
     pub(crate) fn committed(mut self) {
         self.ended = true;
         let live: Vec<Entry> = self
@@ -165,7 +165,7 @@ impl Place {
         }
     }
 
-    /// The transaction was rolled back.
+    /// Releases the place after a rollback, and hands over nothing.
     pub(crate) fn undone(mut self) {
         self.ended = true;
         self.rows.clear();
@@ -176,7 +176,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         if self.sent && !self.ended {
-            // If the commit succeeded, the stored events are read from the table.
+            // It is unknown whether the commit succeeded. If it did, the stored events are read
+            // from the table, so only the other events are reported as lost.
             self.rows.clear();
             self.events.retain(|entry| !entry.stored);
             if let (Some(committed), false) =

@@ -181,7 +181,7 @@ fn compare_constraints(table: &Table, found: &Relation, report: &mut Report<'_>)
         }
     }
     for (name, constraint) in unmatched {
-        // An expected index that belongs to a constraint is reported as an index.
+        // A constraint with the name of an expected index is reported by the comparison of indexes.
         if table.index(name).is_none() {
             let found = described_constraint(constraint);
             report.add(Code::ExtraConstraint, Some(name), "", &found);

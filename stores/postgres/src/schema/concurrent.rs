@@ -1,7 +1,7 @@
 //! Index builds that block neither reads nor writes.
 //!
-//! Such a build waits for transactions that began before it. A second connection watches it, and
-//! ends it after a limit.
+//! Such a build waits for transactions that began before it. A second connection watches the build,
+//! and cancels it if it waits longer than the limit.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ type Result<T> = std::result::Result<T, SchemaError>;
 /// The interval at which a build is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How a statement ended.
+/// The outcome of a watched statement.
 enum End {
     Done(sqlx::Result<()>),
     /// It was canceled after it had waited for these sessions.

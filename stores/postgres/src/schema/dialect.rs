@@ -362,7 +362,8 @@ fn rename_column(table: &str, from: &str, to: &str, model: Option<&Table>) -> Ve
     all
 }
 
-/// Without `CASCADE`: the server refuses if a view or a function needs the column.
+/// `CASCADE` is not used, so the server refuses the statement if a view or a function needs the
+/// column.
 fn drop_column(table: &str, column: &str) -> String {
     alter(table, &format!("DROP COLUMN {}", quote(column)))
 }

@@ -52,7 +52,7 @@ fn array(list: &[String]) -> String {
     format!("{{{}}}", items.join(","))
 }
 
-/// Whether the default expression as PostgreSQL reports it is this value.
+/// Whether a default expression, in the form that PostgreSQL reports, is this value.
 pub(super) fn is_described_by(value: &Value, kind: &ColumnKind, description: &str) -> bool {
     let Some(text) = constant_in(description) else {
         return false;

@@ -17,8 +17,8 @@ const PART_ROWS: usize = 100;
 
 impl Session {
     /// Writes all rows at once, or in parts of 100 rows if a column holds lists or JSON. If the
-    /// server refuses some rows, writes them in smaller parts, and those of a refused part one by
-    /// one.
+    /// server refuses a row, the rows of that statement are written again in parts of 100, and the
+    /// rows of a refused part one by one.
     pub(super) async fn write_rows(
         &mut self,
         statement: &RowStatement,

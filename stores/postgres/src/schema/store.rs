@@ -49,8 +49,8 @@ impl Schema {
     /// # Errors
     /// If the URL is invalid; the message never contains a password.
     pub(crate) fn new(options: &PostgresOptions, connector: &Connector) -> Result<Self, Error> {
-        // The name of this process. It is in the error of another process that finds the lock
-        // taken.
+        // The name of this process. Another process that cannot take the lock shows this name in
+        // its error.
         let name = format!("linchpin process {} on {}", std::process::id(), host());
         Ok(Self {
             options: connect_options(options)?
@@ -124,9 +124,9 @@ impl Schema {
             .map_err(fault::of)
     }
 
-    /// Refuses a pooler in transaction mode. Two connections to a server have different server
-    /// processes. A transaction pooler gives the same server connection to one client after the
-    /// other.
+    /// Refuses a pooler in transaction mode. Two direct connections have different server
+    /// processes. With such a pooler, both connections can get the same server process, one after
+    /// the other.
     async fn refuse_pooler(
         &self,
         connection: &mut PgConnection,
@@ -152,8 +152,8 @@ impl Schema {
 fn pooler() -> SchemaError {
     SchemaError::new(
         SchemaFault::Pooler,
-        "the connection goes through a pooler in transaction mode, which keeps neither prepared \
-         statements and settings nor the lock of a migration; set `pool_mode = session` in the \
+        "the connection goes through a pooler in transaction mode, which does not keep prepared \
+         statements, settings or the lock of a migration; set `pool_mode = session` in the \
          pooler, or use the address of the server itself",
     )
 }
@@ -273,8 +273,8 @@ impl SchemaStore for Schema {
                     SchemaError::new(SchemaFault::Unreachable, why.join(": "))
                 })?;
             }
-            // An app at start-up takes no lock, but a pooler in transaction mode is refused for it,
-            // too.
+            // An app takes no lock at its start, but must not use a pooler in transaction mode
+            // either.
             if self.direct.get().is_none() {
                 let mut connection = self.open().await?;
                 let pid = backend(&mut connection).await.map_err(fault::of)?;

@@ -24,9 +24,9 @@ pub(super) fn cell(row: &PgRow, at: usize, kind: &ColumnKind) -> Result<Value> {
     let raw = row.try_get_raw(at).map_err(fault::of)?;
     if *kind == ColumnKind::Integer && !raw.is_null() && raw.type_info().oid() == Some(NUMERIC) {
         let whole = raw.as_bytes().ok().and_then(whole_number);
-        return whole.map(Value::Int).ok_or_else(|| {
-            SchemaError::new(SchemaFault::Other, "a sum is no whole number of 64 bits")
-        });
+        return whole
+            .map(Value::Int)
+            .ok_or_else(|| SchemaError::new(SchemaFault::Other, "a sum is not a 64-bit integer"));
     }
     read(row, at, kind.decoded()).map_err(other)
 }

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// The reads for which a declared index or unique constraint is intended. They have equality on its
-/// leading fields and the order of the next field, with or without a range on this field. They
-/// begin at the start or after a position, which may contain nulls.
+/// The reads for which a declared index or unique constraint is intended. They compare its leading
+/// fields for equality and sort by the next fields, with or without a range on the first of these.
+/// They start at the first record or after a position, which may contain nulls.
 fn intended(entity: &EntityDesc, records: i64) -> Vec<Call> {
     let mut indexes: Vec<Vec<SortDesc>> = layout::indexes(entity)
         .into_iter()

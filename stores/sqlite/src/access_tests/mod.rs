@@ -210,8 +210,8 @@ fn record(entity: &EntityDesc, spread: Spread, n: i64, records: i64) -> Vec<Valu
     ]
 }
 
-/// A middle value of a field: there are records on both sides of it and, except for keys, many with
-/// it.
+/// A middle value of a field. Some records have smaller values and some have greater ones. Except
+/// for keys, many records have this value.
 fn middle(entity: &EntityDesc, field: usize, records: i64) -> Value {
     match field {
         ID => key(entity, records / 2),
@@ -226,8 +226,8 @@ fn middle(entity: &EntityDesc, field: usize, records: i64) -> Value {
     }
 }
 
-/// Another value than the middle one, for positions and bounds that differ. Fields that are not
-/// listed have only the middle one.
+/// A value other than the middle one, for positions and bounds that must differ from it. For the
+/// fields that are not listed, the middle value is returned.
 fn other(entity: &EntityDesc, field: usize, records: i64) -> Value {
     match field {
         ID => key(entity, records / 2 + 1),

@@ -62,7 +62,7 @@ const COLUMNS: [(&str, &str); 5] = [
     ),
 ];
 const PRESENT: &str = "SELECT name FROM pragma_table_info('linchpin_consumers')";
-/// Adds a consumer. All rows that exist already count as processed.
+/// Adds a consumer. All existing rows count as processed.
 const ADD_CONSUMER: &str = "INSERT INTO linchpin_consumers (name, seq) VALUES (?, (SELECT coalesce(max(seq), 0) FROM linchpin_outbox)) \
      ON CONFLICT (name) DO NOTHING";
 /// Reads the progress of a consumer, and the number of the first row of the outbox.
@@ -81,8 +81,8 @@ impl SqliteStore {
             .map(|rows| rows.last)
     }
 
-    /// Returns the numbers of the rows that a consumer has processed, and of the first row of the
-    /// table.
+    /// Returns the numbers of the rows that a consumer has processed, and the number of the first
+    /// row of the table.
     async fn had(&self, consumer: &str) -> sqlx::Result<Option<(Numbers, Option<i64>)>> {
         let Some(row) = sqlx::query(HAD)
             .bind(consumer)

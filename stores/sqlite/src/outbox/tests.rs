@@ -139,7 +139,7 @@ async fn a_returning_consumer_receives_the_number_of_removed_rows() {
     for _ in 0..2 {
         assert_eq!(fixture.waiting("b", &[]).await, (vec![4], 2));
     }
-    // Taken rows do not change the number of lost rows.
+    // Rows that the consumer has already taken do not change the number of lost rows.
     assert_eq!(fixture.waiting("b", &[4]).await, (vec![], 2));
     let lost = Lost { count: 2, until: 3 };
     fixture
@@ -169,7 +169,7 @@ async fn one_process_leads_a_consumer_and_the_next_has_a_greater_fencing_number(
     let second = lead(&other, "a").await.expect("it leads");
     assert!(second > first);
     assert_eq!(lead(&fixture.store, "a").await, None);
-    // Its lease ends.
+    // The lease of `other` ends.
     let end = "UPDATE linchpin_consumers SET until = 0 WHERE name = 'a'";
     fixture.file().execute(end, []).expect("ended");
     let third = lead(&fixture.store, "a").await.expect("it leads");

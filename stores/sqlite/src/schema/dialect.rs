@@ -394,8 +394,8 @@ pub(super) fn create_indexes(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Renders the copy of rows. The columns have the table name in front, so that SQLite never reads
-/// one as a string.
+/// Renders the copy of rows. Each column name has the table name in front, so that SQLite never
+/// reads an unknown column name as a string.
 pub(super) fn copy_rows(from: &Table, copy: &str, columns: &[(String, String)]) -> String {
     let table = quote(&from.name);
     let new: Vec<String> = columns.iter().map(|(new, _)| quote(new)).collect();

@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 /// The name of the aggregate. Its arguments are the columns.
 pub(super) const NAME: &str = "linchpin_digest";
 
-/// The aggregate: two sums, each over another hash of the rows.
+/// The aggregate: two sums of hashes of the rows. Each sum uses a different hash.
 pub(super) struct Digest;
 
 impl Aggregate<[u64; 2], String> for Digest {
@@ -43,8 +43,8 @@ fn write(hasher: &mut DefaultHasher, value: ValueRef<'_>) {
     };
     match value {
         ValueRef::Null => hasher.write_u8(0),
-        // A column of doubles returns integers as doubles, even if they were stored as integers.
-        // Both must have the same hash.
+        // A copy of an integer into a column of doubles is a double. The integer and the double
+        // must have the same hash.
         ValueRef::Integer(i) => {
             hasher.write_u8(1);
             hasher.write_u64((i as f64).to_bits());

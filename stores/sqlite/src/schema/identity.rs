@@ -24,7 +24,8 @@ pub(super) fn canonical(path: &Path) -> Outcome<PathBuf> {
     Ok(canonical.join(path.file_name().unwrap_or_default()))
 }
 
-/// Returns the digest of the canonical path, and the number of the file if it exists.
+/// Returns the digest of the canonical path, and the device and inode number of the file (or its
+/// creation time) if it exists.
 pub(super) fn locator(path: &Path) -> Outcome<Locator> {
     let canonical = canonical(path)?;
     let digest = Sha256::digest(canonical.as_os_str().as_encoded_bytes());
@@ -50,14 +51,14 @@ pub(super) fn same(a: &Metadata, b: &Metadata) -> bool {
     number(a) == number(b)
 }
 
-/// The device and the number of a file on it.
+/// The device of a file, and its inode number.
 #[cfg(unix)]
 fn number(found: &Metadata) -> String {
     use std::os::unix::fs::MetadataExt;
     format!("{}:{}", found.dev(), found.ino())
 }
 
-/// On this system files have no number, so the time of creation is used.
+/// On this system a file has no inode number, so its creation time is used.
 #[cfg(not(unix))]
 fn number(found: &Metadata) -> String {
     let created = found.created().ok();

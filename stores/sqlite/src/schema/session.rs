@@ -214,8 +214,8 @@ impl Inner {
     fn end(&mut self) {
         match &self.open {
             // SQLite may have cached a schema from within the transaction, so it must read the
-            // schema again. This costs as much as some hundred rows of a backfill; it is left out
-            // if the transaction changed only rows.
+            // schema again. This costs as much as a few hundred rows of a backfill, so it is not
+            // done if the transaction changed only rows.
             Open::Writing(connection) => {
                 let reset = if std::mem::take(&mut self.alters) {
                     "PRAGMA query_only = OFF; PRAGMA writable_schema = RESET"

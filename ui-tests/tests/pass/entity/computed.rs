@@ -33,8 +33,8 @@ fn rank(post: &Post) -> f64 {
     post.slug.len() as f64
 }
 
-// Computed fields in uniques, indexes and sorts; private, filterable or sortable; with a function
-// in a module; of an enum, a number, a list and an optional type.
+// Computed fields in unique constraints, indexes and sorts; private, filterable or sortable; with a
+// function in a module; of an enum, a number, a list and an optional type.
 #[entity(unique(slug_key), unique(open_key), index(desc(rank), size), sort(desc(rank), size), version, routes(auth = none))]
 pub struct Post {
     #[field(primary, default = uuid)]

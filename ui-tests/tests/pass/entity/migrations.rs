@@ -1,5 +1,6 @@
-//! Data for migrations: former names, lines, digests of functions, transforms. They are valid and
-//! similar to the mistakes in `fail/entity/transform` and `fail/entity/computed`.
+//! Data for migrations: former names, line numbers of fields, digests of functions, transforms.
+//! They are valid and similar to the mistakes in `fail/entity/transform` and
+//! `fail/entity/computed`.
 use linchpin::entity::Kind;
 use linchpin::prelude::*;
 use linchpin::transforms::{

@@ -8,8 +8,8 @@ pub struct Note {
     pub flag: bool,
 }
 
-// Two routes with the same path and different methods; a route with the default path of a route
-// that has another path, or that is not mounted.
+// Two routes may have the same path and different methods. A route may use the default path of
+// another route if that route has another path or is not mounted.
 #[entity(
     parent_path = "sheets/{sheet_id}",
     scope(sheet_id = param(sheet_id)),
@@ -37,7 +37,7 @@ pub struct Moved {
 ))]
 pub const NOTES: Operation<Moved>;
 
-// Routes with the default paths of routes that have other paths.
+// These routes use the default paths of routes that have other paths or are not mounted.
 #[operation(kind = "lookup", fields(sheet_id = param(of)), returns = "many", route(path = "{of}"))]
 pub const OF: Operation<Moved>;
 

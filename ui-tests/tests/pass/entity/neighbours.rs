@@ -6,7 +6,7 @@ use linchpin::prelude::*;
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum Status {
     Draft,
-    // The name of another variant is allowed if that variant has a different name.
+    // This is also the Rust name of another variant, but the wire name of that variant is `draft`.
     #[field(rename = "Draft")]
     Live,
 }
@@ -78,7 +78,8 @@ pub struct Bounds {
     pub counted_in_characters: String,
 }
 
-// names, rename_from: names that differ on the wire and in storage; an old name that is free again.
+// names, rename_from: names that differ on the wire and in storage; former names that nothing uses
+// any more.
 #[entity(rename_from = ["namings", "labels"])]
 pub struct Named {
     #[field(primary)]
@@ -123,7 +124,7 @@ pub struct Versioned {
     pub version: String,
 }
 
-// pagination: the limits themselves.
+// pagination: values that are exactly at the limits.
 #[entity(pagination(default = MAX, max = 10_000))]
 pub struct Paged {
     #[field(primary)]

@@ -23,7 +23,7 @@ pub struct Post {
     pub team: String,
 }
 
-/// Some of the fields.
+/// Searches some of the fields in the index.
 #[operation(kind = "search", fields(title, body), use_search_provider = true)]
 pub const FIND: Operation<Post>;
 

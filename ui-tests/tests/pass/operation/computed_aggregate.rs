@@ -37,7 +37,7 @@ pub struct Comment {
 // a date, several results into JSON.
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(id)), compute = count(), target_match(id = param(id)), materialize_to = comments)]
 pub const RECOUNT: Operation<Post>;
-// target_match: all fields of a unique identify one record, as the primary key does.
+// target_match: all fields of a unique constraint identify one record, as the primary key does.
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(post)), compute = avg(score), target_match(slug = param(slug)), materialize_to = mean)]
 pub const MEAN: Operation<Post>;
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(post)), compute = max(created_at), target_match(author_id = param(author), title = param(title)), materialize_to = latest)]

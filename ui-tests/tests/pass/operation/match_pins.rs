@@ -1,5 +1,5 @@
-//! Transitions that find their record by the fields of a unique, or by the primary key and a
-//! further condition.
+//! Transitions that find their record by the fields of a unique constraint, or by the primary key
+//! and a further condition.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]

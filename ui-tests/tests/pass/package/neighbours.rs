@@ -106,7 +106,7 @@ pub static WATCH: Package = package!(
     audited = ["moderate"]
 );
 
-// apply_to: operations whose names are near those of routes, and a method of a collection.
+// apply_to: operations whose names are similar to those of routes, and a method of a collection.
 #[derive(Embedded, Clone, Debug)]
 pub struct Member {
     pub key: String,
@@ -161,7 +161,8 @@ pub static BOARDS: Package = package!(
     entities = [entity(Board, [BOARD_MEMBERS, BOARDS_OF])]
 );
 
-// filter: filters that some records match and others do not; code that reads more than callers can.
+// filter: filters that some records match and others do not; operations without a route, which
+// reach more records than callers can read.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum Stage {
     Draft,

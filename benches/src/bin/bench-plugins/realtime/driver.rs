@@ -53,7 +53,8 @@ impl Server {
         Ok(server)
     }
 
-    /// The resident memory in KiB, two seconds later, when the server has sent everything.
+    /// Waits two seconds, so that the server has sent everything, and returns its resident memory
+    /// in KiB.
     pub(super) fn rss_after_rest(&self) -> Outcome<u64> {
         std::thread::sleep(Duration::from_secs(2));
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
@@ -175,7 +176,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Opens a socket and joins the room. Only our server needs and confirms the join.
+    /// Opens a socket and joins the room. Only the Linchpin server requires and confirms the join.
     fn join(&self, user: usize) -> Outcome<TcpStream> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;

@@ -1,8 +1,9 @@
-//! The servers: ours, axum with tokio's broadcast, and a hand-written one that encodes each message
-//! once and writes waiting frames in one system call.
+//! The servers: Linchpin, axum with tokio's broadcast channel, and a hand-written server that
+//! encodes each message once and writes waiting frames in one system call.
 //!
-//! Each creates a post by `POST /posts` and changes it by `PATCH /posts/{id}`, which sends a frame
-//! to each socket at `/__ws`. Ours commits the change, or only publishes a frame.
+//! Each server creates a post at `POST /posts` and changes it at `PATCH /posts/{id}`. The change
+//! sends a frame to each socket at `/__ws`. The Linchpin server commits the change, or only
+//! publishes a frame.
 
 use std::io::IoSlice;
 use std::time::Duration;

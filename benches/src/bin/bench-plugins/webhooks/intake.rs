@@ -1,4 +1,5 @@
-//! The statements of the intake, without its inserts.
+//! Counts the SQL statements of the intake, without its inserts. The intake is the consumer of
+//! events that writes the messages and deliveries of webhooks.
 
 use std::path::Path;
 use std::sync::Arc;

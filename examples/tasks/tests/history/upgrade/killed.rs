@@ -8,7 +8,7 @@ use super::*;
 /// The tasks that are written continuously while a run is killed.
 const IN_FLIGHT: [&str; 2] = ["one", "spaces"];
 
-/// The fault points of every step. The step does not run again after the last one.
+/// The fault points of every step. A step whose run was killed at the last one does not run again.
 const FAULT_POINTS: [&str; 6] = [
     "before-running",
     "after-running",
@@ -140,8 +140,9 @@ impl Upgrade {
 
         let (mut server, mut board) = self.serve_both(&next);
         if number == TAG_LIST {
-            // The server is killed, so its lease stays, and it starts again while the former
-            // version serves. The lease delays only the contract phase of a later version.
+            // The server of the next version is killed, so its lease stays. Then it starts again
+            // while the former version serves. The lease delays only the contract phase of a later
+            // version.
             drop(server);
             self.write_on_all(None, kills + 1);
             server = next.serve();

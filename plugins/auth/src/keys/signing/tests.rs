@@ -140,7 +140,7 @@ fn forged_and_malformed_tokens_are_refused() {
         &with(&full, "exp", json!(i64::MIN)),
         NEW,
     ));
-    // A repeated name, with another value or the same.
+    // A claim that occurs twice, with different values or with the same value.
     let text = full.to_string();
     for (name, value) in [
         ("sid", "\"other\""),

@@ -255,7 +255,7 @@ fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result
         hint: NEW_PASSWORD,
         ..Field::PASSWORD
     };
-    // Tells password managers the account of the password.
+    // Shows password managers which account the password belongs to.
     let username_field = html! {
         input type="text" name="username" value=(user.identifier_display)
             autocomplete="username" hidden;

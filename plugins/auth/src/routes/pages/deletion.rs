@@ -21,7 +21,7 @@ const KEEP_PAGE: Simple = Simple {
     button: "Keep my account",
 };
 
-/// The page of an account whose deletion is scheduled, which can only cancel it.
+/// The page of an account whose deletion is scheduled. Its only action is to cancel the deletion.
 pub(super) fn scheduled_deletion_page(
     visit: &Visit,
     due: linchpin::Timestamp,
@@ -117,7 +117,7 @@ fn keep_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
 }
 
 pub(super) async fn keeping(visit: Visit) -> Result<Response<Body>> {
-    // By the mailed token, which does not sign in, or by the session.
+    // The mailed token (which does not sign in) or the session authenticates the request.
     let token = Some(token(&visit)).filter(|token| !token.is_empty());
     if token.is_none() && visit.known.is_none() {
         return Ok(visit.to_sign_in());

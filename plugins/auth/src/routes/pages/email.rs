@@ -62,7 +62,7 @@ fn email_page(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Respo
                 @if let Some(email) = &user.email {
                     " Until then "
                     strong { (email) }
-                    " stays, and gets a mail."
+                    " stays in use, and we notify it by email."
                 }
             }
             (visit.notice(error))

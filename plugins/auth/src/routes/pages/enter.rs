@@ -265,8 +265,8 @@ pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
 }
 
 pub(super) async fn signing_out(visit: Visit) -> Result<Response<Body>> {
-    // A user without any factor signs out to sign in again, which is the proof, and then continues
-    // at the target.
+    // A user without any factor proves the identity by a new sign-in: the user is signed out, signs
+    // in again, and then continues at the target.
     let again = visit.form.get("again") == "yes";
     let out = if again {
         go(&with(&visit.with_target("/sign-in"), "done", "signed-out"))

@@ -93,7 +93,8 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Markup> {
     }
     if !methods.is_empty() {
         let left = core.recovery_codes_left(&visit.client.cx(), user).await?;
-        let what = format!("{left} left. Each lets you in once when you have nothing else.");
+        let what =
+            format!("{left} left. Each code signs you in once if you cannot use another method.");
         let renew = visit.form(
             "/factors/recovery",
             html! { button.plain.small { "New codes" } },

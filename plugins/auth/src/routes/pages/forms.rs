@@ -63,7 +63,7 @@ pub(super) enum Form {
     /// The form belongs to a session of this browser whose access token has expired. The session
     /// may be renewed.
     Expired,
-    /// The form was opened before its user signed in, in another window.
+    /// The form was opened before the user signed in in another window.
     Outdated,
 }
 
@@ -86,8 +86,8 @@ impl Visit {
             (None, _) if of_browser => Ok(Form::Intended),
             // A form of any other session is refused.
             (None, Some(handle)) if is_of(Owner::Session(handle)) => Ok(Form::Expired),
-            // The owner of the form is unknown, and nothing is done for it. The user expects to be
-            // asked to sign in.
+            // The session of the form cannot be checked, so its action is not performed. The user
+            // is redirected to the sign-in page.
             (None, None)
                 if token
                     .split_once('.')

@@ -20,8 +20,8 @@ const REFRESH: HeaderName = HeaderName::from_static("refresh");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Sets the security headers of a page. Other sites do not learn the address of a page. Forms send
-/// their origin, which the server checks.
+/// Sets the security headers of a page. The address of a page is not sent to other sites in
+/// `Referer`. Forms send `Origin`, which the server checks.
 pub(super) fn set_security_headers(headers: &mut HeaderMap) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -121,8 +121,8 @@ impl Visit {
         Ok(self.bind(response))
     }
 
-    /// A page that redirects by itself. The browser sends all of its cookies with a request that
-    /// starts here.
+    /// A page that redirects by itself. The redirect starts at a page of this site, so the browser
+    /// sends all of its cookies.
     ///
     /// # Errors
     /// If the random source fails.

@@ -98,7 +98,7 @@ const RESET: Simple = Simple {
 };
 const VERIFY: Simple = Simple {
     title: "Confirm your email address",
-    lead: "This confirms your address, or undoes a change of it, as the email says.",
+    lead: "The email says what this does: it confirms your address, or it undoes a change of your address.",
     path: "/verify",
     button: "Confirm",
 };

@@ -171,8 +171,8 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
                 "/factors/recovery",
                 post(handler(core, factors::renewing_codes)),
             );
-        // A disabled factor cannot be set up. `/factors/remove` still removes an existing one; of
-        // the JSON routes, only the one that removes all factors does.
+        // A disabled factor cannot be set up. `/factors/remove` still removes one that exists.
+        // Among the JSON routes, only the removal of all factors removes a disabled factor.
         let (app, mail, phone) = (
             auth.mfa.totp.enabled,
             auth.mfa.email_otp.enabled,

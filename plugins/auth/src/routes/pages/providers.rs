@@ -81,7 +81,7 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
     if !visit.core.csrf.is_from_own_page(visit.headers()) {
         return sign_in_page(&visit, None);
     }
-    // A target that is too long for the way back is dropped.
+    // If the return address with the target is too long, the target is dropped.
     let token = visit.csrf()?;
     let marked = |page: String| with(&page, BROWSER_PARAMETER, &token);
     let back =
@@ -102,8 +102,8 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
 }
 
 /// Completes a sign-in. The code works once, for a minute, in the browser that was redirected. The
-/// address identifies that browser, so neither a page that links here nor a sibling domain that
-/// plants cookies gains anything.
+/// query parameter `browser` identifies that browser. So neither a link on another page nor cookies
+/// that a sibling domain planted can sign the user in as another person.
 pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         return redirect_from_page(&visit, visit.outdated_form());

@@ -39,8 +39,8 @@ impl RenewalCookies {
 }
 
 impl Visit {
-    /// The refresh token that may renew the session, with the session's handle; if nobody is signed
-    /// in and only cookies were sent.
+    /// The refresh token that may renew the session, with the session's handle. `None` if a user is
+    /// signed in, or if a header other than `Cookie` contains a credential.
     ///
     /// # Errors
     /// The errors of [`Core::refresh_given`](crate::core::Core::refresh_given).
@@ -110,8 +110,8 @@ impl Visit {
                 match error.code().status() {
                     401 => *cookies = RenewalCookies::of(core.cookies.clear(Reply::empty(204)?)),
                     403 => {}
-                    // A client that shares its address with one that tries tokens can still sign in
-                    // and read public pages.
+                    // A client can still sign in and read public pages if another client with the
+                    // same IP address tries tokens.
                     429 if !self.is_form() => {}
                     _ => return Err(error),
                 }

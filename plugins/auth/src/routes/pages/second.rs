@@ -22,10 +22,10 @@ fn code_field(ways: &[ProofMethod], error: Option<&Error>) -> Markup {
     let sent = ways.iter().any(|way| way.is_sent());
     let hint = match (app, sent) {
         (true, true) => {
-            "From your authenticator app, from the message we sent, or a recovery code."
+            "A code from your authenticator app, a code from the message we sent, or a recovery code."
         }
-        (true, false) => "From your authenticator app, or a recovery code.",
-        (false, true) => "From the message we sent, or a recovery code.",
+        (true, false) => "A code from your authenticator app, or a recovery code.",
+        (false, true) => "The code from the message we sent, or a recovery code.",
         (false, false) => "A recovery code.",
     };
     Field {

@@ -69,7 +69,8 @@ pub(super) fn sentence(text: &str) -> String {
     format!("{first}{}{end}", chars.as_str())
 }
 
-/// The message about an action, by the word in a redirect. Other words have no message.
+/// The message about an action. `word` is from the query of a redirect; other words have no
+/// message.
 pub(super) fn done(word: &str) -> Option<&'static str> {
     Some(match word {
         "signed-out" => "You are signed out.",
@@ -106,8 +107,8 @@ pub(super) fn done(word: &str) -> Option<&'static str> {
     })
 }
 
-/// The message about a failure before this page, mostly at a provider, by the word in a redirect.
-/// Other words have no message.
+/// The message about a failure before the redirect to this page, mostly at a provider. `word` is
+/// from the query of the redirect; other words have no message.
 pub(super) fn failed(word: &str) -> Option<&'static str> {
     Some(match word {
         "access_denied" => "You did not give permission at the provider, so nothing was changed.",
@@ -121,7 +122,7 @@ pub(super) fn failed(word: &str) -> Option<&'static str> {
         "email_required" => "That account has no email address, but an email address is required.",
         "email_not_verified" => "The email address of that account is not confirmed.",
         "sign_up_disabled" => {
-            "No account here is linked to that one, and new accounts cannot be created this way."
+            "That account is not linked to an account here, and you cannot create a new account this way."
         }
         "hook_rejected" => "You cannot sign in with that account.",
         "provider_error" => {

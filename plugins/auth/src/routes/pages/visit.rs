@@ -212,9 +212,10 @@ impl Visit {
             .into_iter()
             .find(|asked| !asked.is_empty())?;
         let target = ReturnTarget::parse(asked, &[]).ok()?;
-        // A target below the mount is refused if it is not a page. A request that a page of the
-        // plugin causes counts as intended, and this one comes right after a proof of identity. So
-        // a link with the target `/auth/github/link` could link an attacker's provider.
+        // A target below the mount is refused if it is not a page. The redirect to the target
+        // starts at a page of the plugin, so it counts as intended by the user, and it follows a
+        // proof of identity. So a link with the target `/auth/github/link` could link an attacker's
+        // provider.
         let mount = &self.core.config.auth.mount;
         (!target.may_be_below(mount, &self.page(""))).then(|| target.as_str().to_owned())
     }
@@ -238,8 +239,8 @@ impl Visit {
         go(&with(&self.page("/sign-in"), "returnTo", &here))
     }
 
-    /// The redirect for a form that was opened before its user signed in, in another window. The
-    /// next page says that nothing was done.
+    /// The redirect for a form that was opened before the user signed in in another window. The
+    /// next page says that nothing was changed.
     pub(super) fn outdated_form(&self) -> Response<Body> {
         go(&with(&self.page("/security"), "failed", "overtaken"))
     }

@@ -72,8 +72,8 @@ pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) 
         let callback = Browser::new().sign_in(&flow.url, login).await;
         flow.back(&app, &callback).await
     };
-    // No account is linked while its address is unverified here, or with a provider whose addresses
-    // are not trusted.
+    // A provider is not linked to an account whose address is unverified in the app. A provider
+    // whose addresses are not trusted is not linked either.
     assert_eq!(
         callback_parameter(&arrive("peer", &id).await, "error"),
         "account_exists"
@@ -102,7 +102,7 @@ pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) 
         "{mail:?}"
     );
     assert_eq!(post.count("provider_linked"), 1);
-    // If a trusted provider verified the address of a new account, it counts as verified here.
+    // An address that a trusted provider has verified counts as verified in the new account.
     assert_eq!(
         enter(&app, "peer", &new_id).await.json()["emailVerified"],
         json!(true)
@@ -353,7 +353,8 @@ pub(super) async fn a_provider_does_not_replace_the_second_factor(store: Store) 
     assert_eq!(own["amr"], json!(["fed", "otp", "mfa"]));
 }
 
-/// After a deletion, the provider's identity is new, and nothing of the link is left.
+/// After an account is deleted, a sign-in with the same provider identity creates a new account,
+/// without any link of the deleted one.
 pub(super) async fn a_deleted_account_leaves_no_link(store: Store) {
     let app = app_with(&store, |auth| {
         auth.configure(|config| config.auth.account_deletion.grace_seconds = 120)
@@ -365,7 +366,7 @@ pub(super) async fn a_deleted_account_leaves_no_link(store: Store) {
         .with(&first.text("token"), "DELETE", "/auth/me", Some(json!({})))
         .await;
     assert_eq!(scheduled.status, 202, "{scheduled:?}");
-    // Until then the user signs in to the account that is scheduled for deletion.
+    // Before the deletion, the user signs in to the account that is scheduled for deletion.
     let again = enter(&app, "peer", &id).await;
     assert_eq!(
         (

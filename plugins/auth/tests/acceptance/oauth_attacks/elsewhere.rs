@@ -105,7 +105,7 @@ pub(super) async fn links_requested_by_another_origin_are_refused(store: Store) 
     app.raw("GET", "/auth/stand/link", &headers, "")
         .await
         .refused(403, "csrf_failed");
-    // The refusals have one audit entry together.
+    // All these refusals together cause one audit entry.
     let events = app.get(&token, "/auth/activity").await.json()["items"]
         .as_array()
         .cloned()
@@ -323,8 +323,8 @@ pub(super) async fn links_started_before_a_second_factor_need_a_proof(store: Sto
     );
 }
 
-/// With a challenge, the returned code gives a session to the holder of the verifier, so a foreign
-/// page must not start such a flow.
+/// If a flow has a code challenge, anyone who has the verifier can exchange the returned code for a
+/// session. So a page of another origin must not start such a flow.
 pub(super) async fn starts_with_a_foreign_verifier_are_refused(store: Store) {
     let standin = StandIn::start().await;
     let app = app_with(&store, &standin, |auth| {
@@ -372,7 +372,7 @@ pub(super) async fn starts_with_a_foreign_verifier_are_refused(store: Store) {
         assert_eq!(start(&bound, own).await.status, 302, "{own:?}");
     }
     // Some browsers report a request as cross-site if a native app opened the browser. The result
-    // then goes to that app.
+    // is then sent to that app.
     let native = format!("{bound}&returnTo=https://native.test/done");
     for any in [&[][..], &[cross]] {
         assert_eq!(start(&native, any).await.status, 302, "{any:?}");
@@ -383,8 +383,8 @@ pub(super) async fn starts_with_a_foreign_verifier_are_refused(store: Store) {
     start(&native, &[cross, cross])
         .await
         .refused(403, "csrf_failed");
-    // Without a challenge, any page may start the flow: its code is valid only in the browser that
-    // was redirected.
+    // Without a challenge, any page may start the flow: the returned code is valid only in the
+    // browser that was redirected.
     for any in [&[][..], &[cross], &[cross, evil]] {
         assert_eq!(start(&plain, any).await.status, 302, "{any:?}");
     }

@@ -339,7 +339,7 @@ pub(super) async fn malformed_provider_responses_are_refused(store: Store) {
                 honest(behaviour);
                 behaviour.answers.insert(path.to_owned(), bad);
             });
-            // With a new app, so that every document of the provider is fetched.
+            // Each case uses a new app, so that the app fetches every document of the provider.
             let own = Store::memory();
             let new_app = self::app(&own, &standin).await;
             let (_, back) = arrive(&new_app).await;
@@ -387,8 +387,8 @@ pub(super) async fn issuer_mix_up_is_refused(store: Store) {
         })
         .await;
     app.to_the_present().await;
-    // A user who signs in at the evil provider is redirected to the honest one, whose code returns
-    // to the evil one's path.
+    // A user starts a sign-in at the evil provider, which redirects the user to the honest
+    // provider. The code of the honest provider then returns to the callback path of the evil one.
     let flow = StartedFlow::from(&app, "/auth/evil").await;
     let honest_url = flow.url.replace(&evil.url, &honest.url);
     let callback = Browser::new().sign_in(&honest_url, "").await;
@@ -459,7 +459,7 @@ pub(super) async fn another_subject_in_userinfo_is_refused(store: Store) {
             "provider_error"
         );
     }
-    // A verified address in the token does not verify another address in the document.
+    // A verified address in the token does not verify another address in the userinfo document.
     standin.behave(|behaviour| {
         behaviour.without.push("email");
         behaviour.documents.insert(

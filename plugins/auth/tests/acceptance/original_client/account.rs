@@ -77,9 +77,9 @@ async fn the_account_hooks_work(mode: Mode) {
         1
     );
 
-    // Passwords. A wrong one is 401, and no session ends. The client takes every 401 for the end of
-    // a session: it renews its tokens and repeats the call; in cookie mode it reports to the app
-    // that the user is signed out.
+    // A wrong password gets 401, and no session ends. The client interprets every 401 as the end of
+    // its session: it renews its tokens and repeats the call. In cookie mode it also reports to the
+    // app that the user is signed out.
     let wrong = json!({ "password": NEW, "currentPassword": "wrong-wrong-wrong" });
     let state = page.refused("useSetPassword", wrong, 401, "invalid_credentials");
     let callbacks = if mode == Mode::Cookie {
@@ -137,7 +137,7 @@ async fn the_account_hooks_work(mode: Mode) {
     );
     assert_eq!(user["hasPassword"], true);
     page.assert_signed_in(&state, "/settings");
-    // A missing session is null for the client, like every 404.
+    // The client returns null for a missing session, as for every 404.
     assert_eq!(
         page.call("useRevokeSession", json!("of-nobody")).0,
         json!(null)
@@ -153,7 +153,7 @@ fn schedule_and_cancel_deletion(page: &mut Page) {
     let (scheduled, state) = page.call("useDeleteAccount", json!({ "password": GOOD }));
     assert!(scheduled["deletionScheduledFor"].is_string(), "{scheduled}");
     assert_eq!(state, signed_out(&["unauthenticated"]));
-    // The client has dropped its tokens. Cookies belong to the browser, so its session continues.
+    // The client has dropped its tokens. The browser keeps its cookies, so its session continues.
     if page.mode == Mode::Token {
         page.call("useLogin", json!({ "email": EMAIL, "password": GOOD }));
     }

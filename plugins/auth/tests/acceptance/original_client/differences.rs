@@ -29,7 +29,8 @@ async fn a_sign_up_that_needs_verification_opens_no_session(mode: Mode) {
     let mut page = Page::open(&app, mode);
     let more = json!({ "email": EMAIL, "password": GOOD, "nickname": "Ada" });
     page.refused("useRegister", more, 400, "validation_failed");
-    // The account is created, but the client reads the user at once, and nobody is signed in.
+    // The account is created, but nobody is signed in. The client then reads the user, and this
+    // call is refused.
     let state = page.refused("useRegister", credentials(), 401, "unauthorized");
     assert_eq!(
         (&state["user"], &state["token"], &state["callbacks"]),

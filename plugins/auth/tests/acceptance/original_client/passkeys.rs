@@ -80,8 +80,8 @@ async fn the_passkey_hooks_work(mode: Mode) {
         (&listed[0]["name"], &listed[1]["credentialId"]),
         (&json!("Laptop"), &other["credentialId"])
     );
-    // The passkey is a second factor, and this session has proved it only by adding it. Later the
-    // client must sign in to prove it.
+    // The passkey is a second factor. The session proved it only when it added the passkey. Later,
+    // the user must prove the passkey with a new sign-in.
     app.advance(901).await;
     page.refused(
         "useWebAuthnRemoveCredential",
@@ -129,7 +129,7 @@ async fn the_passkey_hooks_work(mode: Mode) {
     page.assert_called(HOOKS);
 }
 
-/// Without second factors, the client can prove itself only by a recent sign-in, even if the
+/// Without second factors, a recent sign-in is the only proof that the client can give, even if the
 /// account has a password.
 async fn a_passkey_that_is_no_factor_needs_a_recent_sign_in(mode: Mode) {
     let post = Post::default();

@@ -102,8 +102,8 @@ async fn the_provider_hooks_work(mode: Mode) {
     );
     assert_eq!(linked_providers(&mut page), json!(["peer"]));
 
-    // The last way to sign in cannot be unlinked. If there is another one, a recent sign-in is a
-    // sufficient proof; the client can send no other.
+    // The last way to sign in cannot be unlinked. If there is another way, a recent sign-in is a
+    // sufficient proof; the client can send no other proof.
     page.refused("useOAuthUnlink", json!("peer"), 409, "last_credential");
     page.expect_message(
         "useSetPassword",

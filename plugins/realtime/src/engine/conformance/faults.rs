@@ -143,7 +143,7 @@ pub async fn frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harness) {
     }
 }
 
-/// Frames after one that fills a whole answer are delivered, too.
+/// A frame that fills a whole read does not prevent the delivery of the frames after it.
 pub async fn long_frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harness) {
     let stream = stream(long());
     let engine = harness.node(TestClock::default().clock()).await;

@@ -183,8 +183,8 @@ async fn expect(subscription: &mut Subscription, expected: &[(u64, &str)]) {
 /// Expands to one test for each case. Each test has a new harness.
 ///
 /// The argument is a [`Harness`](crate::engine::conformance::Harness); it is evaluated for each
-/// case. If starting a server takes long, `@suite` takes two of them: one for most of the cases,
-/// which may share a server, and one for the cases that stop the server.
+/// case. If starting a server takes long, pass two harnesses after `@suite`: the first for most of
+/// the cases, which may share a server, and the second for the cases that stop the server.
 #[macro_export]
 macro_rules! engine_conformance {
     (@suite $harness:expr, $own:expr) => {

@@ -49,8 +49,8 @@ pub async fn a_renewal_gives_every_stream_a_new_epoch(harness: &dyn Harness) {
     assert_ne!(a.top(&served).await.unwrap().epoch, top.epoch);
 }
 
-/// Frames that are appended meanwhile are in the former epoch or in the new one. No frame after the
-/// reset is missing.
+/// Frames that are appended during the renewal are in the former epoch or in the new one. No frame
+/// after the reset is missing.
 pub async fn a_renewal_during_appends_is_one_reset_without_a_gap(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (
@@ -66,7 +66,7 @@ pub async fn a_renewal_during_appends_is_one_reset_without_a_gap(harness: &dyn H
         b.subscribe(&one).await.unwrap(),
     ];
     let appending = async {
-        // The number is small enough for a new epoch to be delivered from its start.
+        // A new epoch with so few frames is delivered from its start.
         for number in 0..50 {
             let name = format!("{number}");
             let (first, second) = (append(&one, &name), append(&other, &name));

@@ -17,8 +17,8 @@ use crate::engine::{EngineError, Epoch, EventId, Frame, Position, Stream};
 
 /// How many frames are read at once to fill a gap.
 const READ: usize = 256;
-/// The maximum number of frames in an epoch that is delivered from its start after a reset. So few
-/// frames mean that the epoch began when the former one was lost.
+/// The maximum number of frames in an epoch that is delivered from its start after a reset. An
+/// epoch with at most this number of frames counts as one that began when the former one was lost.
 const MAX_NEW_EPOCH: u64 = 64;
 
 /// A running comparison. Dropping it cancels the comparison.

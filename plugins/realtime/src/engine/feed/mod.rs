@@ -29,14 +29,15 @@ pub struct Entries {
     pub top: Position,
     /// The event of the last frame of this epoch, if there was one.
     pub last: Option<EventId>,
-    /// The stored frames after the requested offset, in order. It may begin later than requested
-    /// if older frames are gone.
+    /// The stored frames after the requested offset, in order. If older frames are gone, the first
+    /// of them has a higher offset than requested.
     pub frames: Vec<Frame>,
 }
 
 /// The store from which a [`Subscription`] reads frames that it has not received.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
-    /// Begins to listen to a stream. Every frame after the return is passed to [`Feeds::frame`].
+    /// Begins to listen to a stream. After the method has returned, the engine passes every frame
+    /// that it receives for this stream to [`Feeds::frame`].
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable). The engine then begins to listen after the next

@@ -23,7 +23,7 @@ pub(super) enum Known {
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) position: Position,
-    /// The last one belongs to the offset of `position`.
+    /// The hashes of the last events. The last hash belongs to the offset of `position`.
     events: VecDeque<u64>,
 }
 

@@ -42,7 +42,7 @@ impl ResetReason {
 pub enum Delivery {
     /// The next frame of the stream.
     Frame(Frame),
-    /// An ephemeral message, in no order with the frames.
+    /// An ephemeral message. Its order relative to the frames is undefined.
     Message(Bytes),
     /// The stream continues after this position. Earlier frames are lost, so a client has to read
     /// the state again.
@@ -54,7 +54,8 @@ pub enum Delivery {
     },
 }
 
-/// The frames of a stream from the time of the subscription. Dropping it ends the subscription.
+/// The frames of a stream from the time of the subscription. Dropping the value ends the
+/// subscription.
 pub struct Subscription {
     feeds: Arc<Feeds>,
     source: Arc<dyn Source>,

@@ -164,7 +164,7 @@ impl Inner {
                 short_hashes,
             });
             if let Some(oldest) = oldest {
-                // If the removal fails, a later one removes more.
+                // If this removal fails, a later one also removes these frames.
                 let _ = self.remove_before(&subject, oldest).await;
             }
             return Ok(top);

@@ -17,12 +17,13 @@ use crate::engine::{EngineError, Result};
 /// The delay before the next attempt to connect. It doubles up to [`MAX_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const MAX_RETRY: Duration = Duration::from_secs(2);
-/// The maximum number of messages of a subscription that wait for the engine. If there are more, it
-/// reads the frames from their streams.
+/// The maximum number of messages of a subscription that wait for the engine. If there are more,
+/// the engine reads the frames from their streams.
 const MAX_WAITING: usize = 1024;
 /// The oldest version of the server that the engine supports.
 const MIN_VERSION: (i64, i64, i64) = (2, 10, 0);
-/// The message length in bytes that the server must at least accept.
+/// The minimum of the server's `max_payload` in bytes. The engine refuses a server with a lower
+/// limit.
 const MIN_PAYLOAD: usize = 1 << 20;
 
 /// The addresses of the servers, and the credentials separately, because the driver logs the
@@ -139,7 +140,7 @@ impl Address {
     }
 }
 
-/// Refuses a server that is too old, that cannot store streams, or that accepts too small messages.
+/// Refuses a server that is too old, that cannot store streams, or whose `max_payload` is too low.
 fn check_server(client: &Client) -> Result<()> {
     let info = client.server_info();
     let (major, minor, patch) = MIN_VERSION;
@@ -154,7 +155,7 @@ fn check_server(client: &Client) -> Result<()> {
     }
     if info.max_payload < MIN_PAYLOAD {
         return Err(EngineError::failed(format!(
-            "the NATS server takes messages of at most {} bytes, and the engine needs \
+            "the NATS server accepts messages of at most {} bytes, and the engine needs \
              {MIN_PAYLOAD}: raise `max_payload` of the server",
             info.max_payload
         )));
@@ -208,7 +209,9 @@ impl Inner {
                 }
             },
             Ok(Err(_)) => Err(EngineError::unavailable("the engine is closed")),
-            Err(_) => Err(EngineError::unavailable("the server is not connected")),
+            Err(_) => Err(EngineError::unavailable(
+                "there is no connection to the NATS server",
+            )),
         }
     }
 
@@ -247,8 +250,8 @@ impl Inner {
         let mut state = self.state.subscribe();
         let lost =
             state.wait_for(|state| !matches!(state, State::Connected(_, number) if *number == own));
-        // The driver's time limit starts when it takes the request from its queue, which may be
-        // late.
+        // The driver starts its own time limit only when it takes the request from its queue. This
+        // can be late, so this function has a time limit, too.
         let answer = tokio::select! {
             answer = client.send_request(subject.to_owned(), request) => answer,
             refusal = refused => return Err(refusal),

@@ -1,9 +1,9 @@
 //! The stored form of positions and frames.
 //!
-//! Each message of a stream's subject holds the whole state of the stream after it: the position,
-//! the fences, and the sequence numbers of earlier frames. So an
-//! append needs only the last message of a subject. It is atomic, because it succeeds only if this
-//! message is still the last one.
+//! Each message of a stream's subject contains the whole state that the stream has after this
+//! message: the position, the fences, and the sequence numbers of earlier frames. So an append
+//! needs only the last message of a subject. It is atomic, because it succeeds only if this message
+//! is still the last one.
 
 use std::collections::BTreeMap;
 

@@ -61,7 +61,7 @@ impl Failure {
     }
 }
 
-/// The members of answers that the engine reads.
+/// The members of an API answer that the engine reads.
 #[derive(Deserialize, Default)]
 struct ApiReply {
     error: Option<Failure>,
@@ -115,8 +115,8 @@ pub(super) struct Stored {
     pub(super) text: Bytes,
 }
 
-/// The identity of a `JetStream` stream and its last number. A stream that was
-/// created again or restored has another identity or an unexpected number.
+/// The time at which a `JetStream` stream was created, and the number of its last message. After
+/// the stream was created again or restored, the time differs or the number is lower.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamIdentity {
     pub(super) created: String,
@@ -224,8 +224,8 @@ impl Inner {
             let unset = own.is_null() && (found.is_null() || found == -1);
             if own != found && !unset {
                 return Err(EngineError::failed(format!(
-                    "the JetStream stream `{name}` has another `{key}` than the engine needs: \
-                     remove the stream, or give the engine another prefix"
+                    "the `{key}` of the JetStream stream `{name}` differs from the value that the \
+                     engine needs: remove the stream, or set another prefix of the engine"
                 )));
             }
         }

@@ -14,7 +14,8 @@ use crate::engine::{EngineError, EventId, Frame, History, Result, Stream};
 
 /// The number of attempts of a step, if other nodes change the stream at the same time.
 pub(super) const ATTEMPTS: usize = 100;
-/// The maximum time that a position is kept: less than `JetStream` keeps its message.
+/// The maximum time that a position is kept. It is shorter than the time for which `JetStream`
+/// keeps the message of the position.
 const MAX_LIFE: Duration = Duration::from_hours(14 * 24);
 /// The age in milliseconds at which the life of a position is extended.
 const RENEWAL_AGE: i64 = 3_600_000;

@@ -10,14 +10,15 @@ use super::tops::{AT_ONCE, millis};
 use crate::engine::feed::Source;
 use crate::engine::{Result, Stream};
 
-/// The maximum number of streams that one round compares, and that it clears.
+/// The maximum number of streams that one round compares. A round also clears at most this number
+/// of streams.
 const ROUND: usize = 500;
 
 /// State that is kept between the checks.
 #[derive(Default)]
 pub(super) struct Checks {
     identity: StreamIdentity,
-    /// The number of streams that were compared since the rounds began with the first one again.
+    /// The number of streams that were compared in the current pass over all open streams.
     compared: usize,
 }
 

@@ -151,7 +151,7 @@ fn millis(duration: Duration) -> i64 {
 /// Functions for tests.
 #[cfg(feature = "test-util")]
 impl PostgresEngine {
-    /// Removes outdated rows now, which an engine does every minute.
+    /// Removes outdated rows now. A running engine does this every minute.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).
@@ -206,7 +206,9 @@ impl Inner {
         match tokio::time::timeout(RECONNECT, known).await {
             Ok(Ok(state)) if *state == State::Connected => Ok(()),
             Ok(_) => Err(EngineError::unavailable("the engine is closed")),
-            Err(_) => Err(EngineError::unavailable("the database is not connected")),
+            Err(_) => Err(EngineError::unavailable(
+                "there is no connection to the database",
+            )),
         }
     }
 

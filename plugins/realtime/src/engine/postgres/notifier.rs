@@ -87,7 +87,9 @@ impl Notifier {
         {
             let mut queue = self.queue.lock();
             if queue.messages.len() >= MAX_WAITING {
-                return Err(EngineError::unavailable("too many messages wait"));
+                return Err(EngineError::unavailable(
+                    "too many messages are waiting to be sent",
+                ));
             }
             queue.messages.push(Outgoing { to, body, sent });
         }

@@ -206,9 +206,9 @@ pub(super) async fn tidy(inner: &Inner) {
     }
 }
 
-/// The statements that remove rows which are no longer read, each with the milliseconds for which
-/// such rows stay. Nodes that clean at the same time skip each other's rows.
-/// Positions and leases stay for another hour, because the clocks of nodes differ.
+/// The statements that remove rows which are no longer read. Each has the number of milliseconds
+/// for which it keeps such rows. Nodes that clean at the same time skip each other's rows.
+/// Positions and leases are kept for another hour, because the clocks of nodes differ.
 const OUTDATED: [(&str, i64); 4] = [
     (
         "DELETE FROM linchpin_realtime_frames WHERE ctid = ANY(ARRAY(SELECT ctid FROM linchpin_realtime_frames \

@@ -18,8 +18,9 @@ const MAX_RACES: usize = 5;
 const BATCH: usize = 1000;
 /// The maximum number of streams that a statement renews.
 const MAX_RENEWED: i64 = 5_000;
-/// Removes positions after a name, and returns the last name. Locks are taken in the order in which
-/// appends take theirs.
+/// Removes the positions of the streams whose names come after `$1`, at most `$2` of them in the
+/// order of their names, and returns the last of these names. The statement takes locks in the same
+/// order as appends.
 const RENEW: &str = "WITH part AS MATERIALIZED (SELECT name FROM linchpin_realtime_streams \
      WHERE name > $1 ORDER BY name LIMIT $2 FOR UPDATE), \
      gone AS (DELETE FROM linchpin_realtime_streams AS s USING part WHERE s.name = part.name) \

@@ -77,7 +77,7 @@ impl Address {
             .collect::<Result<_>>()?;
         if infos.is_empty() || (!options.cluster && infos.len() > 1) {
             return Err(EngineError::failed(
-                "give one Redis URL, or several URLs of nodes of a cluster",
+                "`urls` must contain exactly one Redis URL, unless `cluster` is set: then it lists one or more nodes of the cluster",
             ));
         }
         Ok(Self {

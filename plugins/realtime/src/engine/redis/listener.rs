@@ -47,7 +47,9 @@ pub(super) async fn run(inner: &Inner, mut commands: mpsc::UnboundedReceiver<Com
         // The next connection listens to all open streams.
         while let Ok(command) = commands.try_recv() {
             if let Command::Listen(_, done) = command {
-                let _ = done.send(Err(EngineError::unavailable("the server is not connected")));
+                let _ = done.send(Err(EngineError::unavailable(
+                    "there is no connection to the Redis server",
+                )));
             }
         }
         tokio::time::sleep(retry).await;

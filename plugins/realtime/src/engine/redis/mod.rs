@@ -92,7 +92,7 @@ struct Inner {
     controls: ControlSender,
     state: watch::Sender<State>,
     commands: mpsc::UnboundedSender<Command>,
-    /// The receiver of commands, until the start takes it.
+    /// The receiver of commands; `None` after the engine has started.
     waiting: Mutex<Option<mpsc::UnboundedReceiver<Command>>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -180,7 +180,9 @@ impl Inner {
                 }
             },
             Ok(Err(_)) => Err(EngineError::unavailable("the engine is closed")),
-            Err(_) => Err(EngineError::unavailable("the server is not connected")),
+            Err(_) => Err(EngineError::unavailable(
+                "there is no connection to the Redis server",
+            )),
         }
     }
 

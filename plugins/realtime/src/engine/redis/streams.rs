@@ -258,9 +258,9 @@ impl Source for Inner {
             self.commands.send(command).map_err(|_| closed())?;
             match tokio::time::timeout(super::REQUEST_TIMEOUT, listening).await {
                 // The connection has ended. The next one listens to all open streams.
-                Ok(outcome) => {
-                    outcome.map_err(|_| EngineError::unavailable("the server is not connected"))?
-                }
+                Ok(outcome) => outcome.map_err(|_| {
+                    EngineError::unavailable("there is no connection to the Redis server")
+                })?,
                 Err(_) => Err(EngineError::unavailable("the server does not answer")),
             }
         })

@@ -18,14 +18,15 @@ use crate::rooms::{About, Carrier, Origin, StoredEvent, StoredFrame, stream_name
 /// The rooms of one channel, or the streams of one SSE endpoint, that some events of an entity
 /// reach.
 pub(super) struct Target {
-    /// The routes whose events it takes; `None` for a quiet target, which takes events of every
-    /// route. Clients then get no event, only a notice if the record is no longer visible to them.
+    /// The routes whose events reach the target. `None` for a quiet target: events of every route
+    /// reach it, but clients get no event, only a notice if the record is no longer visible to
+    /// them.
     pub(super) routes: Option<Vec<&'static str>>,
     pub(super) carrier: Carrier,
     pub(super) payload: Payload,
     pub(super) on: On,
-    /// The conditions on the record, one of which must hold, and the fields that each reads; empty
-    /// if there is none.
+    /// The conditions on the record, each with the fields that it reads. At least one condition
+    /// must be true. The list is empty if there is no condition.
     pub(super) when: Vec<(Filter, FieldSet)>,
     pub(super) guard: Arc<EventGuard>,
 }

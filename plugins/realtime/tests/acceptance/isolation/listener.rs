@@ -111,7 +111,7 @@ impl Listener {
         }
     }
 
-    /// Reads until a frame of the room is about one of these records, with the title `end`.
+    /// Reads frames until one of the room is about one of these records and has the title `end`.
     pub async fn until_end(&mut self, room: &str, records: &BTreeSet<String>) {
         let is_end = |frame: &Json| {
             let id = frame["payload"]["id"].as_str().unwrap_or_default();
@@ -123,7 +123,7 @@ impl Listener {
     }
 }
 
-/// Reads a stream until an event is about one of these records, with this title.
+/// Reads a stream until an event is about one of these records and has this title.
 pub async fn until(
     events: &mut Events,
     title: &str,

@@ -261,8 +261,8 @@ impl Scenario {
             .collect()
     }
 
-    /// Checks that every member of a room receives its last change, and no record that it may not
-    /// read.
+    /// Checks that every member of a room receives the last change in the room, and that no caller
+    /// receives a record that the caller may not read.
     async fn check_received(&mut self, unreadable_ids: &[BTreeSet<String>]) {
         let declared = declared();
         let mut received = BTreeSet::new();

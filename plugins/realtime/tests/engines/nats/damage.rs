@@ -155,7 +155,7 @@ async fn a_stream_name_cannot_address_other_streams() {
     }
 }
 
-/// A stream is removed and no node appends. The check at an interval detects it.
+/// A stream is removed and no node appends. The periodic check detects the loss.
 #[tokio::test]
 async fn lost_data_is_found_without_an_append() {
     let (nats, clock) = (single(), TestClock::default());

@@ -101,7 +101,7 @@ async fn with_an_own_authority() {
     let engine = start(url(nats.port)).await.unwrap();
     let stream = Stream::new("tasks:1:live", History::default());
     engine.append(&[append(&stream, "1", None)]).await.unwrap();
-    // The certificate has another name.
+    // The certificate is not valid for the name `localhost`.
     let wrong = start(url(nats.port).replace("127.0.0.1", "localhost")).await;
     assert!(wrong.is_err());
     // A server without encryption gets no credentials.
@@ -109,7 +109,8 @@ async fn with_an_own_authority() {
     assert!(start(url(plain)).await.is_err());
     let sent = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     assert!(!sent(received.recv().unwrap()).contains("secret"));
-    // A server without encryption that another server has announced gets none either.
+    // The servers of the cluster announce the address of a server without encryption. That server
+    // gets no credentials either.
     let settings = format!("{settings}\nclient_advertise: '127.0.0.1:{plain}'");
     let cluster = Cluster::start(&settings);
     let engine = cluster

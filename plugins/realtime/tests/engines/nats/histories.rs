@@ -80,7 +80,8 @@ async fn a_history_does_not_grow_beyond_its_size() {
     assert_eq!(again[0].offset, 1750);
 }
 
-/// The frames of a stream without new ones are removed when they are too old. The position stays.
+/// If a stream gets no new frames, its old frames are removed when they reach the maximum age. The
+/// position stays.
 #[tokio::test]
 async fn frames_that_are_too_old_are_removed_and_the_position_stays() {
     let (nats, clock) = (single(), TestClock::default());

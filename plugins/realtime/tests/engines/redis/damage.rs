@@ -115,14 +115,15 @@ async fn an_entry_that_cannot_be_read_is_skipped() {
         let id = format!("1-{n}");
         redis.cli(&["XADD", &entries, &id, "of", "another program"]);
     }
-    // This entry has the fields of a frame, and its id begins with the offset of one.
+    // This entry has the fields of a frame, and its id begins with the offset of a real frame.
     redis.cli(&["XADD", &entries, "1-41", "e", "x", "a", "1", "f", "{}"]);
     engine.append(&[append(&stream, "2", None)]).await.unwrap();
     let slice = engine.read(&stream, 0, 2).await.unwrap();
     let events: Vec<_> = slice.frames.iter().map(|one| one.event.as_str()).collect();
     assert_eq!((events, slice.gap), (vec!["1", "2"], false));
     assert_eq!(faults.count("entry_unreadable"), 41);
-    // A later version has written the frame with offset 3, and this version cannot read it.
+    // The frame with offset 3 is from a later version of this crate, and this version cannot read
+    // it.
     redis.cli(&["XADD", &entries, "3-0", "e", "3", "a", "soon", "f", "{}"]);
     redis.cli(&["HSET", &key(stream.name(), "p"), "offset", "3"]);
     engine.append(&[append(&stream, "4", None)]).await.unwrap();

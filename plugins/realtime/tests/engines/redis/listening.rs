@@ -134,7 +134,8 @@ async fn a_frame_is_passed_on_while_the_engine_subscribes_or_compares() {
     }
 }
 
-/// For a stream without changes, a check costs a part of one request, and no function call.
+/// For a stream without changes, a check sends one `HMGET` in a pipeline with those of other
+/// streams, and calls no function.
 #[tokio::test]
 async fn a_check_reads_whole_positions_of_changed_streams_only() {
     let redis = single();

@@ -1,5 +1,5 @@
-//! Tests with generated pairs of tables, whose names need quotes: an action changes the database
-//! like the model, and the comparison finds every difference.
+//! Tests with generated pairs of tables, whose names need quotes: an action makes the same change
+//! in the database as in the model, and the comparison finds every difference.
 
 use std::collections::BTreeSet;
 

@@ -196,8 +196,8 @@ async fn an_index_build_blocked_by_a_transaction_times_out_and_names_it() {
         index: ix.clone(),
         concurrently: true,
     };
-    // A transaction that has read another table keeps a snapshot only. One that has read this table
-    // also prevents the removal of the index.
+    // A transaction that has read another table holds only a snapshot. A transaction that has read
+    // this table also prevents the removal of the index.
     for (table, state_after) in [
         ("elsewhere", IndexState::Absent),
         ("tasks", IndexState::Invalid),

@@ -248,7 +248,7 @@ async fn values_of_each_kind_are_bound_and_read() {
         .await
         .expect("read");
     assert!(rows[0].iter().all(Value::is_null), "{rows:?}");
-    // Sums have another type than integers.
+    // The type of a sum is NUMERIC, not the type of its integers.
     for n in [0, 1, -1, 9_999, 10_000, -20_000_000, 9_007_199_254_740_991] {
         let sql = format!("SELECT sum(n) FROM (VALUES ({n}::bigint)) AS all_of_them(n)");
         let rows = SchemaSession::query(&mut session, &sql, &[], &[ColumnKind::Integer])

@@ -439,7 +439,7 @@ fn tokens_of_different_kinds_are_distinguished() {
             && !same("'it''s'", "'its'")
             && !same("x", "x COLLATE NOCASE")
     );
-    // The parser ends for any text in the file.
+    // The parser terminates for any text in the file.
     for odd in [
         "",
         "CREATE",

@@ -81,7 +81,8 @@ async fn grave_differences(store: &SqliteStore, entity: &'static EntityDesc) -> 
     lines.join("\n")
 }
 
-/// The statements of a valid file with a text replaced, which must exist.
+/// The statements of a valid file, with one text replaced by another. Panics if no statement
+/// contains the text.
 fn ddl_with(from: &str, to: &str) -> Vec<String> {
     let all = ddl();
     assert!(

@@ -210,7 +210,7 @@ async fn errors_of_the_database_are_converted_to_schema_faults() {
         .await;
     assert_eq!(rows.expect("counted"), [[Value::Int(0)]]);
     drop(one);
-    // A write in a read.
+    // A write in a read transaction is refused.
     let mut one = session(&folder);
     one.begin(TransactionMode::Read).await.expect("begun");
     let error = one.execute(insert, &[]).await.expect_err("a read");
@@ -366,7 +366,8 @@ async fn the_last_three_copies_are_kept() {
     let mut copies = Vec::new();
     for seq in [7, 8, 8, 10] {
         copies.extend(session.back_up(seq).await.expect("copied"));
-        // Copies are removed by their age, and some systems store it with a low resolution.
+        // The oldest copies are removed, and some systems store the time of a file with a low
+        // resolution.
         std::thread::sleep(Duration::from_millis(20));
     }
     let expected = [

@@ -64,8 +64,8 @@ fn unique_indexes_are_created_from_the_last_to_the_first() {
     assert_eq!(names, ["b", "a", "c", "d"]);
 }
 
-/// An upsert refers to a partial unique index by its condition, so both must be rendered in the
-/// same way.
+/// An upsert refers to a partial unique index by the condition of the index, so the upsert and the
+/// index must render this condition in the same way.
 #[test]
 fn the_condition_of_an_index_is_rendered_like_in_statements() {
     static MARKED: EntityDesc = EntityDesc {
