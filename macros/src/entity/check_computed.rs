@@ -20,10 +20,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             let text = name.unraw().to_string();
             match model.index_of(name).map(|at| &model.fields[at]) {
                 None => {
-                    let problem = d.error(
-                        name,
-                        format!("unknown field `{text}` is not allowed in computed"),
-                    );
+                    let problem = d.error(name, format!("unknown field `{text}` in computed"));
                     if let Some(near) = nearest(&text, model.field_names()) {
                         problem.help(format!("`{near}`"));
                     }

@@ -503,11 +503,8 @@ fn resolve_members(
         let name = member.ident.unraw().to_string();
         let field = fields.iter().position(|f| f.name == name);
         if field.is_none() {
-            d.error(
-                &member.ident,
-                format!("unknown field `{name}` is not allowed in {of}"),
-            )
-            .suggest(&name, fields.iter().map(|f| f.name.as_str()));
+            d.error(&member.ident, format!("unknown field `{name}` in {of}"))
+                .suggest(&name, fields.iter().map(|f| f.name.as_str()));
         }
         field.map(|field| IndexField {
             field,

@@ -106,11 +106,8 @@ fn weighted(opt: &Opt, fields: &[Field], d: &mut Diagnostics) -> Vec<Weighted> {
     for Opt { key: at, value } in options::parse(list, d) {
         let name = at.unraw().to_string();
         let Some(field) = fields.iter().position(|field| field.name == name) else {
-            d.error(
-                &at,
-                format!("unknown field `{name}` is not allowed in search"),
-            )
-            .suggest(&name, fields.iter().map(|field| field.name.as_str()));
+            d.error(&at, format!("unknown field `{name}` in search"))
+                .suggest(&name, fields.iter().map(|field| field.name.as_str()));
             continue;
         };
         if found.iter().any(|other| other.field == field) {

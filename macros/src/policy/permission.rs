@@ -224,11 +224,8 @@ fn find<'a>(
     d: &mut Diagnostics,
 ) -> Option<(&'a Ident, &'a Field)> {
     let Some(index) = model.index_of(name) else {
-        d.error(
-            name,
-            format!("unknown field `{name}` is not allowed in {key}"),
-        )
-        .suggest(&name.unraw().to_string(), model.field_names());
+        d.error(name, format!("unknown field `{name}` in {key}"))
+            .suggest(&name.unraw().to_string(), model.field_names());
         return None;
     };
     let field = &model.fields[index];

@@ -243,11 +243,8 @@ impl Gates {
                 let name = key.unraw().to_string();
                 let found = fields.iter().position(|f| f.name == name);
                 if found.is_none() {
-                    d.error(
-                        &key,
-                        format!("unknown field `{name}` is not allowed in gate"),
-                    )
-                    .suggest(&name, fields.iter().map(|f| f.name.as_str()));
+                    d.error(&key, format!("unknown field `{name}` in gate"))
+                        .suggest(&name, fields.iter().map(|f| f.name.as_str()));
                 }
                 Some(Gate {
                     word,

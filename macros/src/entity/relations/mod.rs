@@ -210,11 +210,8 @@ impl Relation {
                 let text = key.unraw().to_string();
                 let found = fields.iter().position(|f| f.name == text);
                 if found.is_none() {
-                    d.error(
-                        &key,
-                        format!("unknown field `{text}` is not allowed in belongs_to"),
-                    )
-                    .suggest(&text, fields.iter().map(|f| f.name.as_str()));
+                    d.error(&key, format!("unknown field `{text}` in belongs_to"))
+                        .suggest(&text, fields.iter().map(|f| f.name.as_str()));
                     return None;
                 }
                 found

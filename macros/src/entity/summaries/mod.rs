@@ -157,11 +157,8 @@ impl Summary {
         let key = by?;
         let text = key.unraw().to_string();
         let Some(by) = fields.iter().position(|f| f.name == text) else {
-            d.error(
-                &key,
-                format!("unknown field `{text}` is not allowed in {word}"),
-            )
-            .suggest(&text, fields.iter().map(|f| f.name.as_str()));
+            d.error(&key, format!("unknown field `{text}` in {word}"))
+                .suggest(&text, fields.iter().map(|f| f.name.as_str()));
             return None;
         };
         if is_computed(&fields[by]) {
