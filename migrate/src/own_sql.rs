@@ -165,8 +165,8 @@ mod tests {
         let text = "SELECT id FROM {table} WHERE \"Headline\" = $1";
         assert_eq!(
             reason(text).expect("a reason"),
-            "the SQL of operation `best` names `headline`, which is renamed; `{column:headline}` \
-             would follow the rename"
+            "the SQL of operation `best` names `headline`, which is renamed; write \
+             `{column:headline}`, which follows the rename"
         );
         assert!(reason("SELECT count(*) FROM posts").is_some());
     }

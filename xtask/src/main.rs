@@ -68,9 +68,7 @@ fn main() -> ExitCode {
     }
     let done = match args.first().map(String::as_str) {
         Some("test") => test::run(&args),
-        Some("services") => postgres::install()
-            .and(peers::install())
-            .and(wasm::install()),
+        Some("services") => test::install(),
         Some("search") => test::search(),
         Some("bench") => bench::run(&args),
         Some("conformance") => conformance::run(&args),

@@ -111,12 +111,35 @@ fn status(name: &str, command: &mut Command) -> Result<(), String> {
     }
 }
 
+/// Lowers the priority of a command, so that it uses only processor time that other steps leave.
+pub(crate) fn with_low_priority(command: &Command) -> Command {
+    let mut lowered = Command::new("nice");
+    lowered
+        .arg("-n10")
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => lowered.env(name, value),
+            None => lowered.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        lowered.current_dir(folder);
+    }
+    lowered
+}
+
 /// A step that can run concurrently with others.
 pub(crate) type Job<'a> = Box<dyn FnOnce() -> Result<(), String> + Send + 'a>;
 
-/// Runs jobs in the given order, at most [`CONCURRENT`] at a time. Tests wait for servers and disks
-/// for a third of their time; a second job uses that time.
-pub(crate) fn run_concurrently(jobs: Vec<Job<'_>>) -> Vec<Result<(), String>> {
+/// Runs jobs in the given order, at most [`CONCURRENT`] at a time, and `sequence` one after the
+/// other beside them. A failed job does not stop the others. Tests wait for servers and disks for a
+/// third of their time; another job uses that time.
+pub(crate) fn run_concurrently(
+    jobs: Vec<Job<'_>>,
+    sequence: Vec<Job<'_>>,
+) -> Vec<Result<(), String>> {
     let jobs = Mutex::new(jobs.into_iter());
     let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
     let work = || {
@@ -127,7 +150,9 @@ pub(crate) fn run_concurrently(jobs: Vec<Job<'_>>) -> Vec<Result<(), String>> {
         done
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..CONCURRENT).map(|_| scope.spawn(work)).collect();
+        let sequence = scope.spawn(|| sequence.into_iter().map(|job| job()).collect());
+        let mut workers = vec![sequence];
+        workers.extend((0..CONCURRENT).map(|_| scope.spawn(work)));
         workers
             .into_iter()
             .flat_map(|worker| {
@@ -197,7 +222,7 @@ fn table(steps: &[Step], took: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BARE, Job, Step, WARM, run_concurrently, table};
+    use super::{BARE, Job, Step, WARM, run_concurrently, table, with_low_priority};
 
     #[test]
     fn a_failed_job_does_not_stop_the_others() {
@@ -211,21 +236,53 @@ mod tests {
         };
         let failed = || Err("failed".to_owned());
         let jobs = vec![job("a", failed()), job("b", Ok(())), job("c", failed())];
-        let errors = run_concurrently(jobs)
+        let sequence = vec![job("1", failed()), job("2", Ok(())), job("3", failed())];
+        let errors = run_concurrently(jobs, sequence)
             .iter()
             .filter(|done| done.is_err())
             .count();
-        ran.lock().unwrap().sort_unstable();
-        assert_eq!(
-            (errors, &ran.lock().unwrap()[..]),
-            (2, &["a", "b", "c"][..])
-        );
+        let mut ran = ran.into_inner().unwrap();
+        let in_sequence: Vec<_> = ran.iter().filter(|name| **name < "a").copied().collect();
+        assert_eq!(in_sequence, ["1", "2", "3"]);
+        ran.sort_unstable();
+        assert_eq!((errors, &ran[3..]), (4, &["a", "b", "c"][..]));
     }
 
     #[test]
     fn a_job_that_panics_is_a_failure() {
-        let jobs: Vec<Job<'_>> = vec![Box::new(|| panic!("on purpose")), Box::new(|| Ok(()))];
-        assert!(run_concurrently(jobs).iter().any(Result::is_err));
+        let panics = || -> Vec<Job<'_>> { vec![Box::new(|| panic!("on purpose"))] };
+        let passes = || -> Vec<Job<'_>> { vec![Box::new(|| Ok(()))] };
+        assert!(
+            run_concurrently(panics(), passes())
+                .iter()
+                .any(Result::is_err)
+        );
+        assert!(
+            run_concurrently(passes(), panics())
+                .iter()
+                .any(Result::is_err)
+        );
+    }
+
+    #[test]
+    fn a_command_with_low_priority_is_otherwise_the_same() {
+        let mut command = std::process::Command::new("sh");
+        command
+            .args(["-c", "nice; pwd; echo $ADDED${HOME-removed}"])
+            .env("ADDED", "added ")
+            .env_remove("HOME")
+            .current_dir("/");
+        let now: i32 = niceness("nice");
+        let printed = with_low_priority(&command).output().unwrap();
+        let printed = String::from_utf8(printed.stdout).unwrap();
+        let niceness = (now + 10).min(19);
+        assert_eq!(printed, format!("{niceness}\n/\nadded removed\n"));
+    }
+
+    /// The niceness that a program prints.
+    fn niceness(program: &str) -> i32 {
+        let printed = std::process::Command::new(program).output().unwrap().stdout;
+        String::from_utf8(printed).unwrap().trim().parse().unwrap()
     }
 
     #[test]

@@ -225,7 +225,7 @@ impl StoredText {
                 seq,
                 events: Vec::new(),
                 unreadable: Some(format!(
-                    "the events of row {seq} cannot be read: {error}; another program or a newer release has written to the outbox"
+                    "the events of row {seq} cannot be read, because another program or a newer release has written to the outbox: {error}"
                 )),
                 bytes,
             },
@@ -240,7 +240,10 @@ impl StoredText {
         let group: Group<'_> =
             serde_json::from_str(&self.event).map_err(|error| error.to_string())?;
         if group.v > FORMAT {
-            return Err(format!("a newer release wrote them in format {}", group.v));
+            return Err(format!(
+                "they have format {}, which a newer release writes",
+                group.v
+            ));
         }
         group.events.iter().map(|event| one(event.get())).collect()
     }
@@ -328,7 +331,7 @@ mod tests {
             (
                 "",
                 r#"{"v":3,"events":[]}"#,
-                "a later release wrote it, in format 3",
+                "they have format 3, which a newer release writes",
             ),
         ] {
             let row = row(entity, event);

@@ -196,7 +196,7 @@ fn rekey_moves_stored_data_to_a_new_secret() {
     let mut lines = rest.lines();
     assert_eq!(
         lines.next(),
-        Some("stored secrets are under the newest key"),
+        Some("stored values were encrypted with the newest key"),
         "{report}"
     );
     assert!(

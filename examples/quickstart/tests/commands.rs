@@ -109,7 +109,7 @@ fn the_user_command_creates_an_administrator() {
         let refusal = error_of(folder.path(), command, &[], "");
         assert!(
             refusal.contains(
-                "alice@example.com has an account already, and its address is not verified"
+                "alice@example.com already has an account, and its address is not verified"
             ),
             "{refusal}"
         );
@@ -127,7 +127,7 @@ fn the_user_command_creates_an_administrator() {
         &[],
         "amber-walrus-17-dune\n",
     );
-    assert!(again.contains("has an account already"), "{again}");
+    assert!(again.contains("already has an account"), "{again}");
 
     // An account that a command created gets roles: the person who ran the command vouches for the
     // address.

@@ -105,8 +105,8 @@ fn several_mistakes_are_several_errors() {
             "history.size must be a whole number within 0..=10000\nhelp: `size = 500`; with 0 a client cannot resume",
             "event name `ack` is reserved\nhelp: set another name: `event = \\\"..\\\"`",
             "`echo` belongs to `relay`\nhelp: leave it out, or `#[relay(rate = \\\"2/s\\\")]`",
-            "variant `E` has no direction\nhelp: `#[on(..)]`, `#[publish]`, `#[relay]` or `#[incoming(..)]`",
-            "the payload of `A2` is one value\nhelp: a struct with `#[derive(Embedded)]`, or named fields",
+            "variant `E` needs an attribute that says who sends the event\nhelp: `#[on(..)]`, `#[publish]`, `#[relay]` or `#[incoming(..)]`",
+            "the payload of `A2` must be one value\nhelp: a struct with `#[derive(Embedded)]`, or named fields",
             "unknown field `note` on Remark\nhelp: `note_id`",
             "unknown event `Note::creatd`\nhelp: `created`",
         ]

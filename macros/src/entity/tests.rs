@@ -291,7 +291,7 @@ fn several_mistakes_are_reported_together() {
             "linchpin: unknown route `delet`\nhelp: `delete`",
             "linchpin: unknown field `titel` in index\nhelp: `title`",
             "linchpin: primary key `id` must be String or i64, found bool\nhelp: `String`",
-            "linchpin: `range` on string field `title`\nhelp: `length = ..` bounds a text",
+            "linchpin: `range` is not allowed on string field `title`\nhelp: `length = ..` bounds a text",
             "linchpin: field `email` repeated in unique\nhelp: name each field once",
             "linchpin: default_limit 300 exceeds max_limit 200\nhelp: `pagination(default = 200, max = 300)`",
         ]

@@ -401,7 +401,7 @@ mod tests {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(parse(&nested(MAX_DEPTH)).is_ok());
         let error = parse(&nested(MAX_DEPTH + 1)).expect_err("too deep");
-        assert_eq!(error.message, "more than 64 levels");
+        assert_eq!(error.message, "more than 64 nested levels");
         assert!(parse(&"[".repeat(1_000_000)).is_err());
     }
 

@@ -192,7 +192,7 @@ fn a_malformed_chain_is_an_error_with_its_path() {
     let cases = [
         (
             sound.replace("\"format\": 2", "\"format\": 3"),
-            "$.format: format 3; this version of Linchpin reads format 2",
+            "$.format: unsupported format 3; this version of Linchpin reads format 2",
         ),
         (
             sound.replace("a.json", "../a.json"),
@@ -212,7 +212,7 @@ fn a_malformed_chain_is_an_error_with_its_path() {
         ),
         (
             sound.replace("\"seq\": 2", "\"seq\": 0"),
-            "$.migrations[1].seq: expected a whole number from 1",
+            "$.migrations[1].seq: expected a whole number of at least 1",
         ),
         (
             sound.replacen("89ab", "89AB", 1),
@@ -279,7 +279,7 @@ fn a_symbolic_link_out_of_the_folder_is_refused() {
     std::os::unix::fs::symlink(&outside, package.0.join("migrations/a.json")).expect("a link");
     assert_eq!(
         package.errors(),
-        ["migrations/a.json: the file is a link to another folder"]
+        ["migrations/a.json: the file is a symbolic link to a file outside its folder"]
     );
 }
 

@@ -40,10 +40,10 @@ fn several_mistakes_are_several_errors() {
             "expected square brackets\nhelp: an entity with its events: `Order: [created, PAY \
              when(total > 100)]`",
             "unknown event `Note::creatd`\nhelp: `created`",
-            "`deleted` is listed twice\nhelp: one condition for all: `when(a || b)`",
+            "`deleted` is listed twice\nhelp: list the event once, and join its conditions: `when(a || b)`",
             "`Remark` is listed without events\nhelp: `[created, updated, deleted]`, or consts of \
              operations",
-            "`Note` is listed twice\nhelp: one list with all its events",
+            "`Note` is listed twice\nhelp: write one list with all events of the entity",
             "unknown field `points` on Note\nhelp: known: `id`, `title`, `score`",
             "`when` can compare fields only with constants: `ctx(..)` is not allowed here\nhelp: a \
              literal, the path of a const, or `None`",

@@ -115,7 +115,7 @@ fn wrong_arguments_are_refused_with_a_similar_name() {
         ),
         (
             "migrate record Add",
-            "`Add` is no name of a migration: a lower-case letter, then at \
+            "`Add` is not a migration name: write a lower-case letter, then at \
             most 62 lower-case letters, digits and `_`",
         ),
         ("migrate squash", "`migrate squash` needs `--until SEQ`"),
@@ -161,8 +161,8 @@ fn wrong_arguments_are_refused_with_a_similar_name() {
         ),
         (
             "migrate verify --offline --data",
-            "`--data` reads the database, which `--offline` \
-            excludes",
+            "`--data` cannot be combined with `--offline`: it \
+            reads the database",
         ),
         ("schema diff a", "`schema diff` needs FILE_B"),
         (

@@ -226,14 +226,14 @@ async fn with_roles(
     // Otherwise anyone who signed up with this identifier first would get the roles.
     if !service.identifies_by_email() && !asked.existing {
         return Err(message_error(format!(
-            "{} has an account already, which may belong to anyone who signed up first; \
+            "{} already has an account, which may belong to anyone who signed up first; \
              add `{EXISTING}` if this is the intended account",
             account.identifier
         )));
     }
     if service.identifies_by_email() && account.email_verified_at.is_none() {
         return Err(message_error(format!(
-            "{} has an account already, and its address is not verified: it may belong to anyone \
+            "{} already has an account, and its address is not verified: it may belong to anyone \
              who knows that address, so it gets no roles; its owner must follow a mailed link \
              first, or the code of the app must call `AuthService::set_email_verified`",
             account.identifier
@@ -293,7 +293,7 @@ mod tests {
         );
         for (line, what) in [
             ("", "the identifier of an account is missing"),
-            ("a b", "`b` is the second"),
+            ("a b", "remove `b`"),
             ("a --role", "`--role` needs a role"),
             ("a --rol b", "unknown option `--rol`"),
         ] {
@@ -380,7 +380,7 @@ mod tests {
         gadgets.create(&cx, new).await.unwrap();
         let output = rekey(app.adapters().clone(), Vec::new()).await.unwrap();
         assert!(
-            output.starts_with("1 stored secrets") && output.contains("no former key is needed"),
+            output.starts_with("1 stored values") && output.contains("no former key is needed"),
             "{output}"
         );
         let written = gadgets.get(&cx, "g1").await.unwrap().unwrap().secret;

@@ -441,5 +441,5 @@ async fn the_document_lists_sorts(s: &Server) {
         .unwrap()
         .clone();
     let sort = list.iter().find(|p| p["name"] == "sort").unwrap();
-    assert_eq!(sort["description"], "Without it: pinned desc, title asc.");
+    assert_eq!(sort["description"], "Default: pinned desc, title asc.");
 }

@@ -950,7 +950,9 @@ async fn the_application_acts_within_a_named_tenant(
         accounts.list(&other, ListQuery::new()).await.map(drop),
         accounts.create(&other, second()).await.map(drop),
     ] {
-        assert!(format!("{:?}", refused.unwrap_err()).contains("an actor acts in its own tenant"));
+        assert!(
+            format!("{:?}", refused.unwrap_err()).contains("an actor can use only its own tenant")
+        );
     }
 }
 
@@ -971,10 +973,7 @@ async fn a_transaction_has_one_tenant(s: &Server) {
     };
     let begun = Instant::now();
     for (other, text) in [
-        (
-            cx_of_tenant("t2"),
-            "in another tenant than that of the transaction",
-        ),
+        (cx_of_tenant("t2"), "used another tenant"),
         (cx_of_tenant("t1"), "used another context"),
     ] {
         let refused = cx_of_tenant("t1")

@@ -63,7 +63,7 @@ async fn operations_cannot_write_counters_of_other_entities() {
     for part in [
         "`Shelf.lists`, which counts records of `Checklist`",
         "`Shelf` is in no package of this app",
-        "a counter that counts records of `Checklist` cannot depend on it",
+        "a counter that counts records of `Checklist` must not depend on this field",
         "operation `add_one` writes it",
         "`Checklist.odd`, which counts records of `Entry`",
         "it does not begin at 0; give it `default = 0`",

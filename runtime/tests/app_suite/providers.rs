@@ -97,7 +97,7 @@ async fn two_stores_with_one_name_or_one_scheme_are_refused() {
     );
     assert_eq!(
         text("memory:", vec![Provider(&SCHEME, None)]).await,
-        "stores `memory` and `mine` both take URLs that begin with `memory:`: register one of them"
+        "stores `memory` and `mine` both take URLs that begin with `memory:`: register only one of them"
     );
     assert_eq!(
         text(

@@ -163,7 +163,7 @@ fn sql_that_names_a_renamed_column_ends_the_overlap() {
         assert_eq!(migration["overlap"], overlap, "{plan:#}");
         let printed = run_on(&new, generation, url, "migrate plan").out;
         let reason = "overlap: no (the SQL of operation `popular` names `view_count`, which is \
-                      renamed; `{column:view_count}` would follow the rename)";
+                      renamed; write `{column:view_count}`, which follows the rename)";
         assert_eq!(printed.contains(reason), !overlap, "{printed}");
     }
 }

@@ -59,7 +59,7 @@ fn a_source_of_two_entities_is_refused() {
     assert!(
         output
             .err
-            .starts_with("linchpin: `tasks` is claimed by `items` and `things`\n"),
+            .starts_with("linchpin: `tasks` is the `rename_from` of `items` and `things`\n"),
         "{output:?}"
     );
 }

@@ -50,7 +50,7 @@ async fn run(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
 /// The output of the command.
 fn report(done: &Resealed) -> String {
     let mut lines = vec![format!(
-        "stored secrets encrypted again with the newest key: {}",
+        "{} stored values were encrypted with the newest key",
         done.rewritten
     )];
     if done.needed.is_empty() {

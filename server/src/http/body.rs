@@ -411,7 +411,7 @@ mod tests {
             (large.code(), large.message()),
             (
                 Code::BodyTooLarge,
-                "The body is too large: it may have 24 bytes"
+                "The body is too large: at most 24 bytes are allowed"
             )
         );
         assert_eq!(

@@ -10,15 +10,21 @@ use crate::steps::{cargo, concurrent_step};
 use crate::{FEATURES, processor};
 
 /// The slowest test binaries, slowest first, as `PACKAGE/TARGET`.
-const LONGEST: [&str; 8] = [
-    "linchpin-auth/acceptance",
+const LONGEST: [&str; 14] = [
     "ui-tests/ui",
+    "linchpin-auth/acceptance",
     "linchpin/acceptance",
     "linchpin/conformance",
+    "linchpin-realtime/engines",
+    "tasks/history",
+    "linchpin-realtime/sockets",
     "linchpin-auth/crash",
+    "linchpin-migrate/crashes",
+    "linchpin-postgres/linchpin_postgres",
+    "linchpin-sqlite/linchpin_sqlite",
+    "linchpin-migrate/engine",
+    "linchpin-webhooks/acceptance",
     "quickstart/crash",
-    "quickstart/driver",
-    "linchpin-auth/linchpin_auth",
 ];
 
 /// A file that cargo has compiled for the tests.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::steps::{
     Job, cargo, concurrent_step, concurrent_step_with_check, print_table, run_concurrently, step,
-    timed,
+    timed, with_low_priority,
 };
 use crate::{
     AS_TESTS, AUTH_FEATURES, EXAMPLE, FEATURES, bench, expand_size, layers, peers, postgres,
@@ -59,11 +59,6 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     note(timed("layers", layers::run));
     note(timed("targets without tests", untested::run));
     if !affected.is_nothing() {
-        note(timed("services", || {
-            postgres::install()
-                .and(peers::install())
-                .and(wasm::install())
-        }));
         tests(fast, &affected).into_iter().for_each(&mut note);
         if affected.has("linchpin-macros") {
             note(expand_size::run());
@@ -101,15 +96,21 @@ fn compiles(name: &str, selection: &[&str], features: &str) -> Result<(), String
     let mut command = cargo(&["check", "--no-default-features", "--features", features]);
     command.args(selection).args(AS_TESTS);
     lints::with_lints(&mut command)?;
-    concurrent_step_with_check(name, command, lints::refuse_warnings)
+    concurrent_step_with_check(name, with_low_priority(&command), lints::refuse_warnings)
 }
 
 /// Compiles all tests with one set of features, and runs the affected ones; each binary is a row of
 /// the table. Further steps run concurrently with them.
 fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     let without: &[&str] = if fast { &["ui-tests"] } else { &[] };
-    let compiled = timed("compiling the tests, with lints", || {
-        binaries::build(without)
+    // Installing services waits for downloads most of the time, so it runs while cargo compiles.
+    let (installed, compiled) = std::thread::scope(|scope| {
+        let installing = scope.spawn(|| timed("services", install));
+        let compiled = timed("compiling the tests, with lints", || {
+            binaries::build(without)
+        });
+        let panicked = |_| Err("installing services panicked".to_owned());
+        (installing.join().unwrap_or_else(panicked), compiled)
     });
     let (built, compiled) = match compiled {
         Ok((built, 0)) => (built, Ok(())),
@@ -123,28 +124,36 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
         .collect();
     chosen.sort_by_key(|binary| binary.rank());
     let (alone, others): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|b| b.measures_time());
-    let mut jobs: Vec<Job<'_>> = vec![in_turn(compiling(fast, affected))];
+    let mut jobs: Vec<Job<'_>> = Vec::new();
     for binary in others {
         jobs.push(Box::new(|| binary.run()));
     }
     if affected.has("linchpin-core") {
         jobs.push(Box::new(wasm::check));
     }
-    let mut done = vec![compiled];
+    let mut done = vec![installed, compiled];
     if !fast && affected.has("linchpin-benches") {
         // The programs of the gate are built now, because the steps that compile lock the target
         // folder later.
         match bench::build_gated() {
-            Ok(folder) => jobs.insert(4.min(jobs.len()), Box::new(move || bench::gate(&folder))),
+            Ok(folder) => jobs.insert(3.min(jobs.len()), Box::new(move || bench::gate(&folder))),
             Err(what) => done.push(Err(what)),
         }
     }
-    done.extend(run_concurrently(jobs));
+    done.extend(run_concurrently(jobs, compiling(fast, affected)));
     done.extend(alone.into_iter().map(binaries::Binary::run));
     done
 }
 
-/// The steps that compile into the target folder of the tests.
+/// Installs the missing programs that tests need.
+pub(crate) fn install() -> Result<(), String> {
+    postgres::install()
+        .and(peers::install())
+        .and(wasm::install())
+}
+
+/// The steps that compile into the target folder of the tests. They run one after the other, because
+/// cargo locks this folder: concurrent steps would wait for each other.
 fn compiling<'a>(fast: bool, affected: &Affected) -> Vec<Job<'a>> {
     let mut jobs: Vec<Job<'_>> = Vec::new();
     if !fast && affected.has(SEARCH) {
@@ -172,7 +181,10 @@ fn compiling<'a>(fast: bool, affected: &Affected) -> Vec<Job<'a>> {
             let mut command = cargo(&doc);
             command.args(FEATURES);
             rustdoc::with_links(lints::with_lints(&mut command)?)?;
-            concurrent_step("documentation: links and examples", command)
+            concurrent_step(
+                "documentation: links and examples",
+                with_low_priority(&command),
+            )
         }));
     }
     jobs
@@ -183,7 +195,7 @@ fn compiling<'a>(fast: bool, affected: &Affected) -> Vec<Job<'a>> {
 fn links_of_macros() -> Result<(), String> {
     let mut command = cargo(&["doc", "-p", "linchpin-macros", "--no-deps"]);
     command.args(AS_TESTS).env("RUSTDOCFLAGS", "-D warnings");
-    concurrent_step("links of the macros", command)
+    concurrent_step("links of the macros", with_low_priority(&command))
 }
 
 /// Runs lints, links and tests of the search provider.
@@ -192,46 +204,7 @@ pub(crate) fn search() -> Result<(), String> {
     rustdoc::with_links(lints::with_lints(&mut command)?)?;
     concurrent_step_with_check(
         "search provider, with lints",
-        command,
+        with_low_priority(&command),
         lints::refuse_warnings,
     )
-}
-
-/// Runs steps one after the other as one job. Cargo locks the folder that they compile into, so
-/// concurrent steps would wait for each other. A failed step does not stop the next.
-fn in_turn(jobs: Vec<Job<'_>>) -> Job<'_> {
-    Box::new(move || {
-        let failed: Vec<String> = jobs.into_iter().filter_map(|job| job().err()).collect();
-        if failed.is_empty() {
-            Ok(())
-        } else {
-            Err(failed.join("\n  "))
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Job, in_turn};
-
-    #[test]
-    fn a_failed_step_of_a_sequence_does_not_stop_the_next() {
-        let ran = std::sync::Mutex::new(Vec::new());
-        let step = |name: &'static str, done: Result<(), String>| -> Job<'_> {
-            let ran = &ran;
-            Box::new(move || {
-                ran.lock().unwrap().push(name);
-                done
-            })
-        };
-        let failed = |what: &str| Err(what.to_owned());
-        let steps = vec![
-            step("a", failed("one")),
-            step("b", Ok(())),
-            step("c", failed("two")),
-        ];
-        assert_eq!(in_turn(steps)(), failed("one\n  two"));
-        assert_eq!(*ran.lock().unwrap(), ["a", "b", "c"]);
-        assert_eq!(in_turn(vec![step("d", Ok(()))])(), Ok(()));
-    }
 }

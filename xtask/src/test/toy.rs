@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::steps::{cargo, concurrent_step, target};
+use crate::steps::{cargo, concurrent_step, target, with_low_priority};
 
 /// The name of the package.
 pub(crate) const NAME: &str = "toy-store";
@@ -38,5 +38,5 @@ pub(crate) fn check() -> Result<(), String> {
     tests
         .env("CARGO_TARGET_DIR", target)
         .env_remove("RUSTFLAGS");
-    concurrent_step("a store in a separate crate", tests)
+    concurrent_step("a store in a separate crate", with_low_priority(&tests))
 }

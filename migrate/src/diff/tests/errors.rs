@@ -72,7 +72,7 @@ fn two_renames_from_one_name_are_refused() {
     assert_refused(
         &task(&[text("name")]),
         &task(&[from("display", &["name"]), from("title", &["name"])]),
-        "rename_claimed_twice: `name` is claimed by `display` and `title`\n  \
+        "rename_claimed_twice: `name` is the `rename_from` of `display` and `title`\n  \
          \u{20}entity `Task`, field `display` (src/tasks.rs:12)",
     );
 }
@@ -101,7 +101,7 @@ fn renamed_entities_have_the_same_errors() {
             &[&a],
             &[&renamed("B", "b", &["a"]), &renamed("C", "c", &["a"])]
         ),
-        "rename_claimed_twice: `a` is claimed by `b` and `c`\n  \
+        "rename_claimed_twice: `a` is the `rename_from` of `b` and `c`\n  \
          \u{20}entity `B` (src/tasks.rs:10)"
     );
 }

@@ -359,17 +359,17 @@ async fn policies_that_no_caller_can_pass_are_start_up_errors(store: Store) {
         (
             "require_step_up",
             GuardArg::Text("x"),
-            "the argument \"x\", and it takes a whole number of seconds, 1 or more: `require_step_up(300)`",
+            "the argument \"x\", and it takes a whole number of seconds, 1 or more, such as `require_step_up(300)`",
         ),
         (
             "require_step_up",
             GuardArg::Int(0),
-            "the argument 0, and it takes a whole number of seconds, 1 or more: `require_step_up(300)`",
+            "the argument 0, and it takes a whole number of seconds, 1 or more, such as `require_step_up(300)`",
         ),
         (
             "require_step_up",
             GuardArg::Int(-5),
-            "the argument -5, and it takes a whole number of seconds, 1 or more: `require_step_up(300)`",
+            "the argument -5, and it takes a whole number of seconds, 1 or more, such as `require_step_up(300)`",
         ),
         (
             "require_recent",

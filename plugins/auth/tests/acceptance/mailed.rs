@@ -366,9 +366,9 @@ async fn mail_routes_exist_only_if_enabled(store: Store) {
         assert!(text.contains(key), "{key} in {text}");
     }
     for message in [
-        "is required: it is the address of a page",
-        "/auth/ui/enter, the plugin's own",
-        "/auth/ui/reset, the plugin's own",
+        "is required: it is the https address of a page",
+        "page of this plugin, https://app.example.com/auth/ui/enter",
+        "page of this plugin, https://app.example.com/auth/ui/reset",
     ] {
         assert!(text.contains(message), "{message} in {text}");
     }

@@ -459,7 +459,7 @@ async fn changes_of_factors_need_a_recent_proof(store: Store) {
     }
     let page = text(&ada.get("/confirm?returnTo=/auth/ui/security").await);
     assert!(
-        page.contains("From your authenticator app") && !page.contains("name=\"password\""),
+        page.contains("A code from your authenticator app") && !page.contains("name=\"password\""),
         "{page}"
     );
     let code = code_at(&app, &secret, 0);

@@ -329,14 +329,14 @@ async fn invalid_keys_stop_the_start(store: Store) {
     let private = |kid: &str, pem: &str| json!({ "kid": kid, "privateKeyPem": pem });
     let no_kid = "`kid` must be 1 to 64 letters, digits, dashes or underscores";
     for (keys, message) in [
-        (json!([]), "the first key must be a private one"),
+        (json!([]), "the first key must be a private key"),
         (
             json!([{ "kid": "a", "publicKeyPem": public(&good) }]),
-            "the first key must be a private one",
+            "the first key must be a private key",
         ),
         (
             json!([{ "kid": "a", "publicKeyPem": public(&good) }, private("b", &other)]),
-            "the first key must be a private one",
+            "the first key must be a private key",
         ),
         (
             json!([private("a", &short)]),

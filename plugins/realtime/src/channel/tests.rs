@@ -188,8 +188,8 @@ fn duplicate_channel_names_and_unknown_endpoints_are_reported() {
     let problems = check(&declared().channel::<Again>(), &[], |_| ());
     let expected = [
         "have the same name `live`: give one of them another `name`",
-        "is carried by `/other`, which is no WebSocket endpoint: add it to `realtime.endpoints` (now /__ws)",
-        "share the event name `threads.created`: set another by `event = \"..\"`",
+        "uses `/other`, which is not a WebSocket endpoint: add this path to `realtime.endpoints` (now /__ws)",
+        "share the event name `threads.created`: set another name with `event = \"..\"`",
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
     for (problem, expected) in problems.iter().zip(expected) {

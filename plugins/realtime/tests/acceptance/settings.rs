@@ -64,9 +64,9 @@ fn text(error: &Error) -> String {
 #[tokio::test]
 async fn a_channel_with_events_of_another_gate_is_a_start_up_error() {
     let message = refused(Realtime::new(Declared::default().channel::<ThreadLive>())).await;
-    let part = "forwards events of `Thread` itself, whose gate `container_id -> Container` leads \
-                to another record than the room's: forward them by a channel of `Container`, with \
-                `by = container_id`";
+    let part = "forwards events of its own entity `Thread`, but the gate `container_id -> \
+                Container` of this entity leads to a record other than the room's: declare a \
+                channel of `Container`, and forward the events there with `by = container_id`";
     assert!(message.contains(part), "{message}");
 }
 
@@ -86,7 +86,7 @@ async fn all_configuration_problems_are_reported_together() {
         "realtime.limits.rooms: must be 1 to 1000, not 0",
         "`rooms` must be a path of static segments",
         "channel `NoticeLive`",
-        "is carried by `/__notices`, which is no WebSocket endpoint",
+        "uses `/__notices`, which is not a WebSocket endpoint",
         "WebSocket endpoint `/__sse/notices` and SSE endpoint `NOTICES`",
         "several nodes need an engine that they share, and `realtime.engine` is `memory`",
     ] {
@@ -130,8 +130,7 @@ async fn an_endpoint_for_users_needs_an_authentication_plugin() {
         .start()
         .await;
     let message = text(&started.expect_err("a start-up error"));
-    let cause =
-        "plugin `realtime` cannot start: realtime.endpoints: the callers of `/__ws` are users";
+    let cause = "plugin `realtime` cannot start: realtime.endpoints: endpoint `/__ws` requires authenticated callers";
     assert!(message.contains(cause), "{message}");
 }
 

@@ -210,7 +210,7 @@ async fn invalid_providers_prevent_the_start() {
         ),
         (
             Inbound::new().provider("A/b", verifier()),
-            "a provider's name has",
+            "the name of a provider must have 1 to 64",
         ),
         (Inbound::new().provider("a", none), "has no secret"),
     ] {

@@ -195,7 +195,7 @@ async fn a_start_without_a_key_that_is_needed_fails() {
             );
         }
         let app = start(&url, &["b", kid]).await.unwrap();
-        assert!(rekeyed(&app).await.starts_with("1 stored secrets"));
+        assert!(rekeyed(&app).await.starts_with("1 stored values"));
         app.stop().await.unwrap();
         start(&url, &["b"]).await.unwrap().stop().await.unwrap();
     }
