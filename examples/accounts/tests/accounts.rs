@@ -211,7 +211,7 @@ fn rekey_moves_stored_data_to_a_new_secret() {
         &["rekey"],
         &[("LINCHPIN_SIGNING_SECRET", NEW)],
     );
-    assert!(again.starts_with("0 stored secrets"), "{again}");
+    assert!(again.starts_with("0 stored values"), "{again}");
     let server = Server::start_with(PROGRAM, folder.path(), &[("LINCHPIN_SIGNING_SECRET", NEW)]);
     let login = format!(
         "curl -s localhost:{}/auth/login --json '{{\"email\":\"ada@example.test\",\"password\":\"violet-otter-91-lamp\"}}'",
