@@ -124,7 +124,7 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
         .collect();
     chosen.sort_by_key(|binary| binary.rank());
     let (alone, others): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|b| b.measures_time());
-    let mut jobs: Vec<Job<'_>> = Vec::new();
+    let mut jobs: Vec<Job<'_>> = vec![in_turn(compiling(fast, affected))];
     for binary in others {
         jobs.push(Box::new(|| binary.run()));
     }
@@ -136,11 +136,11 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
         // The programs of the gate are built now, because the steps that compile lock the target
         // folder later.
         match bench::build_gated() {
-            Ok(folder) => jobs.insert(3.min(jobs.len()), Box::new(move || bench::gate(&folder))),
+            Ok(folder) => jobs.insert(4.min(jobs.len()), Box::new(move || bench::gate(&folder))),
             Err(what) => done.push(Err(what)),
         }
     }
-    done.extend(run_concurrently(jobs, compiling(fast, affected)));
+    done.extend(run_concurrently(jobs));
     done.extend(alone.into_iter().map(binaries::Binary::run));
     done
 }
@@ -152,8 +152,8 @@ pub(crate) fn install() -> Result<(), String> {
         .and(wasm::install())
 }
 
-/// The steps that compile into the target folder of the tests. They run one after the other, because
-/// cargo locks this folder: concurrent steps would wait for each other.
+/// The steps that compile into the target folder of the tests, with low priority: they run beside
+/// tests, whose servers must answer in time.
 fn compiling<'a>(fast: bool, affected: &Affected) -> Vec<Job<'a>> {
     let mut jobs: Vec<Job<'_>> = Vec::new();
     if !fast && affected.has(SEARCH) {
@@ -207,4 +207,43 @@ pub(crate) fn search() -> Result<(), String> {
         with_low_priority(&command),
         lints::refuse_warnings,
     )
+}
+
+/// Runs steps one after the other as one job. Cargo locks the folder that they compile into, so
+/// concurrent steps would wait for each other. A failed step does not stop the next.
+fn in_turn(jobs: Vec<Job<'_>>) -> Job<'_> {
+    Box::new(move || {
+        let failed: Vec<String> = jobs.into_iter().filter_map(|job| job().err()).collect();
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(failed.join("\n  "))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Job, in_turn};
+
+    #[test]
+    fn a_failed_step_of_a_sequence_does_not_stop_the_next() {
+        let ran = std::sync::Mutex::new(Vec::new());
+        let step = |name: &'static str, done: Result<(), String>| -> Job<'_> {
+            let ran = &ran;
+            Box::new(move || {
+                ran.lock().unwrap().push(name);
+                done
+            })
+        };
+        let failed = |what: &str| Err(what.to_owned());
+        let steps = vec![
+            step("a", failed("one")),
+            step("b", Ok(())),
+            step("c", failed("two")),
+        ];
+        assert_eq!(in_turn(steps)(), failed("one\n  two"));
+        assert_eq!(*ran.lock().unwrap(), ["a", "b", "c"]);
+        assert_eq!(in_turn(vec![step("d", Ok(()))])(), Ok(()));
+    }
 }

@@ -158,7 +158,7 @@ async fn every_secret_is_encrypted_again() {
         "231 stored values were encrypted with the newest key\n\
          no former key is needed any more: former data keys can be removed"
     );
-    assert!(rekeyed(&app).await.starts_with("0 stored secrets"));
+    assert!(rekeyed(&app).await.starts_with("0 stored values"));
     app.stop().await.unwrap();
 
     let app = start(&url, &["b"]).await.unwrap();

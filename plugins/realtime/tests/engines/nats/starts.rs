@@ -131,7 +131,8 @@ async fn a_stream_with_other_settings_is_refused_but_other_limits_are_accepted()
     let error = refused(&options).await;
     let text = error.to_string();
     assert!(
-        text.contains("`linchpin_frames` has another `") && !error.is_unavailable(),
+        text.contains("of the JetStream stream `linchpin_frames` differs")
+            && !error.is_unavailable(),
         "{text}"
     );
     nats.ask(&format!("DELETE.{}", STREAMS[0]), json!({})).await;
