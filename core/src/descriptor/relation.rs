@@ -46,7 +46,7 @@ pub enum OnDelete {
     None,
     /// The other record cannot be deleted.
     Restrict,
-    /// Its key becomes null.
+    /// The key in the record becomes null.
     SetNull,
     /// The record is deleted as well.
     Cascade,

@@ -47,8 +47,8 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Returns a const without an effect for a declaration that its macro does not accept. An item that
-/// is not a const without a value stays as it is.
+/// Returns a const without an effect for a declaration that its macro does not accept. If the item
+/// cannot be parsed as a declaration (a const without a value), it is returned unchanged.
 pub(crate) fn poisoned(item: TokenStream) -> TokenStream {
     match syn::parse2::<Declared>(item.clone()) {
         Ok(declared) => expand::poisoned(&declared),

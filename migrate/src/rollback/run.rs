@@ -83,7 +83,7 @@ fn check_approval(
     }
 }
 
-/// Waits for instances whose binary has the migration to end, at most `options.wait`.
+/// Waits until no instance serves whose binary has the migration, at most for `options.wait`.
 async fn wait_for_instances(
     session: &mut dyn SchemaSession,
     seq: u64,

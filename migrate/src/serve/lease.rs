@@ -26,8 +26,8 @@ pub struct Serving {
     pub warnings: Vec<String>,
     /// The present names of tables and columns.
     pub names: Names,
-    /// The time at which the last renewal began. The lease is counted from this time, because a
-    /// start may create many tables first.
+    /// The time at which the last renewal began. The lease is counted from this time, not from the
+    /// beginning of the start, which may create many tables before the first renewal.
     pub renewed_at: Instant,
     pub(super) instance: Instance,
     pub(super) digest: String,

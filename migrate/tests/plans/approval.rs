@@ -112,8 +112,8 @@ async fn a_digest_is_valid_within_a_size_class(database: &Database) {
     apply(database, digest.as_ref()).await.expect("approved");
 }
 
-/// The entity with a field that is added, one that is dropped and one that becomes required, with
-/// these names and this default.
+/// A chain of two migrations. The second one adds the field `added`, drops the field `gone`, and
+/// makes the field `filled` required. `default` is the default of the added and the filled field.
 fn changed(table: &str, [added, gone, filled]: [&str; 3], default: &str) -> Chain {
     let kept = |optional: bool, default: serde_json::Value| json!({ "type": "string", "optional": optional, "default": default });
     let literal = json!({ "literal": default });
@@ -137,7 +137,8 @@ fn changed(table: &str, [added, gone, filled]: [&str; 3], default: &str) -> Chai
     ])
 }
 
-/// The phase, the kind, the risk and the lock of each step. An approval depends on them.
+/// The phase, the kind, the risk, the lock, `approval` and `transactional` of each step. An
+/// approval depends on them.
 fn approval_inputs(database: &Database, plan: &Plan) -> Vec<String> {
     let document = plan.document(database.store.dialect());
     let steps = document["migrations"][0]["steps"].as_array();

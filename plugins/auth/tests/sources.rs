@@ -113,7 +113,7 @@ const EVENTS: [&str; 34] = [
 ];
 
 #[test]
-fn audit_events_in_code_and_documentation_are_equal() {
+fn audit_events_in_code_and_in_the_list_are_equal() {
     let mut named = std::collections::BTreeSet::new();
     for (_, code) in sources() {
         for line in code
@@ -155,7 +155,7 @@ fn only_the_console_mailer_prints() {
     }
 }
 
-/// For each rule: the identifiers that implement it, and the files that may use them.
+/// For each rule: a piece of code that implements it, and all files that contain this code.
 const RULES: [(&str, &[&str]); 21] = [
     ("sessions.create(", &["flow/login.rs"]),
     ("sessions.delete(", &["flow/end.rs"]),

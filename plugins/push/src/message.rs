@@ -107,8 +107,8 @@ impl PushMessage {
         self
     }
 
-    /// The path that a click opens, on the origin of the app. The default is `/`; any other URL is
-    /// replaced by `/`.
+    /// The path that a click opens, on the origin of the app. The default is `/`. A URL that is not
+    /// such a path is replaced by `/`.
     #[must_use]
     pub fn url(mut self, path: impl Into<String>) -> Self {
         self.url = path.into();
@@ -196,7 +196,7 @@ impl PushMessage {
         self.priority.urgency(self.is_quiet)
     }
 
-    /// The topic for the push service: a hash of the key with 32 characters.
+    /// The topic for the push service: a hash of the key, 32 characters long.
     pub(crate) fn topic(&self) -> Option<String> {
         let key = self.dedup_key.as_ref()?;
         let mut topic = encode(digest(&SHA256, key.as_bytes()).as_ref());

@@ -283,7 +283,7 @@ async fn invalid_calls_are_refused(s: &Server) {
     )
     .await;
     assert_eq!(stale.code(), (412, "precondition_failed"));
-    // Without `already`, a record with the target state has the wrong state.
+    // Without `already`, the transition is refused if the record already has a target state.
     let settled = post(s, "/pages/settle", &json!({"slug": "a"})).await;
     assert_eq!(settled.code(), (400, "invalid_transition"));
     assert_eq!(post(s, "/pages/a/drop-it", &json!({})).await.status, 200);

@@ -834,7 +834,8 @@ async fn the_application_reads_all_tenants(s: &Server) {
             .unwrap()
             .is_some()
     );
-    // The application has no tenant for a new record, unless it acts on behalf of an actor.
+    // The application has no tenant for a new record, unless it acts on behalf of an actor or names
+    // a tenant.
     let input = || AccountCreate {
         slug: "y".into(),
         title: "T".into(),

@@ -10,7 +10,7 @@ use crate::{ContextDesc, ContextValue, Value};
 /// The optional parts of a call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallOptions {
-    /// Parameters of parent paths: storage name and field of the entity below, and the value.
+    /// The values that [`Cx::within`] set: the storage name of the entity, the field, the value.
     parents: Vec<(&'static str, usize, Value)>,
     /// Context values by name; null if the provider returned none.
     context: Vec<(&'static str, Value)>,
@@ -28,9 +28,9 @@ impl Cx {
     /// Over HTTP the value comes from the path; in code, use `cx.within(comment::doc_id, "d1")`.
     ///
     /// With the field of a `tenant`, [`Cx::system`] acts in that tenant: it reads, changes and
-    /// creates records of the entity only there, whatever their scopes. It still reaches deleted
-    /// records, and the effects of a deletion, in every tenant. An actor acts in its own tenant;
-    /// another tenant is an error of the call.
+    /// creates records of the entity only there, whatever their scopes. Calls that include deleted
+    /// records still reach every tenant, and so do the effects of a deletion. An actor acts in its
+    /// own tenant; another tenant is an error of the call.
     #[must_use]
     pub fn within<F: Field>(
         self,

@@ -1,5 +1,5 @@
 //! Tests of the migrations of the example. Each version of the app migrates the database of the
-//! previous one, on SQLite and, with the feature, on PostgreSQL.
+//! previous one, on SQLite and, with the feature `postgres`, on PostgreSQL.
 
 mod auth;
 mod board;

@@ -20,7 +20,7 @@ pub struct OauthSection {
     /// `github` and so on) needs a client id and mostly a secret; any other id is an OpenID Connect
     /// issuer.
     pub providers: BTreeMap<String, ProviderSection>,
-    /// `oauth.postRedirect`: the path after sign-in if the request names none.
+    /// `oauth.postRedirect`: the path or address after sign-in if the request names none.
     pub post_redirect: String,
     /// `oauth.allowedRedirectOrigins`: allowed origins of return addresses in addition to this
     /// app.
@@ -46,7 +46,8 @@ impl Default for OauthSection {
 /// The rule for a provider that reports the address of an existing account: `oauth.linking`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linking {
-    /// The user signs in to the account and links the provider there.
+    /// The provider is not linked, and the sign-in is refused. The user can sign in to the account
+    /// in another way and link the provider there.
     #[default]
     Never,
     /// The provider is linked to the account if both sides verified the address and the provider

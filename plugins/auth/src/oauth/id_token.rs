@@ -156,7 +156,8 @@ fn verified_claims<'k>(
     validation.validate_nbf = false;
     validation.validate_aud = false;
     validation.required_spec_claims.clear();
-    let verifier = DecodingKey::from_jwk(&key.jwk).map_err(|_| Failure("a key cannot verify"))?;
+    let verifier =
+        DecodingKey::from_jwk(&key.jwk).map_err(|_| Failure("a key of the issuer is unusable"))?;
     let claims = jsonwebtoken::decode::<claims::Claims>(token, &verifier, &validation);
     let claims = claims
         .map_err(|_| Failure("the id_token has an invalid signature or unreadable claims"))?;
@@ -204,7 +205,8 @@ fn issuer(claims: &Claims, expected: &Expected<'_>) -> Result<String, Failure> {
     }
 }
 
-/// Whether a key belongs to an issuer, by the key's own data.
+/// Whether the issuer that a key names is this issuer. The key may name it with [`TENANT`] in place
+/// of the tenant.
 fn is_for(key_issuer: &str, issuer: &str) -> bool {
     match key_issuer.split_once(TENANT) {
         Some((front, back)) => issuer

@@ -19,8 +19,8 @@ pub(crate) struct Outbox {
     /// Number of attempts so far.
     #[field(default = 0)]
     pub(crate) attempts: i64,
-    /// Time of the next attempt. During an attempt, the end of its lease: then another process may
-    /// take the task.
+    /// Time of the next attempt. During an attempt, it is the end of the lease of this attempt;
+    /// after that time, another process may take the task.
     pub(crate) due_at: Timestamp,
     /// When the task is dropped: an expired code need not be sent.
     pub(crate) expires_at: Option<Timestamp>,

@@ -106,7 +106,7 @@ fn out_of_reach(since: &Position, at: engine::Position, live: &Live) -> Option<R
 pub(super) struct Replay {
     /// The position before the first frame.
     pub(super) start: engine::Position,
-    /// The position after the last frame.
+    /// The top of the stream when the frames were read. The last of `frames` may be below it.
     pub(super) top: engine::Position,
     pub(super) joined: Joined,
     pub(super) frames: Vec<ServerFrame>,

@@ -77,8 +77,8 @@ impl Restriction {
         tenant.into_iter().chain(scopes).collect()
     }
 
-    /// The reach of a caller. It depends on whether the caller has a tenant, if the records or
-    /// their gates have tenants.
+    /// The reach of a caller. If the records or their gates have tenants, the reach depends on
+    /// whether the caller has one.
     fn caller(&self, cx: &Cx, tenant: &Value) -> Reach {
         let gates_have_tenants = self
             .call_values
@@ -96,8 +96,8 @@ impl Restriction {
         }
     }
 
-    /// The tenant that a system call acts in, if one is set. Effects of its changes and calls for
-    /// deleted records reach every tenant.
+    /// The tenant that a system call acts in, if one is set. Calls for deleted records reach every
+    /// tenant, and so do the effects of a change.
     fn within(&self, cx: &Cx) -> Option<Value> {
         let tenant = self
             .desc
@@ -113,8 +113,8 @@ impl Restriction {
         }
     }
 
-    /// The tenant of the caller; null for records without a tenant, or for entities without
-    /// tenants.
+    /// The tenant of the caller. Null if the entity has no tenants, or if the caller has no tenant
+    /// and may use the records without one.
     fn tenant(&self, cx: &Cx, route: &RouteRestriction) -> Result<Value> {
         let Some(tenant) = self.desc.tenant else {
             return Ok(Value::Null);

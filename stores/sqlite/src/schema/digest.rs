@@ -44,7 +44,7 @@ fn write(hasher: &mut DefaultHasher, value: ValueRef<'_>) {
     match value {
         ValueRef::Null => hasher.write_u8(0),
         // A copy of an integer into a column of doubles is a double. The integer and the double
-        // must have the same hash.
+        // must have the same hash if the double is exact.
         ValueRef::Integer(i) => {
             hasher.write_u8(1);
             hasher.write_u64((i as f64).to_bits());

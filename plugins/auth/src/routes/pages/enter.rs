@@ -25,7 +25,7 @@ pub(super) async fn home(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
-        // The next page shows the message of this redirect.
+        // A redirect to this page may carry a message. The security page shows it instead.
         let message_page = ["done", "failed"]
             .into_iter()
             .find_map(|word| Some((word, visit.query.non_empty(word)?)));
@@ -121,7 +121,8 @@ pub(super) fn identifier(primary: PrimaryField, value: &str, first: bool) -> Fie
         PrimaryField::Username => ("User name", "text", "username"),
         PrimaryField::Phone => ("Phone number", "tel", "tel"),
     };
-    // It has the name of the JSON field, under which errors are reported.
+    // The field has this name for every kind of identifier. `with_form_field_name` gives the errors
+    // of the JSON route the same name.
     Field {
         name: "identifier",
         label,

@@ -54,7 +54,7 @@ pub(super) async fn add(visit: Visit) -> Result<Response<Body>> {
     match done.await {
         Ok(reply) => {
             let answered = Answered::of(reply).await?;
-            // The response for the first second factor contains recovery codes.
+            // If the user had no second factor before, the response contains recovery codes.
             if answered.body["recoveryCodes"]
                 .as_array()
                 .is_some_and(|codes| !codes.is_empty())

@@ -80,7 +80,7 @@ pub async fn an_event_is_appended_once(harness: &dyn Harness) {
     expect(&mut live, &[(1, "one"), (2, "two"), (3, "three")]).await;
 }
 
-/// If two leaders append one event at once, both get the same position.
+/// If two nodes append one event at once, both get the same position.
 pub async fn two_nodes_that_append_one_event_get_one_position(harness: &dyn Harness) {
     let time = TestClock::default();
     let (a, b) = (

@@ -45,8 +45,8 @@ async fn a_frame_that_is_too_long_for_the_server_is_refused_and_the_connection_s
     assert!(!slice.gap);
 }
 
-/// Too many users do not fit into one message. Present users stay, and new ones are added when
-/// others leave.
+/// The users of a room must fit into one message. If it is full, present users stay, and new ones
+/// are added when others leave.
 #[tokio::test]
 async fn a_room_with_too_many_users_keeps_the_first_ones() {
     let (nats, clock) = (with_settings(DEFAULT), TestClock::default());
