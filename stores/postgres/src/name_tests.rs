@@ -272,6 +272,19 @@ async fn a_value_that_the_database_does_not_accept_yet_is_schema_pending() {
     store.close().await;
 }
 
+#[test]
+fn a_statement_rendered_before_the_end_of_a_migration_is_still_schema_pending() {
+    let names_after_the_end = linchpin_sql::names::Naming::default();
+    let is_pending = |message: &str| {
+        let at = (None, None);
+        crate::error::is_pending(&names_after_the_end, &THING, "22P02", at, message)
+    };
+    assert!(is_pending(
+        "invalid input syntax for type bigint: \"linchpin: schema_pending: status\""
+    ));
+    assert!(!is_pending("invalid input syntax for type bigint: \"x\""));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pending_value_leaves_no_record_in_the_log_of_the_server() {
     // The test starts its own server, so the log contains only its statements.
